@@ -26,8 +26,8 @@ from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.principals import DEFAULT_PROJECT, SERVICE_KEY, Role
 from reconciler.server.services import Services
-from tests.access import directories
 from tests.api import callers, parts
+from tests.auth import directories
 
 KEYS = 1_000  # that the service knows
 ROUNDS = 31

@@ -16,8 +16,8 @@ from reconciler.auth import passwords
 from reconciler.model.directory import Amendment, Audited, Key, Member, User
 from reconciler.model.principals import Role, Scope
 from reconciler.server.services import Services
-from tests.access import directories
 from tests.api import parts
+from tests.auth import directories
 
 OWN, OTHER, UNKNOWN = "own-project", "other-project", "no-project"
 PASSWORD = "correct horse battery staple"

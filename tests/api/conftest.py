@@ -19,10 +19,10 @@ from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.server.services import Services
-from tests.access import directories
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller
 from tests.api.parts import Parts
+from tests.auth import directories
 from tests.repositories import Repository
 
 SECONDS = 20.0  # what takes longer does not happen

@@ -11,9 +11,9 @@ from api import auth
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.server.services import Services
-from tests.access import directories
 from tests.api import parts
 from tests.api.conftest import connect
+from tests.auth import directories
 
 pytestmark = pytest.mark.anyio
 

@@ -13,9 +13,9 @@ from reconciler.model.directory import Amendment, Audited, Member, ProviderIdent
 from reconciler.model.principals import Role
 from reconciler.server.services import Services
 from reconciler.store.sqlite import SqliteStore
-from tests.access import arrivals, directories
 from tests.api import parts
 from tests.api.conftest import connect, make_key
+from tests.auth import arrivals, directories
 from tests.store import looking
 
 pytestmark = pytest.mark.anyio

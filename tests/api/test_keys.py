@@ -20,10 +20,10 @@ from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
-from tests.access import directories
 from tests.api import parts
 from tests.api.callers import OTHER, OWN, PASSWORD, Answer, Caller, ask
 from tests.api.conftest import Populated
+from tests.auth import directories
 from tests.store import looking
 
 pytestmark = pytest.mark.anyio

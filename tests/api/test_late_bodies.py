@@ -16,10 +16,10 @@ from reconciler.auth.passwords import SigningIn
 from reconciler.model import directory, principals
 from reconciler.model.directory import Amendment, Audited, Directory, Key, Member
 from reconciler.model.principals import Role
-from tests.access import directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, Pairs, ask
 from tests.api.conftest import Populated, make_key
+from tests.auth import directories
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ from tests.api import parts
 from tests.api.callers import ask
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import Kept
-from tests.otlp import requests
+from tests.delivery.otlp import requests
 
 pytestmark = pytest.mark.anyio
 

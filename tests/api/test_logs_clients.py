@@ -19,7 +19,7 @@ from tests import otlp_client
 from tests.api import parts
 from tests.api.conftest import until
 from tests.api.delivering import Kept
-from tests.otlp import requests
+from tests.delivery.otlp import requests
 
 pytestmark = pytest.mark.anyio
 

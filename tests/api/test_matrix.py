@@ -20,13 +20,13 @@ from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.review import kept_plans
-from tests.access import arrivals, directories
 from tests.api import callers, parts
 from tests.api.callers import OTHER, OWN, UNKNOWN, Answer, Caller, ask
 from tests.api.conftest import Populated, until
 from tests.api.contracts import operations
 from tests.api.parts import destination
-from tests.notifying import boards
+from tests.auth import arrivals, directories
+from tests.notifications import boards
 from tests.repositories import Repository
 
 pytestmark = pytest.mark.anyio

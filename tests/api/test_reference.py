@@ -14,8 +14,8 @@ from api.pages.reference import Operation, reference_contents
 from reconciler.server.services import Services
 from tests.api.callers import ask
 from tests.api.contracts import DOCUMENT, operations
-from tests.pages import documents
-from tests.pages.documents import Document
+from tests.api.pages import documents
+from tests.api.pages.documents import Document
 
 pytestmark = pytest.mark.anyio
 

@@ -26,7 +26,7 @@ from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import make_key
 from tests.api.delivering import Kept
-from tests.otlp import requests
+from tests.delivery.otlp import requests
 
 pytestmark = pytest.mark.anyio
 

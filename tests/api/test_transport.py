@@ -14,8 +14,8 @@ from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
 from reconciler.server import connections
 from reconciler.server.services import Services
-from tests.access import directories
 from tests.api.conftest import connect, make_key
+from tests.auth import directories
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from reconciler.model import documents, names, positions
 from tests import daemons
 from tests.cli.conftest import Outcome, Program, Service
 from tests.daemons import Daemon
+from tests.model.documents import VALUES
 from tests.repositories import Repository
-from tests.resources.documents import VALUES
 
 SERVER_KEYS = ("dateModified", "hash", "id", "version")
 

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from reconciler.cli.client import CHOOSE_HINT
-from tests.access import arrivals
+from tests.auth import arrivals
 from tests.cli.conftest import Program, Service
 from tests.cli.test_access import AT, me, projects, rows, sent
 

@@ -21,8 +21,8 @@ from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from reconciler.ops import delivery_metrics
 from reconciler.ops.metric_families import Sample
+from tests.delivery.queue.test_faults import DOUBTFUL, Failing, Hanging
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
-from tests.queueing.test_faults import DOUBTFUL, Failing, Hanging
 from tests.servers import sinks
 from tests.servers.sinks import Sink
 from tests.waiting import until

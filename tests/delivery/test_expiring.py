@@ -16,7 +16,7 @@ from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Destination, Routes
 from reconciler.server.delivering import Upkeep
-from tests.queueing import places
+from tests.delivery.queue import places
 
 DAY = 86_400_000
 START = ExpiryMoment(places.NOW, 5_000.0)

@@ -38,7 +38,7 @@ from reconciler.model.routes import (
     Storage,
     Wanting,
 )
-from tests.queueing.test_faults import Failing
+from tests.delivery.queue.test_faults import Failing
 from tests.servers import sinks
 from tests.servers.sinks import Sink
 from tests.waiting import until

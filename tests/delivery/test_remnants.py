@@ -11,9 +11,9 @@ from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.model.routes import Routes
+from tests.delivery.queue import places
+from tests.delivery.queue.test_faults import Hanging
 from tests.delivery.test_manager import IN_MEMORY, LOGS, PROJECT, managing, routes, webhook
-from tests.queueing import places
-from tests.queueing.test_faults import Hanging
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio

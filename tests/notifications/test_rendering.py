@@ -16,7 +16,7 @@ from reconciler.notifications import rendering, texts
 from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.texts import EXPLAINED
-from tests.frame import pages
+from tests.docs import pages
 from tests.notifications.observing import CAUSE, START, at
 
 PLACE = NotificationPlace("Example Ltd", "https://service.example.org/")

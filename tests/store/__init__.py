@@ -2,6 +2,8 @@
 
 import pytest
 
+# The store's tests. Here, and not in conftest, because other tests import the promises, too, and perhaps first.
+
 pytest.register_assert_rewrite(
     "tests.store.contract_access",
     "tests.store.contract_commits",

@@ -8,7 +8,7 @@ import pytest
 from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Member, Project, ProviderIdentity
 from reconciler.model.principals import Role
 from reconciler.store.contract import AuditRow, Record, Store, StoreFault
-from tests.access import directories
+from tests.auth import directories
 from tests.store import rows
 from tests.store.engines import Engine
 

@@ -14,7 +14,7 @@ from reconciler.model import outcomes
 from reconciler.reconcile.conflict_retry import OPTIMISTIC, ConflictRetry
 from reconciler.store.contract import Changes, KeyRow, Moved, Record, RewrittenRow, SuspensionRow
 from reconciler.store.sqlite import SqliteStore
-from tests.properties.profiles import profiles
+from tests.scenarios.properties.profiles import profiles
 from tests.store import rows
 
 A, B = rows.PROJECT, "another"

@@ -10,8 +10,8 @@ from reconciler.store import audit, database
 from reconciler.store.audit import BrokenChain
 from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.sqlite import SqliteStore
-from tests.auditing.chains import tamper
 from tests.store import rows
+from tests.store.chains import tamper
 from tests.store.contract_audit import names
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 from reconciler.model.principals import Role, Scope
 from reconciler.store import database
 from reconciler.store.sqlite import SqliteStore
-from tests.access import directories
+from tests.auth import directories
 from tests.store import rows
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,164 @@
+"""A replay that is ended in the middle: each letter is queued or dead, never both."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from reconciler.delivery.queue import committer
+from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.queue.disk import DiskQueue
+from tests.delivery.queue import places
+from tests.delivery.queue.places import NOW, Wanted, fill, payloads
+from tests.delivery.queue.test_faults import Hanging
+from tests.waiting import until
+
+pytestmark = pytest.mark.anyio
+
+
+async def buried(queue: DiskQueue, *texts: bytes) -> None:
+    await fill(queue, *texts)
+    await places.bury_all(queue)
+
+
+async def ended_in_the_middle(queue: DiskQueue, system: Hanging) -> None:
+    """Begin to replay two, and end that while the disk still writes."""
+    system.hangs = True
+    replaying = asyncio.create_task(queue.replay(outages_only=False, most=2))
+    await until(lambda: queue.depth().batches == 2)
+    replaying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replaying
+
+
+async def test_a_replay_that_a_stop_ends_sends_nothing_twice(tmp_path: Path) -> None:
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b")
+        await ended_in_the_middle(queue, system)
+        assert (queue.depth().batches, queue.depth().dead_batches) == (2, 2)
+        system.mended.set()
+    async with places.opened(tmp_path) as queue:
+        assert (await payloads(queue), queue.depth().dead_batches) == ([b"a", b"b"], 0)
+
+
+async def test_what_is_on_its_way_to_the_queue_is_neither_replayed_again_nor_discarded(tmp_path: Path) -> None:
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b")
+        await ended_in_the_middle(queue, system)
+        assert await queue.replay(outages_only=False) == (0, 0)
+        assert await queue.discard(queued=False, dead=True) == (0, 0)
+        system.mended.set()
+        await until(lambda: queue.depth().dead_batches == 0)
+        assert await payloads(queue) == [b"a", b"b"]
+        assert await queue.replay(outages_only=False) == (0, 0)
+        assert queue.depth().dead_oldest is None
+
+
+async def replayed_once(queue: DiskQueue, system: Hanging) -> None:
+    """Begin to replay one, end that while the disk still writes, and begin again: the writing ends while the second
+    replay waits for the bytes of the same letter.
+    """
+    system.hangs = True
+    replaying = asyncio.create_task(queue.replay(outages_only=False, most=1))
+    await until(lambda: queue.depth().batches == 1)
+    replaying.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await replaying
+    files = queue._shared.files
+    soon = files.soon
+    reads: list[int] = []
+
+    async def late(path: Path, offset: int, size: int) -> bytes:
+        data = await soon(path, offset, size)
+        reads.append(size)
+        if len(reads) == 2:  # the first one is of headers
+            system.mended.set()
+            await until(lambda: queue.depth().dead_batches == 2)
+        return data
+
+    files.now = lambda *_: None  # type: ignore[method-assign] # as if nothing were in memory
+    files.soon = late  # type: ignore[method-assign] # which waits
+    await queue.replay(outages_only=False, most=1)
+    del files.now, files.soon
+
+
+async def test_a_letter_that_came_to_the_queue_while_another_replay_read_it_is_queued_once(tmp_path: Path) -> None:
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b", b"c")
+        await replayed_once(queue, system)
+        assert (queue.depth().batches, queue.depth().dead_batches) == (2, 1)
+        assert await payloads(queue) == [b"a", b"b"]
+        assert [data async for _, data in queue.dead_letters()] == [b"c"]
+
+
+async def test_what_left_is_counted_off_once(tmp_path: Path) -> None:
+    async with places.opened(tmp_path) as queue:
+        await buried(queue, b"a", b"b")
+        journal = queue._dead.journal
+        [first] = [entry async for entry, letter in queue._dead.letters(after=0) if letter.payload == b"a"]
+        journal.acknowledge([first])
+        journal.acknowledge([first, first])
+        assert (journal.left.batches, queue.depth().dead_batches) == (1, 1)
+    async with places.opened(tmp_path) as queue:
+        assert [data async for _, data in queue.dead_letters()] == [b"b"]
+
+
+async def test_what_is_on_its_way_to_the_queue_does_not_count_against_the_limit_of_dead_letters(tmp_path: Path) -> None:
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a" * 5000, b"b" * 5000, b"c" * 100)
+        await ended_in_the_middle(queue, system)
+        queue._dead.limit = 1000
+        assert await queue.expire(before=0) == (0, 0)
+        system.mended.set()
+        await until(lambda: queue.depth().dead_batches == 1)
+        assert [data async for _, data in queue.dead_letters()] == [b"c" * 100]
+
+
+async def test_when_all_letters_went_although_nobody_waited_there_is_no_oldest(tmp_path: Path) -> None:
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b")
+        assert queue.depth().dead_oldest is not None
+        await ended_in_the_middle(queue, system)
+        system.mended.set()
+        await until(lambda: queue.depth().dead_batches == 0)
+        assert queue.depth().dead_oldest is None
+
+
+async def test_a_letter_that_never_fits_is_passed_over_and_counted_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    large, small = bytes(600_000), b"small"
+    async with places.opened(tmp_path) as queue:
+        await buried(queue, large, small, large, b"too")
+    async with places.opened(tmp_path, Wanted().with_storage(max_bytes=300_000)) as queue:
+        assert await queue.replay(outages_only=False) == (2, 2)
+        assert await payloads(queue) == [small, b"too"]
+        assert [data async for _, data in queue.dead_letters()] == [large, large]
+        folder = queue.folder / "dead"
+    never = "2 letters never fit into their queue: raise its `max_bytes`, or discard them."
+    assert caplog.messages == [f"Of the dead letters in {folder}, {never}"]
+
+
+async def test_nobody_waits_for_ever_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    system = Hanging()
+    async with places.opened(tmp_path, system=system) as queue:
+        await buried(queue, b"a", b"b")
+        system.hangs = True
+        outage = asyncio.create_task(queue.replay(outages_only=True))  # there is none
+        assert await outage == (0, 0)
+        with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
+            await queue.replay(outages_only=False, most=1)
+        async with queue._dead._changing:  # as somebody has it whom the disk keeps waiting
+            for waiting in (queue.discard(queued=False, dead=True), queue.expire(before=NOW + 1)):
+                with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
+                    await waiting
+        assert await queue.discard(queued=False, dead=True) == (1, 1)  # the other one is on its way
+        system.mended.set()
+        await until(lambda: queue.depth().dead_batches == 0)
+        assert await payloads(queue) == [b"a"]

@@ -1,0 +1,102 @@
+"""docs/claims.md: its session is what the program says, each example grants what stands beside it, names are ours."""
+
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import yaml
+
+from reconciler.auth import claims
+from reconciler.auth.claims import ClaimNames, ClaimRule, GrantedRoles, UnreadableClaims
+from reconciler.settings.models import CustomClaims
+from reconciler.settings.scalars import topic_key
+from tests.cli.conftest import Program
+from tests.docs import pages
+
+PAGE = pages.read(pages.ROOT / "docs/claims.md")
+PROJECTS = ("payments", "search", "shop")
+DIRECT = pages.table(pages.section(PAGE, "Direct claims"))
+GROUPS = pages.table(pages.section(PAGE, "Groups and roles"))
+
+
+def told(found: GrantedRoles | UnreadableClaims) -> str:
+    """A decision as the tables of the page put it."""
+    if isinstance(found, UnreadableClaims):
+        return "no change"
+    if found.organization_admin:
+        return "organization admin"
+    return ", ".join(f"{project}: {role}" for project, role in found.roles.items()) or "nothing"
+
+
+def granted(text: str, names: ClaimNames | None = None) -> GrantedRoles | UnreadableClaims:
+    given: Mapping[str, object] = json.loads(text.strip("`"))
+    return claims.granted_roles(given, names or ClaimNames(), projects=PROJECTS)
+
+
+@pytest.mark.parametrize("row", [*DIRECT, *GROUPS], ids=lambda row: row["claims"])
+def test_an_example_grants_what_stands_beside_it(row: dict[str, str]) -> None:
+    assert told(granted(row["claims"])) == row["grant"]
+
+
+def test_every_rule_stands_on_the_page() -> None:
+    numbered = {f"direct claims {row['rule']}" for row in DIRECT} | {
+        f"groups and roles {row['rule']}" for row in GROUPS
+    }
+    assert numbered == set(ClaimRule) - {ClaimRule.GROUP_IDS}
+
+
+def test_the_session_is_what_the_program_says(tmp_path: Path) -> None:
+    [session] = pages.blocks(PAGE, "console")
+    [example] = pages.blocks(PAGE, "json")
+    program = Program(tmp_path)
+    program.write("claims.json", example)
+    command = session.splitlines()[0].removeprefix("$ ")
+    name, *arguments = shlex.split(command)
+    assert (name, program(*arguments)) == ("reconciler", (0, session.removeprefix(f"$ {command}\n"), ""))
+
+
+def test_every_claim_is_explained() -> None:
+    names = ClaimNames()
+    rows = [row["claim"].strip("`") for row in pages.table(pages.section(PAGE, "The claims"))]
+    assert sorted(rows) == sorted(
+        (names.organization_admin, names.projects, names.default_role, names.groups, names.group_ids, names.roles)
+    )
+
+
+def test_the_names_and_their_defaults_are_those_of_the_settings() -> None:
+    defaults = {topic_key(name): str(value) for name, value in CustomClaims().model_dump().items()}
+    rows = pages.table(pages.section(PAGE, "Renaming"))
+    assert {row["key"].strip("`"): row["default"].strip("`") for row in rows} == defaults
+
+
+def test_every_name_of_the_settings_is_taken_and_the_defaults_are_the_same() -> None:
+    assert claims.claim_names(CustomClaims()) == ClaimNames()
+    own = {topic_key(name): f"own {name}" for name in CustomClaims.model_fields}
+    renamed = claims.claim_names(CustomClaims(**own))
+    values = [getattr(renamed, field.name) for field in fields(ClaimNames)]
+    assert sorted(values) == sorted(own.values())
+
+
+def test_the_renamed_claims_grant_what_the_page_says() -> None:
+    [settings] = pages.blocks(PAGE, "yaml")
+    custom = CustomClaims(**yaml.safe_load(settings)["auth"]["oidc"]["customClaims"])
+    section = " ".join(pages.section(PAGE, "Renaming").split())
+    found = re.search(r"the claims (`[^`]+`) grant `(\w+)` in (\w+)\.", section)
+    assert found is not None
+    assert told(granted(found[1], claims.claim_names(custom))) == f"{found[3]}: {found[2]}"
+
+
+def test_the_limit_is_the_program_s() -> None:
+    assert f"| How many entries may a claim have? | {claims.MOST_ENTRIES:,}; more cannot be read |" in PAGE
+
+
+def test_the_session_of_the_command_line_s_page_is_what_the_program_says(tmp_path: Path) -> None:
+    page = pages.read(pages.ROOT / "docs/command-line.md")
+    [session] = pages.blocks(pages.section(page, "auth"), "")
+    command, _, shown = session.partition("\n")
+    (_, given, _, name, *arguments) = shlex.split(command.removeprefix("$ "))
+    assert (name, Program(tmp_path)(*arguments, stdin=given)) == ("reconciler", (0, shown, ""))

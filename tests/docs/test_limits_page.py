@@ -1,0 +1,274 @@
+"""docs/limits.md names the limits that the program has, and what happens at each."""
+
+import re
+
+import pytest
+
+from api import audit_events, auth, bodies, edge, logs, repositories
+from api.pages import accounts, forms, paths, sign_in
+from reconciler.auth import changes, passwords, rate_limits, sessions
+from reconciler.auth.oidc import discovery, flows, provider, tokens
+from reconciler.delivery import intake, lanes, manager
+from reconciler.delivery.otlp import models as otlp
+from reconciler.delivery.queue import contract, memory
+from reconciler.git import file_selection, hooks, snapshots, trees
+from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
+from reconciler.model import cron, names, positions, type_definitions, validators, violations
+from reconciler.reconcile import watched
+from reconciler.review import kept_plans, service
+from reconciler.server import connections
+from reconciler.settings import repositories as settings_repositories
+from reconciler.settings.models import Delivery
+from reconciler.store import operations, writing_ahead
+from reconciler.worker import change_stream, client, crew, limits, process, requests, routes
+from reconciler.worker.messages import CommitJob, RequestJob
+from tests.docs import pages
+
+PAGE = pages.read(pages.ROOT / "docs/limits.md")
+SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
+ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
+MEBIBYTE = 2**20
+FILE, COMMIT = positions.FILE_LIMITS, limits.COMMIT
+REQUEST = process.SECONDS[RequestJob]
+PROVIDER = discovery.LIMITS
+
+
+@pytest.mark.parametrize(
+    ("what", "limit"),
+    [
+        ("a file in Git", f"{FILE.bytes // MEBIBYTE} MiB"),
+        ("one request to it", f"{PROVIDER.request_seconds:g} s"),
+        (
+            "its discovery document, its key set",
+            f"{PROVIDER.document_bytes >> 10} KiB each, {tokens.MOST_KEYS} keys",
+        ),
+        (
+            "the answer of its token endpoint, with the ID token in it",
+            f"{PROVIDER.token_bytes // MEBIBYTE} MiB, some 20,000 groups",
+        ),
+        ("asking for keys because a token's is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
+        ("a sign-in on its way", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
+        ("states that came back and are remembered", f"{provider.MOST:,} of the last 10 minutes"),
+        ("the path to return to", f"{flows.LONGEST_PATH:,} characters"),
+        (
+            "an authorization code; an error's code",
+            f"{provider.LONGEST_CODE:,}; {provider.LONGEST_ERROR} characters",
+        ),
+        ("an ID token that is given back at sign-out", f"{flows.LONGEST_HINT:,} characters"),
+        (
+            "audit events in one answer",
+            f"{audit_events.LARGEST_PAGE:,}; as lines, all in {audit_events.EXPORT_SECONDS:,.0f} s",
+        ),
+        (
+            "sorts of refused attempts that the audit tells apart",
+            f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
+            f"of {rate_limits.CALLERS} callers",
+        ),
+        ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
+        (
+            "a queue in memory",
+            f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
+            f"times {contract.BATCH_RECORDS:,} records or {contract.BATCH_BYTES // MEBIBYTE} MiB",
+        ),
+        ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
+        ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
+        ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
+        ("looks of a repository while they fail", f"{watched.LOOKS} in {watched.WINDOW:g} s"),
+        (
+            "the same over a network, where a person must mend it; where no fetch can bring the head",
+            f"{watched.LASTING_LOOKS} in {watched.WINDOW:g} s; {watched.UNFIT_LOOKS}",
+        ),
+        (
+            "git programs that talk to remotes, and as many that read repositories on the same machine or check"
+            " signatures",
+            f"{following.AT_ONCE} at a time, {following.OF_ONE_HOST} of them for one host and port",
+        ),
+        (
+            "remotes that are asked for proposals, and repositories on the same machine",
+            f"{following.PROPOSED} at a time, {following.PROPOSED_OF_ONE_HOST} of them on one host; "
+            f"{following.PROPOSED}",
+        ),
+        (
+            "the list of refs in which a proposed commit is looked for",
+            f"{proposals.LISTING_BYTES // MEBIBYTE} MiB",
+        ),
+        (
+            "proposals whose commits may be named by their ids",
+            f"the {proposals.MOST_HELD} that were asked for last",
+        ),
+        (
+            "the mirror of proposals, before a fetch into it",
+            f"as many bytes as one fetch may bring, {mirrors.MANY_PACKS} packs",
+        ),
+        ("refs of plans that are remembered", f"{polls.MOST} of one remote"),
+        ("documents in a file, empty ones included", f"{FILE.documents:,}"),
+        ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
+        ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
+        ("nesting in a document", f"{FILE.depth} levels"),
+        ("what a reason tells", f"{violations.MOST_LINES:,} lines, {violations.MOST_CHARACTERS // 1024} KiB"),
+        ("labels in one place of a resource", f"{validators.MOST_LABELS:,}"),
+        ("parameters of a type", f"{type_definitions.MOST_PARAMETERS:,}"),
+        ("valid values of a type, those of its conditions included", f"{type_definitions.MOST_VALUES:,} in all"),
+        (
+            "conditions of a type (`relevantIf`)",
+            f"{type_definitions.MOST_CONDITIONS} of one parameter, {type_definitions.MOST_CONDITIONS_IN_ALL:,} in all, "
+            f"{type_definitions.MOST_SEARCHES} of them `containsAny`",
+        ),
+        ("a parameter of the type `yaml`", f"{FILE.bytes // MEBIBYTE} MiB, {FILE.nodes:,} nodes"),
+        ("files of a commit that are read", f"{COMMIT.files:,}"),
+        ("bytes of these files, the same content counted under each path", f"{COMMIT.bytes // MEBIBYTE:,} MiB"),
+        ("documents in a commit", f"{COMMIT.documents:,}"),
+        ("reading and judging a commit", f"{COMMIT.seconds:g} s of processor time"),
+        ("entries in the tree of a commit", f"{trees.MAX_ENTRIES:,}"),
+        (
+            "folders in folders, and the characters of a path",
+            f"{trees.MAX_DEPTH} levels, {trees.MAX_PATH_CHARACTERS:,} characters",
+        ),
+        ("the names in one folder", f"{snapshots.MAX_TREE_BYTES // MEBIBYTE} MiB"),
+        (
+            "a `.serviceignore`",
+            f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
+        ),
+        (
+            "the `.serviceignore` files of a commit",
+            f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
+        ),
+        (
+            "patterns in `include`, in `exclude`",
+            f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
+        ),
+        (
+            "one git that talks to a remote, and each that it starts",
+            f"{sources.MAX_MEMORY_BYTES / 2**30:g} GiB of memory, without the files that it maps",
+        ),
+        ("a file of signers", f"{verification.MOST_BYTES // MEBIBYTE} MiB"),
+        ("a commit or tag whose signature is checked", f"{verification.MOST_OBJECT_BYTES // MEBIBYTE} MiB"),
+        ("one run of `ssh-keygen`", f"{verification.SECONDS:g} s"),
+        ("opening a key that has a passphrase", f"{ssh.ADD_SECONDS:g} s"),
+        (
+            "a request's line and headers",
+            f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
+        ),
+        ("parameters in a query", f"{bodies.MOST}"),
+        ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
+        ("the body of a delivery to a hook", f"{repositories.MAX_BYTES // MEBIBYTE} MiB"),
+        (
+            "the secret of a hook",
+            f"at least {hooks.FEWEST_CHARACTERS} characters, {hooks.MOST_BYTES // 1024} KiB",
+        ),
+        ("reading the secret of a hook", f"{repositories.READ_SECONDS:g} s"),
+        ("the signed time of a delivery to a hook", f"{hooks.SECONDS} s from now"),
+        (
+            "deliveries to hooks that are remembered",
+            f"{hooks.MOST:,} of the last {hooks.DELIVERY_SECONDS:,.0f} s",
+        ),
+        (
+            "lines in the log about refused deliveries to hooks",
+            f"one each {hooks.REFUSAL_SECONDS:g} s for each repository, and for all unknown ones",
+        ),
+        ("nodes in one resource of a request", f"{FILE.nodes:,}"),
+        ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
+        ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),
+        ("requests under way with one key", f"{edge.MOST}"),
+        (
+            "failures to sign in",
+            f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
+            f"{passwords.PER_NAME} of one name; one is forgotten each {passwords.SECONDS:g} s",
+        ),
+        (
+            "passwords compared at a time, and attempts that wait or are compared",
+            f"{passwords.AT_ONCE}, {passwords.WAITING}",
+        ),
+        ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
+        ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
+        ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
+        ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
+        ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
+        (
+            "bytes of requests with log records in memory",
+            f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
+            "half of it for one sender; what is alone may be larger",
+        ),
+        (
+            "heads of requests with log records that are remembered",
+            f"{logs.MOST:,}, until somebody's access changes, or the last use of keys is written",
+        ),
+        ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
+        ("trusted proxies one behind the other", f"{auth.HOPS}"),
+        (
+            "sign-ins that are begun, and that come back, from one address",
+            f"{sign_in.PACES[paths.PROVIDER].burst} each, and one more each second",
+        ),
+        (
+            "forms with a name and a password from one address, right or wrong",
+            f"{sign_in.PACES[paths.SIGN_IN].burst}, and one more each second",
+        ),
+        (
+            "forms with an invitation's code from one address",
+            f"{sign_in.PACES[paths.INVITATION].burst}, and one more each {sign_in.PACES[paths.INVITATION].seconds:g} s",
+        ),
+        ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
+        ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
+        ("cookies in a request; the value of one of ours", f"{auth.MOST}; {auth.LONGEST:,} bytes"),
+        ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
+        ("projects, people, keys and invitations that wait", f"{changes.MOST:,} of each"),
+        (
+            "a password",
+            f"at least {changes.SHORTEST_PASSWORD} characters, at most {changes.LONGEST_PASSWORD:,} characters",
+        ),
+        ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
+        ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
+        ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
+        ("the body of a request about access, a suspension, an approval or a plan", f"{bodies.MAX_BYTES // 1024} KiB"),
+        (
+            "plans that are made at a time; that wait for another one of their repository",
+            f"one of each repository; {service.MOST_WAITING} in all",
+        ),
+        ("a plan", f"the repository's `timeout` and {service.GRACE:g} s"),
+        (
+            "plans that are kept",
+            f"{kept_plans.MOST}, {kept_plans.MOST_BYTES // MEBIBYTE} MiB in all, until a restart",
+        ),
+        ("files that conflict, in an answer", f"{kept_plans.FILES_TOLD}"),
+        ("requests waiting on one connection", f"{connections.PIPELINED}"),
+        ("open connections", f"{connections.CONNECTIONS}"),
+        ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
+        ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
+        (
+            "the reader child, and each of its helpers",
+            f"{limits.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {limits.OPEN_FILES} open files; "
+            "it writes no file and starts no process",
+        ),
+        ("helpers of the reader child", f"{crew.MOST}, and one for each core but one"),
+        ("a commit in the reader child", f"{process.SECONDS[CommitJob].run / 60:g} minutes"),
+        ("a file of a commit that is read apart from all others", f"{process.FILE_SECONDS:g} s"),
+        (
+            "files over which the reader child ended or hung twice",
+            f"the last {client.MOST_FILES:,}, until the service is started again",
+        ),
+        ("a disk on which a large change is written ahead", f"{writing_ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
+        ("helpers of the reader child that say nothing", f"{crew.SILENT_SECONDS / 60:g} minutes"),
+        (
+            "what one commit or request changes, what becomes masked by it included",
+            f"{change_stream.CHANGE_BYTES // 2**30} GiB that waits in memory, {change_stream.WHOLE_BYTES // 2**30} "
+            "GiB together with "
+            "what is written ahead",
+        ),
+    ],
+)
+def test_a_limit_is_the_program_s(what: str, limit: str) -> None:
+    assert ROWS[what]["limit"] == limit
+
+
+def test_nodes_of_a_request_grow_with_its_body() -> None:
+    told = re.findall(r"\d[\d,]*", ROWS["nodes in a request"]["limit"])
+    each, least = (int(number.replace(",", "")) for number in told[:2])
+    assert positions.limits_of_body(least * each * 4).nodes == least * 4
+    assert positions.limits_of_body(1).nodes == least
+
+
+def test_every_row_says_what_happens() -> None:
+    assert [what for what, row in ROWS.items() if not row["then"]] == []
+    tables = sum(len(pages.table(pages.section(PAGE, section))) for section in SECTIONS)
+    assert tables == len(ROWS)
+    assert re.findall(r"^### (.+)$", PAGE, re.MULTILINE) == SECTIONS

@@ -1,0 +1,82 @@
+"""docs/metrics.md names every metric and every alert that there is, and its session is what the program says."""
+
+import json
+import logging
+from pathlib import Path
+
+import yaml
+
+from reconciler.model import log_context
+from reconciler.ops import delivery_metrics, metric_families, metrics
+from reconciler.ops.logging import SHORT, JsonFormatter
+from tests import daemons
+from tests.cli.conftest import Program
+from tests.docs import pages
+from tests.ops.scraping import scrape
+from tests.repositories import Repository
+
+PAGE = pages.read(pages.ROOT / "docs/metrics.md")
+RULES = pages.ROOT / "examples/monitoring/rules.yml"
+SECTIONS = {
+    "Repositories": metrics.RUN_FAMILIES,
+    "Git": metrics.GIT_FAMILIES,
+    "Store": metrics.STORE_FAMILIES,
+    "Requests": metrics.REQUEST_FAMILIES,
+    "Delivery": delivery_metrics.FAMILIES,
+    "Notifications": metric_families.FAMILIES,
+    "Process": metrics.FAMILIES,
+}
+
+
+def test_the_tables_are_the_program_s() -> None:
+    for heading, families in SECTIONS.items():
+        assert pages.table(pages.section(PAGE, heading)) == [
+            {
+                "metric": f"`{family.name}`",
+                "kind": family.kind.value,
+                "labels": ", ".join(f"`{label}`" for label in family.labels) or "-",
+                "what it says": family.says,
+            }
+            for family in families
+        ]
+
+
+def test_every_alert_is_named() -> None:
+    rules = [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    named = [{"alert": f"`{rule['alert']}`", "severity": rule["labels"]["severity"]} for rule in rules]
+    assert pages.table(pages.section(PAGE, "Alerts")) == named
+
+
+def test_a_key_is_made_and_shows_what_the_page_shows(tmp_path: Path) -> None:
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", daemons.destination("a"))
+    source.commit()
+    (session,) = pages.blocks(PAGE, "console")
+    create, curl, *told = session.splitlines()
+    with daemons.running(tmp_path / "daemon", repositories=[daemons.watched("telemetry", source.path)]) as daemon:
+        address = f"http://127.0.0.1:{daemon.port}"
+        program = Program(tmp_path / "here", {"SERVICE_SERVER": address, "SERVICE_API_KEY": daemon.key})
+        words = create.removeprefix("$ reconciler ").split(" > ")[0].split()
+        key = program(*words).out.strip()
+        daemon.state_of("telemetry", "ready")
+        start = curl.rpartition("| grep ^")[2]
+        assert [line for line in scrape(daemon, key=key).text.splitlines() if line.startswith(start)] == told
+
+
+def test_a_log_line_looks_like_that() -> None:
+    (text,) = pages.blocks(PAGE, "json")
+    shown = json.loads(text)
+    kept = ("repository", "run", "commit", "counts")
+    record = logging.makeLogRecord(
+        {
+            "name": shown["logger"],
+            "levelname": "INFO",
+            "msg": shown["message"],
+            "fields": {one: shown[one] for one in kept},
+        }
+    )
+    with log_context.bind_run(shown["run"]):
+        told = json.loads(JsonFormatter().format(record))
+    assert list(told) == list(shown)
+    assert {**told, "time": shown["time"]} == shown
+    assert f"[run {shown['run'][-SHORT:]}]" in pages.section(PAGE, "Log lines")

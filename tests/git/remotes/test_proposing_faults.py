@@ -1,0 +1,209 @@
+"""Proposals to remotes that fail, ask to wait or are slow: nothing of it is the following's."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes.credentials import Credentials
+from reconciler.git.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
+from reconciler.git.remotes.proposals import PAUSE_SECONDS
+from reconciler.git.remotes.sources import Source
+from tests.git.remotes.followings import brought, place, until
+from tests.git.remotes.proposals import PULL, files_of, followed, fork, propose
+from tests.git.remotes.shims import Shim
+from tests.repositories import Repository
+from tests.servers import gitd, https
+from tests.servers.certificates import Authority
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Watch:
+    """A clock that stands still."""
+
+    now: float = 100.0
+
+
+@dataclass
+class Forge:
+    """A bare repository with one proposal, as a server has it."""
+
+    repository: Repository
+    head: str
+    folder: Path = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.folder = self.repository.path.parent
+
+
+@pytest.fixture
+def forge(served: Path, tmp_path: Path) -> Forge:
+    repository = Repository(served / "telemetry.git")
+    return Forge(repository, propose(fork(repository, tmp_path / "fork"), repository))
+
+
+@contextlib.asynccontextmanager
+async def at(watch: Watch, folder: Path) -> AsyncIterator[Remotes]:
+    remotes = Remotes(lambda source: place(folder / "state", source), clock=lambda: watch.now)
+    yield remotes
+    await remotes.close()
+
+
+async def told(following: Following, named: str = PULL) -> GitFault:
+    with pytest.raises(GitFault) as found:
+        await following.proposing.propose(named)
+    return found.value
+
+
+async def test_the_credentials_are_those_of_the_repository(remotes: Remotes, forge: Forge, tmp_path: Path) -> None:
+    authority = Authority.make(tmp_path / "authority")
+    password = tmp_path / "password"
+    password.write_text("canary-password")
+    with https.serving(forge.folder, certificate=authority.issue(), basic=("ada", "canary-password")) as server:
+        credentials = Credentials(username="ada", password_file=password, ca_file=authority.bundle)
+        following = remotes.follow(Source(url=server.url(), credentials=credentials, timeout=30))
+        await brought(following)
+        for named in (PULL, forge.head):
+            found = await following.proposing.propose(named)
+            assert (found.head, files_of(found)) == (forge.head, ["a.yaml", "b.yaml"])
+        password.write_text("canary-another")
+        assert (await told(following)).state is RepositoryState.UNAUTHORIZED
+
+
+async def test_over_git_too(remotes: Remotes, forge: Forge, tmp_path: Path) -> None:
+    with gitd.serving(forge.folder, log=tmp_path / "log") as server:
+        following = await followed(remotes, server.url())
+        assert (await following.proposing.propose(forge.head)).head == forge.head
+
+
+async def test_a_remote_in_error_is_asked_twice_a_minute(forge: Forge, tmp_path: Path) -> None:
+    watch = Watch()
+    async with at(watch, tmp_path) as remotes:
+        with https.serving(forge.folder) as server:
+            following = await followed(remotes, server.url())
+            server.refusal = https.Refusal(503)
+            first, asked = await told(following), len(server.requests)
+            server.refusal = None
+            watch.now += PAUSE_SECONDS - 1
+            assert (await told(following)).message == first.message
+            assert len(server.requests) == asked
+            assert (await following.look()).ref == "refs/heads/main"  # which knows nothing of it
+            watch.now += 1
+            assert (await following.proposing.propose(PULL)).head == forge.head
+
+
+async def test_the_fault_of_the_last_look_is_the_answer(forge: Forge, tmp_path: Path) -> None:
+    watch = Watch()
+    async with at(watch, tmp_path) as remotes:
+        with https.serving(forge.folder) as server:
+            following = await followed(remotes, server.url())
+            server.refusal = https.Refusal(503)
+            with pytest.raises(GitFault) as found:
+                await following.look()
+            asked = len(server.requests)
+            assert (await told(following)).message == found.value.message
+            assert len(server.requests) == asked
+            server.refusal = None
+            await following.look()
+            assert (await following.proposing.propose(PULL)).head == forge.head
+
+
+@pytest.mark.parametrize("is_of_proposal", [True, False])
+async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: Path, is_of_proposal: bool) -> None:
+    watch = Watch()
+    async with at(watch, tmp_path) as remotes:
+        with https.serving(forge.folder) as server:
+            following = await followed(remotes, server.url())
+            server.refusal = https.too_many(seconds=90)
+            with pytest.raises(GitFault, match="asks to wait"):
+                await (following.proposing.propose(PULL) if is_of_proposal else following.look())
+            server.refusal = None
+            watch.now += 80
+            asked = len(server.requests)
+            fault = await told(following)
+            assert (fault.retry_after, len(server.requests)) == (10, asked)
+            if is_of_proposal:
+                await following.look()
+            watch.now += 11
+            assert (await following.proposing.propose(PULL)).head == forge.head
+
+
+async def test_a_commit_that_is_here_needs_no_remote(remotes: Remotes, forge: Forge) -> None:
+    with https.serving(forge.folder) as server:
+        following = await followed(remotes, server.url())
+        await following.proposing.propose(PULL)
+        server.refusal = https.Refusal(503)
+        base = forge.repository.head("main")
+        assert (await following.proposing.propose(forge.head, base=base)).head == forge.head
+        assert (
+            await told(following, forge.head)
+        ).state is RepositoryState.UNREACHABLE  # where the base is now, only it knows
+
+
+async def test_a_folder_that_was_gone_is_found_at_once(remotes: Remotes, origin: Repository) -> None:
+    following = await followed(remotes, origin.path)
+    away = origin.path.rename(origin.path.with_name("away"))
+    assert (await told(following)).state is RepositoryState.UNREACHABLE
+    with pytest.raises(GitFault):
+        await following.look()
+    away.rename(origin.path)
+    assert (await following.proposing.propose("refs/heads/main")).head == origin.head()
+
+
+async def test_a_repository_on_this_machine_leads_nowhere_else(
+    remotes: Remotes, origin: Repository, tmp_path: Path
+) -> None:
+    following = await followed(remotes, origin.path)
+    (tmp_path / "state/refs").mkdir()
+    (tmp_path / "state/refs/x").write_text(origin.commit())
+    (origin.path / ".git/refs/heads/x").symlink_to(tmp_path / "state/refs/x")
+    fault = await told(following, "refs/heads/x")
+    assert "is not read, since" in fault.message
+
+
+@pytest.mark.parametrize("command", ["ls-remote", "fetch"])
+async def test_a_slow_proposal_ends_in_time_and_delays_nothing_that_is_followed(
+    remotes: Remotes, origin: Repository, tmp_path: Path, shim: Shim, command: str
+) -> None:
+    following = await followed(remotes, origin.path, timeout=1)
+    copy = fork(origin, tmp_path / "fork")
+    head = propose(copy, origin)
+    shim.act_on(command, "exec sleep 987")
+    began, before = time.monotonic(), shim.count(command)
+    asking = asyncio.create_task(following.proposing.propose(PULL))
+    await until(lambda: shim.count(command) > before)
+    shim.act("")
+    new = origin.commit()
+    assert (await brought(following)).commit == new
+    with pytest.raises(GitFault, match="within 1 seconds") as found:
+        await asking
+    assert (found.value.state, 0.9 < time.monotonic() - began < 20) == (RepositoryState.UNREACHABLE, True)
+    assert (await following.proposing.propose(PULL)).head == head
+
+
+async def test_slow_proposals_take_no_slot_of_what_is_followed(
+    remotes: Remotes, forge: Forge, shim: Shim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("reconciler.git.remotes.following.AT_ONCE", 1)
+    with https.serving(forge.folder) as server:
+        followed = [
+            remotes.follow(Source(url=server.url(), credentials=Credentials(username=f"u{number}")))
+            for number in range(PROPOSED_OF_ONE_HOST + 2)
+        ]
+        shim.act('case " $* " in *" ls-remote "*) exec sleep 987;; esac')
+        stuck = [asyncio.create_task(one.proposing.propose(PULL)) for one in followed]
+        await until(lambda: shim.count("ls-remote") == PROPOSED_OF_ONE_HOST)
+        shim.act("")
+        for one in followed:
+            assert (await one.look()).ref == "refs/heads/main"
+        assert shim.count("ls-remote") == PROPOSED_OF_ONE_HOST + len(followed)
+        for task in stuck:
+            task.cancel()
+        await asyncio.gather(*stuck, return_exceptions=True)

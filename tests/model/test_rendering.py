@@ -1,0 +1,193 @@
+"""Rendering: what a reader of the service gets."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.model import rendering, resource, type_checks, values
+from reconciler.model.rendering import ResourceIdentity
+from reconciler.model.resource import Resource
+from reconciler.model.values import Value
+from tests.model.documents import API_VERSIONS, EXAMPLES, VALUES
+from tests.model.lookups import look_up
+
+KEY = b"k" * 32
+BOUND = rendering.Bound(project="default", resource_id="01JD7Z", version=3)
+IDENTITY = ResourceIdentity(id="01JD7Z", version=3, date_modified="2026-11-21T06:12:00.123Z")
+
+
+def resource_of(document: Value) -> Resource:
+    judged = resource.judge(document, api_versions=API_VERSIONS)
+    assert judged.resource is not None
+    return judged.resource
+
+
+def prepare(document: Value) -> rendering.Prepared:
+    owned = resource_of(document).owned
+    return rendering.prepare(owned, type_checks.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
+
+
+def test_a_body_is_masked_and_carries_the_server_s_metadata_and_no_status() -> None:
+    prepared = prepare(
+        {
+            "status": {"latest": False},
+            "spec": {"type": "webhook", "parameters": [{"value": {"A": "secret"}, "name": "headers"}]},
+            "metadata": {"version": 99, "name": "siem", "id": "proposed", "labels": None},
+            "kind": "Destination",
+            "apiVersion": "service/v1",
+        }
+    )
+
+    assert rendering.body(prepared, identity=IDENTITY) == (
+        b'{"apiVersion":"service/v1","kind":"Destination",'
+        b'"metadata":{"dateModified":"2026-11-21T06:12:00.123Z","hash":"%b","id":"01JD7Z","name":"siem",'
+        b'"version":3},'
+        b'"spec":{"parameters":[{"name":"headers","value":{"A":"(sensitive)"}}],"type":"webhook"}}'
+        % prepared.spec_hash.encode()
+    )
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
+def test_a_body_parses_back_to_the_masked_resource(example: Value) -> None:
+    prepared = prepare(example)
+    parsed = json.loads(rendering.body(prepared, identity=IDENTITY))
+    server = {key: parsed["metadata"].pop(key) for key in ("id", "hash", "version", "dateModified")}
+
+    assert parsed == prepared.masked
+    assert server == {
+        "id": IDENTITY.id,
+        "hash": prepared.spec_hash,
+        "version": IDENTITY.version,
+        "dateModified": IDENTITY.date_modified,
+    }
+
+
+# Text as the documents and Git give it: quotes, control characters, and what is not UTF-8 as escapes in its place.
+TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.text(
+    st.sampled_from('"\\%/\x00\x07\n\x7f\u2028é😀d{},:')
+)
+SOURCES = st.fixed_dictionaries(
+    {"type": st.sampled_from(["git", "api"]), "date": TEXTS},
+    optional={
+        "author": TEXTS,
+        "actor": TEXTS,
+        "branch": TEXTS,
+        "commit": TEXTS,
+        "repository": TEXTS,
+        "changedBy": st.dictionaries(TEXTS, TEXTS | st.integers(-5, 2**40), max_size=4),
+    },
+)
+PLACES = st.just((None, None)) | st.tuples(TEXTS, st.integers(0, 2**31))
+SHOWN_STATUS = st.dictionaries(st.sampled_from(["delivery", "drift", "incomplete", "ready"]), VALUES, max_size=3)
+
+
+def whole(source: dict[str, Value], path: str | None, line: int | None) -> dict[str, Value]:
+    return source if path is None else {**source, "path": path, "line": line}
+
+
+@given(SOURCES, PLACES)
+def test_a_source_of_its_halves_and_a_place_is_what_it_is_as_a_whole(
+    source: dict[str, Value], place: tuple[str | None, int | None]
+) -> None:
+    head, tail = rendering.frame(source)
+
+    assert rendering.shown((b'{"spec":{}}', None, head, tail, *place)) == (
+        b'{"spec":{},"status":{"source":%b}}' % values.canonical_json(whole(source, *place))
+    )
+
+
+@given(st.sampled_from(EXAMPLES), SHOWN_STATUS, SOURCES, PLACES)
+def test_a_body_with_its_status_and_its_source_is_what_the_whole_is_as_canonical_json(
+    example: Value, status: dict[str, Value], source: dict[str, Value], place: tuple[str | None, int | None]
+) -> None:
+    body = rendering.body(prepare(example), identity=IDENTITY)
+    head, tail = rendering.frame(source)
+    present, told = {**status, "latest": True}, whole(source, *place)
+
+    shown = rendering.shown((body, values.canonical_json(present), head, tail, *place))
+
+    assert shown == values.canonical_json({**json.loads(body), "status": {**present, "source": told}})
+    assert rendering.restated(
+        rendering.shown((body, b'{"latest":true}', head, tail, *place)), values.canonical_json(present)
+    ) == (shown)
+    assert rendering.rewritten(shown, b'{"spec":{}}') == values.canonical_json(
+        {"spec": {}, "status": {**present, "source": told}}
+    )
+    assert rendering.shown((body, None, head, tail, *place)) == values.canonical_json(
+        {**json.loads(body), "status": {"source": told}}
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        pytest.param({"type": "git"}, id="nothing stands before a place"),
+        pytest.param({}, id="nothing stands around it"),
+        pytest.param({"date": "x", "path": "a"}, id="a place"),
+        pytest.param({"date": "x", "origin": "a"}, id="something that stands within a place"),
+    ],
+)
+def test_a_source_that_a_place_would_not_fit_into_is_refused(source: dict[str, Value]) -> None:
+    with pytest.raises(ValueError, match="no place for a path and a line"):
+        rendering.frame(source)
+
+
+def test_what_was_exported_can_be_applied_again() -> None:
+    document: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}}
+    prepared = prepare(document)
+    status = rendering.status("Fleet", incomplete=())
+    body = rendering.body(prepared, identity=IDENTITY)
+    exported = json.loads(rendering.shown((body, status, b'{"date":"x"', b',"type":"api"}', None, None)))
+
+    again = resource.make_draft(resource_of(exported), hmac_key=KEY)
+
+    assert (again.digest, again.proposed_id) == (
+        resource.make_draft(resource_of(document), hmac_key=KEY).digest,
+        IDENTITY.id,
+    )
+
+
+LINES = ("/spec/parameters: `hostname` is required and has no default", 'a "quoted" line')
+LISTED = rb'"incomplete":["/spec/parameters: `hostname` is required and has no default","a \"quoted\" line"],'
+
+STATUSES = [
+    ("Destination", (), b'{"latest":true}'),
+    ("Destination", LINES, b'{%b"latest":true}' % LISTED),
+    ("Configuration", (), b'{"latest":true,"ready":true}'),
+    ("Configuration", LINES, b'{%b"latest":true,"ready":false}' % LISTED),
+]
+
+
+@pytest.mark.parametrize(("kind", "incomplete", "expected"), STATUSES)
+def test_a_status_says_what_is_missing_of_a_resource(kind: str, incomplete: tuple[str, ...], expected: bytes) -> None:
+    status = rendering.status(kind, incomplete=incomplete)
+
+    assert status == expected
+    assert rendering.incomplete(status) == incomplete
+
+
+@pytest.mark.parametrize("before", [(), ("another line",), LINES])
+@pytest.mark.parametrize(("kind", "after", "expected"), STATUSES)
+def test_a_status_with_another_list_of_what_is_missing_is_the_status_of_that_list(
+    kind: str, before: tuple[str, ...], after: tuple[str, ...], expected: bytes
+) -> None:
+    status = rendering.status(kind, incomplete=before)
+
+    assert rendering.with_incomplete(kind, status, after) == expected
+
+
+def test_what_a_status_says_beside_that_stays() -> None:
+    status = b'{"delivery":{"state":"idle"},"incomplete":["x"],"latest":true}'
+
+    assert rendering.with_incomplete("Destination", status, ()) == b'{"delivery":{"state":"idle"},"latest":true}'
+    assert rendering.without_drift(status) == status
+    drifted = rendering.with_drift(status, {"path": "a"})
+    assert drifted == (b'{"delivery":{"state":"idle"},"drift":{"path":"a"},"incomplete":["x"],"latest":true}')
+    assert rendering.without_drift(drifted) == status
+
+
+@pytest.mark.parametrize("status", [b'{"latest":true}', b'{"incomplete":[]}', b'{"incomplete":null}'])
+def test_a_status_that_lists_nothing_misses_nothing(status: bytes) -> None:
+    assert rendering.incomplete(status) == ()

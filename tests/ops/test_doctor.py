@@ -1,0 +1,731 @@
+"""`reconciler doctor`: each thing that can be wrong is found, with the real thing broken, and nothing else is said."""
+
+import asyncio
+import itertools
+import json
+import os
+import socket
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, cast, get_args
+
+import pytest
+from pydantic import BaseModel
+
+from reconciler.cli import doctor, exits
+from reconciler.ops import doctor as ops_doctor
+from reconciler.ops.checks import files, stores
+from reconciler.ops.databases import OPERATIONS, STORE
+from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
+from reconciler.settings.loading import Loaded
+from reconciler.settings.models import Settings
+from tests import daemons, needs
+from tests.cli.conftest import PROGRAM, Program
+from tests.daemons import destination, watched
+from tests.ops import scenes
+from tests.repositories import Repository
+from tests.scenarios.remote_cases.remote import Upstream
+from tests.servers import https
+from tests.servers.certificates import Authority
+from tests.store import rows
+from tests.store.chains import tamper
+from tests.store.test_checksums import flip
+
+Found = list[tuple[str, str, str]]
+
+
+class Service:
+    """The settings and the state directory of a service that does not run."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.state = folder / "state"
+        self.config = folder / "config.json"
+        self.program = Program(folder)
+        self.settings: dict[str, object] = {"stateDir": str(self.state), "listen": "127.0.0.1:0"}
+        scenes.filled(self.state, "a")
+
+    def set(self, **settings: object) -> None:
+        self.settings |= settings
+
+    def examine(self, *options: str, **environment: str) -> tuple[int, Found]:
+        """The exit code, and what was found."""
+        self.config.write_text(json.dumps(self.settings))
+        told = self.program("doctor", "--config", str(self.config), "-o", "json", *options, **environment)
+        assert told.err == ""
+        found = json.loads(told.out)["findings"]
+        return told.code, [(one["check"], one["status"], one["message"]) for one in found]
+
+    def wrong(self, *options: str, **environment: str) -> Found:
+        """What is not ok."""
+        code, found = self.examine(*options, **environment)
+        wrong = [one for one in found if one[1] != "ok"]
+        worst = {status for _, status, _ in wrong}
+        expected = exits.ERROR if "error" in worst else exits.WARNINGS if worst else exits.OK
+        assert code == expected
+        return wrong
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    return Service(tmp_path)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Repository:
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", destination("a"))
+    source.commit()
+    return source
+
+
+def test_of_a_service_that_is_well_nothing_is_wrong(service: Service, source: Repository) -> None:
+    service.set(repositories=[watched("telemetry", source.path)])
+    code, found = service.examine()
+    assert (code, [one for one in found if one[1] != "ok"]) == (exits.OK, [])
+    assert [check for check, _, _ in found] == [
+        "settings",
+        "listener",
+        "state directory",
+        "files",
+        "programs",
+        "repositories",
+        "store.db",
+        "ops.db",
+        "audit",
+        "disk",
+        "clock",
+        "open files",
+    ]
+    told = {check: message for check, _, message in found}
+    assert told["repositories"] == f"telemetry: refs/heads/main is at {source.head()[:12]}"
+    assert told["listener"] == "the service does not run; `listen`, 127.0.0.1:0, is free"
+    assert told["audit"] == "the chain fits: 1 link with 1 event"
+    assert scenes.listing(service.state) == ["ops.db", "store.db"]
+
+
+def test_beside_a_service_that_runs_nothing_is_wrong(tmp_path: Path, source: Repository) -> None:
+    with daemons.running(tmp_path / "daemon", repositories=[watched("telemetry", source.path)]) as daemon:
+        daemon.run_of("telemetry", source.head())
+        config = json.loads(daemon.config.read_text())
+        daemon.config.write_text(json.dumps({**config, "listen": f"127.0.0.1:{daemon.port}"}))
+        told = Program(tmp_path)("doctor", "--config", str(daemon.config), "--full")
+        process = daemon.process.pid
+        assert daemon.complaints() == []
+    lines = told.out.splitlines()
+    assert [line for line in lines if not line.startswith("ok ")] == []
+    address = f"`listen`, 127.0.0.1:{daemon.port}, is its listener"
+    assert lines[1] == f"ok       listener: the service runs (process {process}); {address}"
+    assert told.code == exits.OK
+
+
+def test_mistakes_in_the_settings_leave_what_needs_none(service: Service) -> None:
+    service.set(logs={"level": "info"}, listen="nowhere")
+    text = json.dumps(service.settings)
+    assert service.wrong() == [
+        (
+            "settings",
+            "error",
+            f"{service.config}:1:{text.index('listen')}: listen: must be host:port such as 127.0.0.1:3001 or "
+            "[::1]:3001",
+        ),
+        (
+            "settings",
+            "error",
+            f"{service.config}:1:{text.index('logs')}: logs: is not a known key; did you mean `log`?",
+        ),
+        (
+            "settings",
+            "warning",
+            "nothing else was looked at, since the settings say what there is; mend them, and look again",
+        ),
+    ]
+
+
+def test_a_variable_that_is_none_of_ours_is_a_warning(service: Service) -> None:
+    [found] = service.wrong(SERVICE_LISTENS="127.0.0.1:1")
+    assert found[:2] == ("settings", "warning")
+    assert "SERVICE_LISTENS" in found[2]
+
+
+def test_an_address_that_somebody_else_has(service: Service) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        service.set(listen=address)
+        told = f"`listen`, {address}, is in use by another program; end that, or choose another port"
+        assert service.wrong() == [("listener", "error", told)]
+    service.set(listen="127.0.0.1:0", delivery={"otlpListen": "192.0.2.1:4318"}, insecure=True)
+    told = "`delivery.otlpListen`, 192.0.2.1:4318, cannot be listened at (cannot assign requested address); correct it"
+    assert service.wrong() == [("listener", "error", told)]
+
+
+def test_a_service_that_does_not_answer_where_it_should(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon") as daemon:
+        config = json.loads(daemon.config.read_text())
+        daemon.config.write_text(json.dumps({**config, "listen": "127.0.0.1:1"}))
+        told = Program(tmp_path)("doctor", "--config", str(daemon.config)).out.splitlines()[1]
+        process = daemon.process.pid
+    assert told == (
+        f"warning  listener: the service runs (process {process}) and does not answer at `listen`, 127.0.0.1:1 "
+        "(connection refused); look into its log: it starts, hangs, or has other settings"
+    )
+
+
+def test_a_state_directory_that_others_may_enter(service: Service) -> None:
+    service.state.chmod(0o755)
+    (service.state / "store.db").chmod(0o644)
+    assert service.wrong() == [
+        (
+            "state directory",
+            "warning",
+            f"{service.state} is open to others than its owner (mode 0755); `chmod 700 {service.state}`",
+        ),
+        (
+            "state directory",
+            "error",
+            f"{service.state}/store.db may be read by others than its owner (mode 0644); `chmod 600 "
+            f"{service.state}/store.db`",
+        ),
+    ]
+
+
+def test_files_of_another_user_in_the_state_directory(service: Service) -> None:
+    needs.require_root()
+    os.chown(service.state, 12345, 12345)
+    os.chown(service.state / "ops.db", 12345, 12345)
+    found = [one for one in service.wrong() if not one[2].startswith(f"{service.state}/store.db-")]
+    assert found == [
+        (
+            "state directory",
+            "warning",
+            "this is root, and the service is 12345: which files 12345 may not read does not show; look as 12345: "
+            f"`runuser -u 12345 -- reconciler doctor --state-dir {service.state}`",
+        ),
+        (
+            "state directory",
+            "error",
+            f"{service.state}/store.db belongs to root, so that the service of 12345 cannot use it; `chown -R "
+            f"--reference={service.state} {service.state}/store.db`",
+        ),
+    ]
+
+
+def test_a_state_directory_that_is_not_there_or_no_folder(service: Service) -> None:
+    service.set(stateDir=str(service.folder / "none"))
+    code, found = service.examine()
+    none = service.folder / "none"
+    assert code == exits.WARNINGS
+    assert ("state directory", "ok", f"{none} is not there yet; the first start makes it") in found
+    assert (
+        "store.db",
+        "warning",
+        f"there is no store at {none}/store.db, so no service has run there; where one has, elsewhere, name the "
+        "service's settings with --config, or its `stateDir` with --state-dir; else the first start makes it",
+    ) in found
+    assert not none.exists()
+    none.write_text("")
+    assert (
+        "state directory",
+        "error",
+        f"{none} is no folder; move it away, or name another with `stateDir`",
+    ) in service.wrong()
+
+
+def test_files_of_the_settings_that_cannot_be_read_or_are_open(service: Service, source: Repository) -> None:
+    gone, open_to_all = service.folder / "gone", service.folder / "hook"
+    open_to_all.write_text("canary-secret-of-a-hook")
+    open_to_all.chmod(0o666)
+    service.set(
+        repositories=[
+            {
+                **watched("telemetry", source.path),
+                "verify": {"signersFile": str(gone)},
+                "hook": {"secretFile": str(open_to_all)},
+            }
+        ]
+    )
+    hook = f"{open_to_all}, the secret of `repositories[0].hook.secretFile`, may be read by everybody (mode 0666)"
+    written = f"{open_to_all}, the file of `repositories[0].hook.secretFile`, may be written by others than its owner"
+    assert service.wrong() == [
+        (
+            "files",
+            "error",
+            f"{gone}, the file of `repositories[0].verify.signersFile`, does not exist; mend that, or correct "
+            "`repositories[0].verify.signersFile`",
+        ),
+        (
+            "files",
+            "error",
+            f"{hook}; `chmod o-rwx {open_to_all}`, and replace the secret if anybody else uses this machine",
+        ),
+        ("files", "warning", f"{written} (mode 0666); `chmod go-w {open_to_all}`"),
+    ]
+
+
+def test_a_settings_file_with_a_secret_that_everybody_reads(service: Service) -> None:
+    service.set(auth={"oidc": {"issuer": "https://id.example", "oauth2ClientSecret": "canary-client-secret"}})
+    service.config.write_text("")
+    service.config.chmod(0o644)
+    found = [one for one in service.wrong() if one[0] == "files"]
+    assert found == [
+        (
+            "files",
+            "error",
+            f"{service.config} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode 0644); take it "
+            "out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file",
+        )
+    ]
+    service.config.chmod(0o600)
+    assert [one for one in service.wrong() if one[0] == "files"] == []
+
+
+def path_of(folder: Path, *names: str) -> str:
+    """A PATH with these programs of the machine alone."""
+    folder.mkdir()
+    for name in names:
+        (folder / name).symlink_to(needs.require(name))
+    return str(folder)
+
+
+def test_programs_that_are_missing(service: Service, tmp_path: Path) -> None:
+    key, hosts = service.folder / "key", service.folder / "hosts"
+    key.write_text("canary-no-key")
+    key.chmod(0o600)
+    hosts.write_text("")
+    credentials = {"sshKeyFile": str(key), "knownHostsFile": str(hosts)}
+    repository = {"name": "far", "url": "ssh://git@192.0.2.1/x.git", "credentials": credentials, "suspend": True}
+    service.set(repositories=[repository])
+    found = service.wrong(PATH=path_of(tmp_path / "bin", "git"))
+    told = "there is no program ssh, which a repository of the settings needs"
+    assert found == [("programs", "error", f"{told}; install openssh-client, or what has it here")]
+    service.set(repositories=[])
+    found = service.wrong(PATH=path_of(tmp_path / "empty"))
+    assert found == [("programs", "error", "there is no program git; install it, or put its folder into PATH")]
+
+
+def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
+    old = tmp_path / "bin" / "git"
+    old.parent.mkdir()
+    old.write_text("#!/bin/sh\necho git version 2.20.1\n")
+    old.chmod(0o755)
+    told = "git says that it is `git version 2.20.1`, and 2.39 is the oldest that is tested; install a later one"
+    assert service.wrong(PATH=f"{old.parent}:{os.environ['PATH']}") == [("programs", "warning", told)]
+
+
+def test_repositories_that_cannot_be_followed(service: Service, source: Repository) -> None:
+    service.set(
+        repositories=[
+            watched("good", source.path),
+            {**watched("lost", source.path), "branch": "none"},
+            watched("gone", service.folder / "gone"),
+            {**watched("resting", service.folder / "gone"), "suspend": True},
+            {"name": "closed", "url": "http://127.0.0.1:1/x.git"},
+            watched("inside", service.state / "mirrors"),
+        ]
+    )
+    _, found = service.examine()
+    told = [(status, message) for check, status, message in found if check == "repositories"]
+    assert [status for status, _ in told] == ["ok", "error", "error", "ok", "error", "error"]
+    assert told[1][1] == f"lost: {source.path} has no branch none; name another with `branch`"
+    assert told[2][1] == f"gone: {service.folder}/gone does not exist; put it there, or correct `url`"
+    assert told[3][1] == "resting is suspended in the settings, and nobody looked"
+    assert told[4][1].startswith("closed: nothing answers at http://127.0.0.1:1/x.git (")
+
+
+def test_a_repository_with_a_password_where_no_program_may_run_from_tmp(service: Service) -> None:
+    """As in a container: git asks for the password by a program, which must lie where one may be run."""
+    small = service.folder / "tmp"
+    small.mkdir()
+    mounted = 'mount -t tmpfs -o noexec none "$TMPDIR" && exec "$0" "$@"'
+    prefix = [*needs.require_mount_namespace(), "sh", "-c", mounted]
+    authority = Authority.make(service.folder / "authority")
+    password = service.folder / "password"
+    password.write_text("canary-password")
+    password.chmod(0o600)
+    credentials = {"username": "ada", "passwordFile": str(password), "caFile": str(authority.bundle)}
+    upstream = Upstream(service.folder / "upstream")
+    with https.serving(upstream.served, certificate=authority.issue()) as server:
+        server.basic = ("ada", "canary-password")
+        service.set(repositories=[{"name": "far", "url": server.url(), "credentials": credentials}])
+        service.config.write_text(json.dumps(service.settings))
+        command = [*prefix, str(PROGRAM), "doctor", "--config", str(service.config)]
+        environment = service.program.variables({"TMPDIR": str(small)})
+        told = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    [line] = [line for line in told.stdout.splitlines() if " repositories: " in line]
+    assert line == f"ok       repositories: far: refs/heads/main is at {upstream.source.head()[:12]}"
+    assert scenes.listing(service.state) == ["ops.db", "store.db"]
+
+
+def test_a_store_that_is_damaged(service: Service) -> None:
+    store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(300))).store
+    store.replace(service.state / "store.db")
+    scenes.damage(service.state / "store.db")
+    [(check, status, message)] = service.wrong()
+    assert (check, status) == ("store.db", "error")
+    assert "malformed" in message or message.endswith("; stop the service, and restore a backup")
+
+
+def test_an_audit_that_is_damaged_waits_for_the_store(service: Service) -> None:
+    with closing(sqlite3.connect(service.state / "store.db")) as connection:
+        page = connection.execute("select rootpage from sqlite_schema where name = 'audit_link'").fetchone()[0]
+    with (service.state / "store.db").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        file.write(b"\xff" * 4096)
+    store, audit = service.wrong()
+    assert (store[:2], audit[:2]) == (("store.db", "error"), ("audit", "warning"))
+    assert audit[2].startswith("not looked at: The store could not be read (database disk image is malformed)")
+    assert audit[2].endswith("; mend the store first")
+
+
+def test_damage_that_only_a_full_look_finds(service: Service) -> None:
+    with closing(sqlite3.connect(service.state / "store.db", isolation_level=None)) as connection:
+        connection.execute("pragma writable_schema = on")
+        connection.execute("create table t (a text)")
+        connection.execute("insert into t values ('x')")
+        connection.execute("create index t_a on t (a)")
+        page = connection.execute("select rootpage from sqlite_schema where name = 't_a'").fetchone()[0]
+    with (service.state / "store.db").open("r+b") as file:
+        file.seek((page - 1) * 4096)
+        data = file.read(4096)
+        file.seek((page - 1) * 4096)
+        file.write(data.replace(b"x", b"y"))
+    assert service.wrong() == []
+    [(check, status, message)] = service.wrong("--full")
+    assert (check, status) == ("store.db", "error")
+    assert message.endswith("; stop the service, and restore a backup")
+
+
+def test_a_stored_version_that_is_not_what_was_stored_is_found_by_a_full_look(service: Service) -> None:
+    marked = replace(rows.stored("z"), versions=(rows.version("z", padding="marker-of-one-body"),))
+    asyncio.run(scenes.add(service.state / "store.db", marked))
+    flip(service.state / "store.db", b"marker-of-one-body")
+    assert service.wrong() == []
+    told = (
+        f"{service.state}/store.db: 1 stored version damaged: version 1 of the Destination z (project default); apply "
+        "these anew, have Git read in full, or restore a backup; look at the disk"
+    )
+    assert service.wrong("--full") == [("store.db", "error", told)]
+
+
+def test_a_store_of_a_later_version_or_of_another_program(service: Service) -> None:
+    with closing(sqlite3.connect(service.state / "store.db")) as connection:
+        connection.execute(f"pragma user_version = {STORE.latest + 1}")
+    told = (
+        f"The store in {service.state}/store.db is of version {STORE.latest + 1}, and this program knows versions up "
+        f"to {STORE.latest}: a later version of the program wrote it; install that one"
+    )
+    assert service.wrong() == [("store.db", "error", told)]
+    with closing(sqlite3.connect(service.state / "ops.db")) as connection:
+        connection.execute("pragma application_id = 1")
+    told = (
+        f"{service.state}/ops.db is not the database of sessions and notifications of this program; name another file"
+    )
+    assert service.wrong()[1:] == [("ops.db", "error", told)]
+
+
+def test_an_older_store_will_be_brought_to_this_version(service: Service) -> None:
+    (service.state / "store.db").unlink()
+    scenes.older(service.state / "store.db", 2)
+    _, found = service.examine()
+    [told] = [message for check, _, message in found if check == "store.db"]
+    assert told.endswith(f"whole; the next start brings it to version {STORE.latest}")
+    told = f"not looked at before the next start, which brings the store to version {STORE.latest}"
+    assert ("audit", "ok", told) in found
+
+
+def test_an_audit_whose_events_were_changed(service: Service) -> None:
+    tamper(service.state / "store.db", "update audit_row set actor = 'user:nobody'")
+    [(check, status, message)] = service.wrong()
+    assert (check, status) == ("audit", "error")
+    assert message.startswith("Link 1 of ")
+    assert message.endswith(
+        " does not fit: one of its events, or a link before it, is not what it was when written; keep a copy of the "
+        "file, look who may write it, and compare it with the heads in the service's log"
+    )
+
+
+def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
+    moments = itertools.chain([0.0], itertools.repeat(stores.QUICK_SECONDS + 1))
+    store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
+    facts = stores.gather_audits(store, is_full=False, clock=lambda: next(moments))
+    assert stores.judge_audits(facts) == [
+        ops_doctor.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
+    ]
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> None:
+    store = service.state / "store.db"
+    facts = stores.gather_stores(store, STORE, is_full=is_full)._replace(verdict="")
+    [told] = stores.judge_stores(facts)
+    seconds = stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS
+    assert (told.check, told.status) == ("store.db", FindingStatus.WARNING)
+    assert f", too large to be looked through in {seconds:g} seconds" in told.message
+    assert told.todo == (stores.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full: bool) -> None:
+    loaded = Loaded(settings=Settings(), warnings=(), config=None)
+    found = doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
+    seconds = {check.name: check.seconds for check in found}
+    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", stores)):
+        assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
+
+
+def test_a_disk_with_little_room(service: Service) -> None:
+    service.set(delivery={"freeBytes": 1 << 50})
+    [(check, status, message)] = service.wrong()
+    assert (check, status) == ("disk", "error")
+    assert message.endswith("less than `delivery.freeBytes` (1024.0 TiB): log records are refused; make room")
+
+
+def test_a_clock_that_is_behind(service: Service) -> None:
+    ahead = datetime.now(UTC) + timedelta(days=400)
+    os.utime(service.state / "store.db", (ahead.timestamp(), ahead.timestamp()))
+    [(check, status, message)] = service.wrong()
+    assert (check, status) == ("clock", "error")
+    assert f"{service.state}/store.db was written {ahead:%Y-%m-%dT%H:%M:%SZ}; set the clock" in message
+
+
+def test_certificates_that_end(service: Service) -> None:
+    authority = Authority.make(service.folder / "authority")
+    now = datetime.now(UTC)
+    soon, past = now + timedelta(hours=20), now - timedelta(hours=2)
+    for until, wanted in (
+        (soon, ("warning", f"ends {soon:%Y-%m-%dT%H:%M:%SZ}; renew it, and `systemctl reload reconciler`")),
+        (past, ("error", "has expired, so that no client connects; renew it, and `systemctl reload reconciler`")),
+    ):
+        made = authority.issue(until=until.replace(microsecond=0))
+        made.key.chmod(0o600)
+        service.set(tls={"certFile": str(made.chain), "keyFile": str(made.key)})
+        assert service.wrong() == [("certificates", wanted[0], f"{made.chain} {wanted[1]}")]
+
+
+def test_a_certificate_that_does_not_fit_its_key(service: Service) -> None:
+    authority = Authority.make(service.folder / "authority")
+    one, other = authority.issue(name="one"), authority.issue(name="other")
+    other.key.chmod(0o600)
+    service.set(tls={"certFile": str(one.chain), "keyFile": str(other.key)})
+    told = f"The certificate {one.chain} with the key {other.key} cannot be used (the key is not this certificate's)"
+    assert service.wrong() == [("certificates", "error", f"{told}; mend `tls.certFile` or `tls.keyFile`")]
+
+
+def test_authorities_that_end_or_are_none(service: Service) -> None:
+    authority = Authority.make(service.folder / "authority")  # good for a day
+    service.set(outbound={"caFile": str(authority.bundle)})
+    what = f"{authority.bundle}, the file of `outbound.caFile`,"
+    told = f"{what} holds 1 of 1 authorities that have expired, or will in 14 days; put the present ones into it"
+    assert service.wrong() == [("certificates", "warning", told)]
+    authority.bundle.write_text("none")
+    told = f"{what} holds no certificate (PEM); put the authorities' certificates into it"
+    assert service.wrong() == [("certificates", "error", told)]
+
+
+def test_a_provider_that_is_down(service: Service) -> None:
+    pytest.importorskip("reconciler.auth.oidc.fetching")
+    oidc = {"issuer": "http://127.0.0.1:1", "oauth2ClientID": "reconciler", "oauth2ClientSecret": "canary-client"}
+    service.config.touch(mode=0o600)
+    service.set(auth={"type": "oidc", "oidc": oidc})
+    [(check, status, message)] = service.wrong()
+    assert (check, status) == ("provider", "error")
+    assert "127.0.0.1:1" in message
+
+
+def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(service: Service) -> None:
+    pytest.importorskip("reconciler.auth.oidc.fetching")
+    service.set(auth={"type": "oidc", "oidc": {"issuer": "http://127.0.0.1:1", "oauth2ClientID": "reconciler"}})
+    (place, status, told), (check, _, message) = service.wrong()
+    assert (place, status) == ("settings", "warning")
+    assert "SERVICE_OIDC_OAUTH2_CLIENT_SECRET" in told
+    assert told.endswith("where the service has it in its own environment, all is well; the other checks need none")
+    assert (check, "127.0.0.1:1" in message) == ("provider", True)
+    service.set(auth={"type": "oidc", "oidc": {"issuer": "http://127.0.0.1:1"}})
+    assert [one[:2] for one in service.wrong()] == [
+        ("settings", "error"),
+        ("settings", "error"),
+        ("settings", "warning"),
+    ]
+
+
+def test_few_open_files(service: Service) -> None:
+    service.examine()
+    command = [needs.require("prlimit"), "--nofile=512:512", str(PROGRAM), "doctor", "--config", str(service.config)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == exits.ERROR
+    assert (
+        "error    open files: a service started from here may open 512, and queues, connections and repositories take "
+        "some each; set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is started\n"
+    ) in done.stdout
+
+
+def test_what_upkeep_left(service: Service) -> None:
+    state, stamp = service.state, "20261122T061200000000Z"
+    for name, size in (
+        (f"store.db.replaced-{stamp}", 3 << 20),
+        (f"store.db.replaced-{stamp}-wal", 1 << 20),
+        (f"ops.db.before-{OPERATIONS.latest}", 1 << 10),
+        ("store.db.before-2.partial", 512),
+        ("ops.db.restoring", 0),
+        ("store.db.mine", 0),  # of whoever runs it
+    ):
+        (state / name).write_bytes(bytes(size))
+        (state / name).chmod(0o600)
+    unfinished = "is part of a copy that did not come to its end; remove it, unless the service is starting or a"
+    _, found = service.examine()
+    assert [one[1:] for one in found if one[0] == "kept files"] == [
+        (
+            "ok",
+            f"{state}/ops.db.before-{OPERATIONS.latest} (1.0 KiB) is the copy from before an upgrade, and the way back "
+            "(docs/upgrades.md); it may be removed when the upgrade is good",
+        ),
+        ("warning", f"{state}/ops.db.restoring (0 bytes) {unfinished} restore is under way"),
+        ("warning", f"{state}/store.db.before-2.partial (512 bytes) {unfinished} restore is under way"),
+        (
+            "warning",
+            f"{state}/store.db.replaced-{stamp} (4.0 MiB) is what was there before a restore; remove it when all is "
+            "well",
+        ),
+    ]
+
+
+def test_files_of_alerts_are_secrets(service: Service) -> None:
+    url, secret = service.folder / "url", service.folder / "secret"
+    url.write_text("https://chat.example/canary-url-of-a-chat")
+    url.chmod(0o644)
+    service.set(alerts=[{"name": "chat", "urlFile": str(url), "secretFile": str(secret)}])
+    assert service.wrong() == [
+        (
+            "files",
+            "error",
+            f"{url}, the secret of `alerts[0].urlFile`, may be read by everybody (mode 0644); `chmod o-rwx {url}`, and "
+            "replace the secret if anybody else uses this machine",
+        ),
+        (
+            "files",
+            "error",
+            f"{secret}, the file of `alerts[0].secretFile`, does not exist; mend that, or correct "
+            "`alerts[0].secretFile`",
+        ),
+    ]
+
+
+def test_secrets_that_everybody_may_read_and_a_folder_of_them_that_is_none(service: Service) -> None:
+    folder = service.folder / "secrets"
+    service.set(secrets={"directory": str(folder)})
+    told = f"{folder}, the folder of `secrets.directory`, is no folder; make it, or correct `secrets.directory`"
+    assert service.wrong() == [("files", "error", told)]
+    (folder / "default").mkdir(parents=True)
+    (folder / "closed").mkdir(mode=0o700)
+    for name in ("default/one", "default/two", "default/three", "closed/four"):
+        (folder / name).write_text("canary-of-a-destination")
+        (folder / name).chmod(0o400 if name == "default/one" else 0o444)
+    told = (
+        f"2 files below {folder}, the folder of `secrets.directory`, may be read by everybody, as "
+        f"{folder}/default/three; `chmod -R o-rwx {folder}`, and replace the secrets if anybody else uses this machine"
+    )
+    assert service.wrong() == [("files", "error", told)]
+    (folder / "default").chmod(0o750)
+    assert service.wrong() == []
+
+
+def everything(topic: type[BaseModel]) -> BaseModel:
+    """Settings with each file that they can name, and one of each thing in a list."""
+    values: dict[str, Any] = {}
+    for name, about in topic.model_fields.items():
+        kind, *inner = [about.annotation, *get_args(about.annotation)]
+        if name.endswith("_file"):
+            values[name] = Path("/", name)
+        elif isinstance(kind, type) and issubclass(kind, BaseModel):
+            values[name] = everything(kind)
+        elif inner and isinstance(inner[0], type) and issubclass(inner[0], BaseModel):
+            values[name] = (everything(inner[0]),)
+    return topic.model_construct(**values)
+
+
+def test_every_file_that_the_settings_can_name_is_looked_at() -> None:
+    settings = everything(Settings)
+    named = [each.setting for each in files.named_files(cast("Settings", settings))]
+    assert sorted(named) == sorted(found for found, _ in files_of(settings))
+
+
+def files_of(value: BaseModel, at: str = "") -> Iterator[tuple[str, Path]]:
+    """Every file in settings, with the key that names it."""
+    for name, about in type(value).model_fields.items():
+        given, where = getattr(value, name, None), f"{at}{about.alias}"
+        if isinstance(given, BaseModel):
+            yield from files_of(given, f"{where}.")
+        elif isinstance(given, Path) and name.endswith("_file"):
+            yield where, given
+        elif isinstance(given, tuple) and given and isinstance(given[0], BaseModel):
+            yield from files_of(given[0], f"{where}[0].")
+
+
+# How checks are made
+
+
+def test_a_check_that_fails_or_hangs_takes_no_other_with_it() -> None:
+    def fails() -> list[DoctorFinding]:
+        raise KeyError("canary-in-an-exception")
+
+    def denied() -> list[DoctorFinding]:
+        raise PermissionError(13, "Permission denied", "/x")
+
+    async def hangs() -> list[DoctorFinding]:
+        await asyncio.Event().wait()
+        return []
+
+    def good() -> list[DoctorFinding]:
+        return [ops_doctor.ok("good", "fine")]
+
+    asked: list[tuple[str, ops_doctor.Look]] = [
+        ("fails", threaded(fails)),
+        ("denied", threaded(denied)),
+        ("hangs", hangs),
+        ("good", threaded(good)),
+    ]
+    found = asyncio.run(ops_doctor.run_checks([DoctorCheck(name, look, 0.2) for name, look in asked]))
+    assert found == [
+        DoctorFinding(
+            "fails",
+            FindingStatus.ERROR,
+            "this could not be looked at (KeyError)",
+            "that is a fault of the program; report it",
+        ),
+        DoctorFinding("denied", FindingStatus.ERROR, "/x: Permission denied", "mend that, and look again"),
+        DoctorFinding(
+            "hangs",
+            FindingStatus.ERROR,
+            "this could not be looked at within 0.2 seconds",
+            "look whether a disk or the network hangs",
+        ),
+        DoctorFinding("good", FindingStatus.OK, "fine"),
+    ]
+
+
+def test_a_disk_that_hangs_does_not_keep_the_command_from_its_end(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    look: Callable[[], list[DoctorFinding]] = lambda: [ops_doctor.ok("x", (tmp_path / "pipe").read_text())]  # noqa: E731
+    [found] = asyncio.run(ops_doctor.run_checks([DoctorCheck("pipe", threaded(look), 0.2)]))
+    assert found.status is FindingStatus.ERROR
+    os.close(os.open(tmp_path / "pipe", os.O_RDWR))
+
+
+@pytest.mark.parametrize(
+    ("statuses", "worst"),
+    [
+        ([], FindingStatus.OK),
+        ([FindingStatus.OK], FindingStatus.OK),
+        ([FindingStatus.WARNING, FindingStatus.OK], FindingStatus.WARNING),
+        (list(FindingStatus), FindingStatus.ERROR),
+    ],
+)
+def test_the_worst_counts(statuses: list[FindingStatus], worst: FindingStatus) -> None:
+    assert ops_doctor.worst(DoctorFinding("x", status, "y") for status in statuses) is worst

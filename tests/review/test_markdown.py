@@ -1,0 +1,136 @@
+"""The plan as a comment on a pull request."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reconciler.model.plan import Plan, PlanPlace, PlanTip
+from reconciler.review import markdown
+from reconciler.review.markdown import LIMIT, MINIMUM
+from tests import hostile_text
+from tests.review import commonplace, samples
+from tests.review.strategies import PLANS
+
+
+def link(place: PlanPlace, side: PlanTip) -> str:
+    """An address with whatever the path holds."""
+    return f"https://forge.example/{side.commit}/{place.path}#L{place.line}"
+
+
+def render(plan: Plan, limit: int = LIMIT, marker: str = "prod") -> str:
+    return markdown.render_markdown(plan, marker=marker, limit=limit, link=link)
+
+
+@given(PLANS, st.integers(MINIMUM, 20_000))
+def test_any_plan_is_balanced_and_quoted_within_any_limit(plan: Plan, limit: int) -> None:
+    comment = render(plan, limit)
+    assert commonplace.faults(comment) == []
+    assert len(comment.encode()) <= limit
+    assert hostile_text.unseen(comment) == []
+    assert comment.count("<!--") == 1
+
+
+@pytest.mark.parametrize("limit", [*range(MINIMUM, 3_000, 41), 8_192, 20_000, LIMIT])
+@pytest.mark.parametrize("make", [samples.every, samples.hostile, samples.two], ids=lambda make: make.__name__)
+def test_a_cut_is_clean_wherever_it_falls(make: Callable[[], Plan], limit: int) -> None:
+    comment = render(make(), limit)
+    assert commonplace.faults(comment) == []
+    assert len(comment.encode()) <= limit
+
+
+@pytest.mark.parametrize("limit", [-1, 0, 1, MINIMUM - 1])
+def test_the_verdict_and_what_is_missing_stay_at_absurd_limits(limit: int) -> None:
+    comment = render(samples.large(100), limit)
+    assert len(comment.encode()) <= MINIMUM
+    assert comment.startswith(
+        "<!-- reconciler-plan: prod -->\n### Plan for `3f2a1c9`: +25 \\~50 -25, 5,000 unchanged\n"
+    )
+    assert re.search(r"\*\*\d+ resources are not shown:\*\* 25 to create, 50 to change, \d+ to delete\.", comment)
+
+
+@given(PLANS)
+def test_shown_and_missing_are_all(plan: Plan) -> None:
+    comment = render(plan, 4_000)
+    missing = re.search(r"^\*\*([\d,]+) resources? (?:is|are) not shown", comment, re.MULTILINE)
+    body = comment.partition("<details")[2]
+    shown = len(re.findall(r"^- `", "".join(re.split(r"(?ms)^(`{3,})diff$.*?^\1$", body)[::2]), re.MULTILINE))
+    assert shown + (int(missing[1].replace(",", "")) if missing else 0) == len(list(plan.all))
+
+
+def test_riskiest_first_and_kept_longest() -> None:
+    folds = re.findall("<summary>(.*)</summary>", render(samples.every()))
+    assert folds == [
+        "! 2 invalid",
+        "! 1 error",
+        "! 1 forbidden",
+        "- 1 to delete",
+        "= 1 in-use",
+        "? 1 not-found",
+        "# 1 deprecated",
+        "~ 2 to change",
+        "+ 2 to create",
+    ]
+    assert re.findall("<summary>(.*)</summary>", render(samples.every(), 1_200)) == folds[:2]
+
+
+def test_one_resource_takes_no_more_than_its_share() -> None:
+    lines = "\n".join(f"line {number}" for number in range(500))
+    greedy = samples.one("invalid", "Fleet", "greedy", reason=lines)
+    many = tuple(samples.one("invalid", "Fleet", f"other-{number}", reason="no") for number in range(3))
+    comment = render(samples.plan(samples.entry(greedy, *many)), 2_000)
+    assert "`Fleet other-2`" in comment
+    assert re.search(r"^# and \d+ more lines$", comment, re.MULTILINE)
+
+
+def test_of_several_entries_a_note_says_whose_it_is() -> None:
+    one = samples.entry(name="a", notes=("x",))
+    assert "\n- `x`\n" in render(samples.plan(one))
+    assert "\n- entry `a`: `x`\n- entry `b`: `y`\n" in render(samples.plan(one, samples.entry(name="b", notes=("y",))))
+
+
+def test_another_comment_cannot_be_forged() -> None:
+    comment = render(samples.hostile())
+    assert comment.index("<!--") == 0
+    assert "reconciler-plan: other" in comment
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("prod", "<!-- reconciler-plan: prod -->"),
+        ("shop/eu-west.1", "<!-- reconciler-plan: shop/eu-west.1 -->"),
+        ("a--> b", "<!-- reconciler-plan: a-b-513f25b2 -->"),
+        ("", "<!-- reconciler-plan: -e3b0c442 -->"),
+    ],
+)
+def test_hidden_mark_holds_the_key(key: str, line: str) -> None:
+    assert render(samples.empty(), marker=key).splitlines()[0] == line
+
+
+@given(st.text(), st.text())
+def test_two_keys_have_two_marks(one: str, other: str) -> None:
+    marks = {render(samples.empty(), marker=key).splitlines()[0] for key in (one, other)}
+    assert len(marks) == len({one, other})
+    assert all(re.fullmatch(r"<!-- reconciler-plan: (?:(?!--)[\w./-])+ -->", mark, re.ASCII) for mark in marks)
+
+
+@pytest.mark.parametrize("url", [None, "javascript:alert(1)", "//evil.example", "http://", "https://x/" + "y" * 3_000])
+def test_no_link_leads_elsewhere_than_to_the_web(url: str | None) -> None:
+    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: url)
+    assert "- `Fleet edge` in `teams/orders/all.yaml:3`\n" in comment
+
+
+def test_links_are_written_so_that_nothing_ends_them() -> None:
+    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: 'https://x/a b)<>"`|\n&copy;#L3')
+    assert "(https://x/a%20b%29%3C%3E%22%60%7C%0A&amp;copy;#L3)" in comment
+
+
+@pytest.mark.parametrize("status", ["deleted", "in-use"])
+def test_what_goes_is_linked_where_its_file_still_is(status: str) -> None:
+    made = samples.plan(samples.entry(samples.one(status, "Fleet", "edge"), samples.one("created", "Fleet", "core")))
+    comment = render(made)
+    assert f"`Fleet edge` in [`teams/orders/all.yaml:3`](https://forge.example/{made.base.commit}/" in comment
+    assert f"`Fleet core` in [`teams/orders/all.yaml:3`](https://forge.example/{made.head.commit}/" in comment

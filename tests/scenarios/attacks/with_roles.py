@@ -1,0 +1,128 @@
+"""What somebody tries whose key has a role that does not cover it, or is of another project."""
+
+from api import projects
+from tests.scenarios.attacks.scene import OTHER_PROJECT, Scene, component, resource
+from tests.scenarios.attacks.table import Attack, Attempt, Holds
+
+MINE = resource("Destination", "mine", component("custom"))
+
+
+def asking(method: str, path: str, body: object = None, *, role: str = "user", project: str | None = None) -> Attempt:
+    """A request with a key of this role; `project` is asked for in the header."""
+    return lambda scene: scene.ask(method, path, body, role=role, project=project)
+
+
+def approving(scene: Scene) -> str:
+    """Let go what is held, with a key of role user."""
+    return scene.ask("POST", "/v1/repositories/pushed/approve", {"commit": scene.base})
+
+
+def auditing(query: str) -> Attempt:
+    """Read audit events with the key of an admin of the project: of which projects there are some."""
+
+    def attempt(scene: Scene) -> str:
+        headers = {"Authorization": f"Bearer {scene.keys['admin']}"}
+        answer = scene.daemon.ask("GET", f"/v1/audit-events?{query}", None, headers)
+        found = sorted({str(one.get("project", "the organization")) for one in answer.body["events"]})
+        return f"{answer.status}: {', '.join(found) or 'none'}"
+
+    return attempt
+
+
+def takes(role: str) -> str:
+    """What is said to whom it is not allowed."""
+    return f"403 key:<id> may not do this; it takes {role}."
+
+
+def _row(name: str, attempt: Attempt, answer: str) -> Attack:
+    return Attack(name, Holds.KEY, attempt, answer)
+
+
+MAKES_NONE = f"403 {projects.NO_KEYS_BY_KEYS}"
+KEY = {"name": "mine", "project": "default", "role": "admin"}
+
+ATTACKS = (
+    _row("a viewer applies", asking("POST", "/v1/apply", {"resources": [MINE]}, role="viewer"), takes("the role user")),
+    _row(
+        "a viewer tries a dry run", asking("POST", "/v1/apply?dryRun=true", {}, role="viewer"), takes("the role user")
+    ),
+    _row("a viewer deletes", asking("DELETE", "/v1/resources/Destination/safe", role="viewer"), takes("the role user")),
+    _row(
+        "a viewer reads raw text",
+        asking("GET", "/v1/resources/Configuration/fleet-wide/raw", role="viewer"),
+        takes("the role user"),
+    ),
+    _row("approving without the role", approving, takes("the role admin")),
+    _row(
+        "suspending without the role",
+        asking("POST", "/v1/repositories/pushed/suspend", {"reason": "x"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "redacting without the role",
+        asking("POST", "/v1/Destination/safe/history/redact", {"value": "abcd"}),
+        takes("the role admin"),
+    ),
+    _row("reading the audit without the role", asking("GET", "/v1/audit-events"), takes("the role admin")),
+    _row(
+        "an admin reads the audit of another project",
+        asking("GET", f"/v1/audit-events?project={OTHER_PROJECT}", role="admin"),
+        "404 There is no such project.",
+    ),
+    _row("an admin reads all of the audit", auditing("limit=1000"), "200: default"),
+    _row(
+        "an admin reads the audit of the organization",
+        asking("GET", "/v1/audit-events?project=", role="admin"),
+        "403 key:<id> may not do this; it takes an organization admin.",
+    ),
+    _row(
+        "a key that makes a key of a higher role",
+        asking("POST", "/v1/api-keys", KEY),
+        MAKES_NONE,
+    ),
+    _row(
+        "a key of an admin that makes another, to stay when it is revoked",
+        asking("POST", "/v1/api-keys", KEY, role="admin"),
+        MAKES_NONE,
+    ),
+    _row(
+        "a key that makes a key of the organization",
+        asking("POST", "/v1/api-keys", KEY | {"project": None}, role="admin"),
+        MAKES_NONE,
+    ),
+    _row(
+        "an admin makes a person",
+        asking("POST", "/v1/users", {"name": "eve"}, role="admin"),
+        takes("an organization admin"),
+    ),
+    _row(
+        "inviting an accomplice without the role",
+        asking("POST", "/v1/projects/default/invitations", {"role": "admin"}),
+        takes("the role admin"),
+    ),
+    _row(
+        "inviting an accomplice to another project",
+        asking("POST", "/v1/projects/default/invitations", {"role": "viewer"}, role="other"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "looking for those who are invited without the role",
+        asking("GET", "/v1/projects/default/invitations"),
+        takes("the role admin"),
+    ),
+    _row(
+        "a key of another project, by the header",
+        asking("GET", "/v1/resources/Destination", role="other", project="default"),
+        "404 There is no such project.",
+    ),
+    _row(
+        "a project of another key, by the header",
+        asking("GET", "/v1/resources/Destination", role="admin", project=OTHER_PROJECT),
+        "404 There is no such project.",
+    ),
+    _row(
+        "approving another project's repository",
+        asking("POST", "/v1/repositories/pushed/approve", {"commit": "0" * 40}, role="other"),
+        "404 There is no such repository; GET /v1/repositories lists those that are watched.",
+    ),
+)

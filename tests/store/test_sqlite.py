@@ -1,0 +1,247 @@
+"""`ops.db`: what is kept is there after every end, and a file that cannot be used says what to do."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from reconciler.model.errors import Refused
+from reconciler.store import operations as store_operations
+from reconciler.store.contract import StoreFault
+from reconciler.store.operations import SessionRow, SqliteOperations
+from reconciler.store.sqlite import SqliteStore
+from tests.store.engines import full
+
+pytestmark = pytest.mark.anyio
+
+ROOT = Path(__file__).parents[2]
+AT = "2026-11-21T06:12:00.000Z"
+LATER = "2026-11-21T07:12:00.000Z"
+KILLED = """
+import asyncio, os, sys
+from pathlib import Path
+from reconciler.store.operations import SqliteOperations
+from tests.store.test_sqlite import row
+
+async def main():
+    operations = SqliteOperations(Path(sys.argv[1]))
+    await operations.put_session(row(2), without=[row(1).digest])
+    os.kill(os.getpid(), 9)
+
+asyncio.run(main())
+"""
+
+
+def row(number: int, *, created_at: str = AT) -> SessionRow:
+    """A session, another one for each number."""
+    return SessionRow(
+        digest=bytes([number]) * 32, user="id-una", losses=number, created_at=created_at, seen_at=AT, id_token="a.b.c"
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "ops.db"
+
+
+@pytest.fixture
+async def operations(path: Path) -> AsyncIterator[SqliteOperations]:
+    opened = SqliteOperations(path)
+    yield opened
+    await opened.close()
+
+
+async def left(path: Path) -> list[SessionRow]:
+    """What another opening finds."""
+    opened = SqliteOperations(path)
+    found = await opened.sessions()
+    await opened.close()
+    return found
+
+
+def killed(path: Path) -> int:
+    """The exit code of a process that dies as soon as it was told that a session is kept."""
+    return subprocess.run([sys.executable, "-c", KILLED, path], cwd=ROOT, timeout=30, check=False).returncode
+
+
+def damage(path: Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2] + b"\xff" * (len(data) - len(data) // 2))
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+async def test_sessions_are_there_after_another_opening_the_oldest_first(path: Path) -> None:
+    operations = SqliteOperations(path)
+    await operations.put_session(row(1, created_at=LATER))
+    await operations.put_session(row(3))
+    await operations.put_session(row(2))
+    await operations.close()
+    assert await left(path) == [row(2), row(3), row(1, created_at=LATER)]
+
+
+async def test_one_comes_and_others_go_at_once(operations: SqliteOperations) -> None:
+    for number in (1, 2, 3):
+        await operations.put_session(row(number))
+    await operations.put_session(row(4), without=[row(1).digest, row(2).digest, b"unknown"])
+    assert await operations.sessions() == [row(3), row(4)]
+    await operations.remove_sessions([row(3).digest, b"unknown"])
+    assert await operations.sessions() == [row(4)]
+
+
+async def test_when_sessions_were_seen_is_kept_and_those_that_ended_meanwhile_stay_away(
+    operations: SqliteOperations,
+) -> None:
+    for number in (1, 2):
+        await operations.put_session(row(number))
+    await operations.touch_sessions({row(1).digest: LATER, b"ended": LATER})
+    assert await operations.sessions() == [row(1)._replace(seen_at=LATER), row(2)]
+
+
+async def test_the_key_of_sealed_sign_ins_is_made_once_and_another_for_each_file(path: Path) -> None:
+    found = []
+    for name in ("ops.db", "ops.db", "other.db"):
+        operations = SqliteOperations(path.with_name(name))
+        found += [await operations.flow_key(), await operations.flow_key()]
+        await operations.close()
+    assert [len(key) for key in found] == [32] * 6
+    assert [found.index(key) for key in found] == [0, 0, 0, 0, 4, 4]
+
+
+async def test_only_the_owner_may_read_the_files(path: Path) -> None:
+    before = os.umask(0)
+    try:
+        operations = SqliteOperations(path)
+        await operations.put_session(row(1))
+        modes = {entry.name: stat.S_IMODE(entry.stat().st_mode) for entry in path.parent.iterdir()}
+    finally:
+        os.umask(before)
+    await operations.close()
+    assert modes == dict.fromkeys(["ops.db", "ops.db-shm", "ops.db-wal"], 0o600)
+
+
+async def test_a_beginning_and_an_end_wait_for_the_disk_and_when_one_was_seen_does_not(
+    operations: SqliteOperations,
+) -> None:
+    levels: list[int] = []
+
+    def look(statement: str) -> None:
+        if statement.startswith("commit"):
+            levels.append(synchronous())
+
+    def synchronous() -> int:
+        connection.set_trace_callback(None)
+        (level,) = connection.execute("pragma synchronous").fetchone()
+        connection.set_trace_callback(look)
+        return int(level)
+
+    connection = operations._connection
+    connection.set_trace_callback(look)
+    await operations.put_session(row(1))
+    await operations.touch_sessions({row(1).digest: LATER})
+    await operations.remove_sessions([row(1).digest])
+    connection.set_trace_callback(None)
+    assert levels == [2, 1, 2]
+
+
+async def test_a_process_that_is_killed_leaves_what_it_was_told_is_kept(path: Path) -> None:
+    operations = SqliteOperations(path)
+    await operations.put_session(row(1))
+    await operations.close()
+    assert (killed(path), await left(path)) == (-signal.SIGKILL, [row(2)])
+
+
+async def test_a_full_disk_keeps_what_was_there(operations: SqliteOperations) -> None:
+    await operations.put_session(row(1))
+    large = row(2)._replace(id_token="x" * 100_000)
+    with full(operations._connection):
+        with pytest.raises(StoreFault) as caught:
+            await operations.put_session(large, without=[row(1).digest])
+        assert await operations.sessions() == [row(1)]
+    assert caught.value.message == (
+        "The sessions could not be written (database or disk is full); nothing was changed: "
+        "look at the disk's space and permissions."
+    )
+    await operations.put_session(large, without=[row(1).digest])
+    assert await operations.sessions() == [large]
+
+
+async def test_so_much_may_wait_to_be_written_and_more_is_refused(operations: SqliteOperations) -> None:
+    go_on = threading.Event()
+    operations._thread.submit(go_on.wait, 30)
+    waiting = [asyncio.ensure_future(operations.remove_sessions([])) for _ in range(store_operations.WAITING)]
+    await asyncio.sleep(0)
+    with pytest.raises(StoreFault, match=r"^Too many writes of sessions and notifications wait; try again\.$"):
+        await operations.put_session(row(1))
+    go_on.set()
+    await asyncio.gather(*waiting)
+    await operations.put_session(row(1))
+    assert await operations.sessions() == [row(1)]
+
+
+def refusal(path: Path, why: str) -> str:
+    return (
+        f"The sessions in {path} cannot be used ({why}); look at the disk's space and permissions, or remove ops.db "
+        "and what is called so with `-wal` and `-shm`: everybody signs in again, and what is wrong is notified "
+        "anew; no more is lost."
+    )
+
+
+def refused(path: Path) -> tuple[str, bool]:
+    """What a start says, and whether it left the file alone."""
+    before = path.read_bytes()
+    with pytest.raises(Refused) as caught:
+        SqliteOperations(path)
+    return caught.value.message, path.read_bytes() == before
+
+
+def test_a_text_in_its_place_is_refused_and_left_alone(path: Path) -> None:
+    path.write_bytes(b"a text, and no database\n" * 100)
+    assert refused(path) == (refusal(path, "file is not a database"), True)
+
+
+async def test_another_database_in_its_place_is_refused_and_left_alone(path: Path) -> None:
+    await SqliteStore(path).close()
+    assert refused(path) == (refusal(path, "the file is another program's database"), True)
+
+
+async def test_one_of_a_later_version_is_refused_and_left_alone(path: Path) -> None:
+    await SqliteOperations(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma user_version = 7000")
+    assert refused(path) == (refusal(path, "a later version of this program wrote them"), True)
+
+
+async def test_a_damaged_one_is_refused_and_with_the_file_gone_the_service_starts(path: Path) -> None:
+    operations = SqliteOperations(path)
+    for number in range(100):
+        await operations.put_session(row(number)._replace(id_token="x" * 1_000))
+    await operations.close()
+    damage(path)
+    message, is_left_alone = refused(path)
+    assert message.startswith(f"The sessions in {path} cannot be used (")
+    assert is_left_alone
+    remove(path)
+    assert await left(path) == []
+
+
+async def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "ops.db"
+    with pytest.raises(Refused) as caught:
+        SqliteOperations(path)
+    assert caught.value.message == refusal(path, f"[Errno 2] No such file or directory: '{path}'")
+
+
+def test_what_a_row_says_of_itself_holds_no_token_and_no_digest() -> None:
+    assert repr(row(1)) == f"SessionRow(user='id-una', created_at='{AT}')"

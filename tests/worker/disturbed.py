@@ -1,0 +1,180 @@
+"""A real reader child, store and repository, in which something goes wrong, beside the same where nothing does.
+
+Belongs here: both worlds, and counting what is written ahead. Does not: what goes wrong.
+"""
+
+import asyncio
+import contextlib
+import json
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
+from reconciler.store.contract import Ahead, Changes
+from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import WorkerClient
+from tests.api import parts
+from tests.api.conftest import Follow
+from tests.api.parts import Parts
+from tests.daemons import destination
+from tests.repositories import Repository
+from tests.worker.stored import Stored, stored, unshown
+
+LOOK_SECONDS = 0.5  # between two looks, so that what failed is tried again soon
+STEP_SECONDS = 0.02
+LONGEST_SECONDS = 120.0
+REQUEST = "01KA4R8Q6Z0000000000000000"
+MOST = 10_000  # resources and runs
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """A source of two commits, and what is stored after each when nothing happens and all is one transaction."""
+
+    source: Repository
+    first: str
+    second: str
+    empty: Path  # a store that holds nothing: what is copied from it has the same key
+    after_first: Stored
+    after_second: Stored
+
+    def name(self, commit: str) -> None:
+        """Let the branch name a commit."""
+        self.source.git("update-ref", "refs/heads/main", commit)
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """What follows the source."""
+
+    parts: Parts
+    follow: Follow
+
+    @property
+    def store(self) -> SqliteStore:
+        """Of everything."""
+        assert isinstance(self.parts.services.store, SqliteStore)
+        return self.parts.services.store
+
+    async def follow_it(self, source: Repository) -> None:
+        """Begin to."""
+        self.follow.wanted["one"] = parts.watched("one", source.path, project=parts.DEFAULT, interval=LOOK_SECONDS)
+        await self.parts.repositories.start(self.follow.wanted.values())
+
+    async def applied(self, commit: str) -> Stored:
+        """What is stored once a commit is applied and all that follows in the background is done."""
+
+        async def is_applied() -> bool:
+            row = await self.store.repository("one")
+            return row is not None and row.commit == commit
+
+        await until(is_applied)
+        await until(self._is_settled)
+        return await stored(self.store)
+
+    async def _is_settled(self) -> bool:
+        """Every resource from Git says which commit changed it, and what was dropped is swept away."""
+        if unshown(self.store.path):
+            return False
+        pages = self.store.list_pages(parts.DEFAULT, "Destination", after="", limit=MOST)
+        return all([b'"changedBy"' in one or b'"type":"git"' not in one async for page in pages for one in page])
+
+    async def apply(self, name: str) -> str:
+        """What became of a Destination that the API is given."""
+        body = json.dumps({"resources": [parts.destination(name, description="from the API")]}).encode()
+        request = ApplyRequest(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
+        answer = await self.parts.services.applier.apply(body, request=request, options=ApplyOptions())
+        return str(json.loads(answer.body)["updates"][0]["status"])
+
+    async def outcomes(self) -> list[str]:
+        """Of all recorded runs, the newest first."""
+        return [msgspec.json.decode(run)["outcome"] for run in await self.store.runs(repository="one", limit=MOST)]
+
+
+async def until(look: Callable[[], Awaitable[bool]]) -> None:
+    """Look again and again."""
+    async with asyncio.timeout(LONGEST_SECONDS):
+        while not await look():  # noqa: ASYNC110 - another process does it, and sets no event
+            await asyncio.sleep(STEP_SECONDS)
+
+
+def source_of(folder: Path, files: int, text: str = "") -> tuple[Repository, str, str]:
+    """Its two commits, the first of so many files with this text in each, the second of changes of every sort."""
+    source = Repository.init(folder)
+    for number in range(files):
+        source.write(f"{number % 7}/{number:04}.yaml", destination(f"d{number:04}", text))
+    first = source.commit()
+    for number in range(files):
+        if number % 25 == 1:
+            source.remove(f"{number % 7}/{number:04}.yaml")
+        elif number % 3:
+            source.write(f"{number % 7}/{number:04}.yaml", destination(f"d{number:04}", f"{text} edited"))
+    source.write("new.yaml", destination("new"))
+    return source, first, source.commit()
+
+
+@contextlib.asynccontextmanager
+async def world(folder: Path, empty: Path | None, *, reader: WorkerClient | None = None) -> AsyncIterator[World]:
+    """In a folder; with a copy of an empty store, or with the one that is there."""
+    folder.mkdir(exist_ok=True)  # noqa: ASYNC240 - nobody else is on this loop
+    if empty is not None:
+        shutil.copy(empty, folder / "store.db")
+    async with parts.started(folder, reader=reader) as started:
+        yield World(started, Follow(started))
+
+
+async def expected_of(folder: Path, files: int, text: str = "") -> Expected:
+    """The source, and what is stored of it when nothing goes wrong and nothing is written ahead."""
+    source, first, second = source_of(folder / "source", files, text)
+    await SqliteStore(folder / "empty.db").close()
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(SqliteStore, "ahead", lambda _: None)
+        async with world(folder / "undisturbed", folder / "empty.db") as undisturbed:
+            source.git("update-ref", "refs/heads/main", first)
+            await undisturbed.follow_it(source)
+            after_first = await undisturbed.applied(first)
+            source.git("update-ref", "refs/heads/main", second)
+            after_second = await undisturbed.applied(second)
+    return Expected(source, first, second, folder / "empty.db", after_first, after_second)
+
+
+class Streams:
+    """What is written ahead, counted; `wrote` is awaited with the number of each write that is done."""
+
+    def __init__(self, patched: pytest.MonkeyPatch, wrote: Callable[[int], Awaitable[None]] | None = None) -> None:
+        self.begun = self.writes = self.dropped = 0
+        self._patched = patched
+        self._wrote = wrote
+        begin = SqliteStore.ahead
+
+        def ahead(store: SqliteStore) -> Ahead | None:
+            found = begin(store)
+            if found is not None:
+                self.begun += 1
+                if self.begun == 1:
+                    self._watch(type(found))
+            return found
+
+        patched.setattr(SqliteStore, "ahead", ahead)
+
+    def _watch(self, kind: Any) -> None:
+        write, drop = kind.write, kind.drop
+
+        async def counted(ahead: Ahead, given: Iterable[Changes]) -> None:
+            await write(ahead, given)
+            self.writes += 1
+            if self._wrote is not None:
+                await self._wrote(self.writes)
+
+        async def dropped(ahead: Ahead) -> None:
+            await drop(ahead)
+            self.dropped += 1
+
+        self._patched.setattr(kind, "write", counted)
+        self._patched.setattr(kind, "drop", dropped)

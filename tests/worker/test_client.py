@@ -1,0 +1,113 @@
+"""Which child a job goes to, and what becomes of it when that one ends, hangs or cannot be started."""
+
+import asyncio
+import logging
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from reconciler.store.sqlite import SqliteStore
+from reconciler.worker.client import Busy, Overdue, WorkerClient, WorkerGone
+from reconciler.worker.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
+from tests.commit_jobs import commit_job
+from tests.daemons import destination
+from tests.repositories import Repository
+from tests.scenarios.hostile import crashing
+
+pytestmark = pytest.mark.anyio
+
+API_VERSIONS = frozenset({"service/v1"})
+AT = "2026-11-22T00:00:00Z"
+
+
+async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_end(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.WARNING)
+    reader = WorkerClient(command=("/nowhere/reader",))
+    with pytest.raises(WorkerGone) as gone:
+        await reader.start()
+    why = "The reader could not be started (No such file or directory)"
+    assert gone.value.message == f"{why}; look at the machine's memory, and at its limits of processes."
+    assert caplog.messages == [f"{why}; it is started again when it is needed (1 so far)."]
+    await reader.stop()
+
+
+async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = WorkerClient(command=("/nowhere/reader",))
+    async with asyncio.timeout(3):  # its next start but one would have to wait, and the tenth for half a minute
+        jobs = [RoutesJob(commit_job().context)] * 8
+        told = await asyncio.gather(*(reader.plan(job) for job in jobs), return_exceptions=True)
+        again = await asyncio.gather(reader.plan(jobs[0]), return_exceptions=True)
+    assert [str(one) for one in (*told, *again)] == [
+        "The reader could not be started (No such file or directory);"
+        " look at the machine's memory, and at its limits of processes."
+    ] * 9
+    assert len(caplog.messages) == 2
+    await reader.stop()
+
+
+@pytest.mark.parametrize("is_suspect", [False, True], ids=["shared", "apart"])
+async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_and_no_child(
+    *, is_suspect: bool
+) -> None:
+    for steps in range(8):
+        reader, job = WorkerClient(command=("sh", "-c", "cat > /dev/null")), commit_job()
+        if is_suspect:
+            reader._memory.suspect(job)
+        async with asyncio.timeout(5):
+            asked = asyncio.create_task(reader.plan(job))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            await reader.stop()
+            with pytest.raises(WorkerGone):
+                await asked
+        assert (reader.process_id, reader._apart) == (None, set())
+
+
+async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=0.1)})
+    for _ in range(10):
+        reader._pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
+    job = ReviewJob(commit=commit_job(), head="h")
+    reader._memory.suspect(job.commit)
+    with pytest.raises(Overdue):
+        await reader.plan(job)
+    assert caplog.messages == ["A proposal was given up: it took longer than 0.1 seconds apart from all others."]
+    assert reader._pace_apart.ends == 10
+
+
+async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
+    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=60.0, wait=0.1)})
+    async with reader._turn(ReviewJob):
+        with pytest.raises(Busy):
+            async with reader._turn(ReviewJob):
+                pass
+    async with reader._turn(ReviewJob):
+        pass
+
+
+async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_path: Path) -> None:
+    source = Repository.init(tmp_path / "source")
+    for name, text in {"a": "", "b": crashing.HANG, "c": ""}.items():
+        source.write(f"{name}.yaml", destination(name, text))
+    head = source.commit()
+    source.pack()
+    store = SqliteStore(tmp_path / "store.db")
+    context = replace(
+        commit_job().context, store=str(store.path), hmac_key=await store.hmac_key(), api_versions=API_VERSIONS, at=AT
+    )
+    job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
+    reader = WorkerClient(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, file=0.3)})
+    reader._memory.suspect(job)  # it hung before, and nobody knew over which file
+    answered = await reader.plan(job)
+    assert isinstance(answered.planned, CommitPlanned)
+    assert answered.planned.counts == {"created": 2, "invalid": 1}
+    await reader.stop()
+    await store.close()
