@@ -45,7 +45,7 @@ test-slow: .venv/installed-for-development $(PROVIDERS)
 # What concerns Git, where root and others differ: who owns a repository, and who may read it.
 test-as-ordinary-user: .venv/installed-for-development
 	scripts/test-as-ordinary-user --numprocesses=2 --dist=loadfile \
-		tests/git tests/git/remotes tests/scenarios/local_cases tests/scenarios/remote_cases tests/servers tests/git tests/server/test_following.py \
+		tests/git tests/scenarios/local_cases tests/scenarios/remote_cases tests/servers tests/server/test_following.py \
 		tests/reconcile/test_heads.py tests/reconcile/test_signed_heads.py
 
 check: .venv/installed-for-development

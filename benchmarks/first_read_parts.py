@@ -15,7 +15,7 @@ from benchmarks.daemons import daemon, first_run, resource
 from benchmarks.figures import Figure
 
 ROUNDS = 5
-WITHOUT_HELPERS = "from reconciler.worker import crew; crew.most = lambda: 0"
+WITHOUT_HELPERS = "from reconciler.worker import crew; crew.most_helpers = lambda: 0"
 WITHOUT_SHAPES = "from reconciler.model.yaml_documents import Shapes; Shapes._is_worth_a_look = lambda _: False"
 VARIANTS: Mapping[str, tuple[str, ...]] = {
     "with neither": (WITHOUT_HELPERS, WITHOUT_SHAPES),

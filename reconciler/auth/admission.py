@@ -179,9 +179,9 @@ def _wanted(proved: ProvedIdentity) -> str:
     preferred = proved.claims.get("preferred_username")
     # What looks like an address would be taken for one that the provider vouches for, by whoever gives roles by name.
     unlike = preferred.partition("@")[0] if isinstance(preferred, str) else None
-    for text in (verified_email(proved.claims), unlike):
-        if isinstance(text, str) and changes.is_name(text) and not _has_credential(text):
-            return text
+    for offered in (verified_email(proved.claims), unlike):
+        if isinstance(offered, str) and changes.is_name(offered) and not _has_credential(offered):
+            return offered
     return "person-" + _hashed(proved.identity)
 
 

@@ -158,7 +158,7 @@ class RecordReceiver:
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of what arrives in one request
-TOLD_BY_THE_NARRATOR = "reconciler.reconciling"  # what becomes of each commit; in a service the log alone says it
+TOLD_BY_THE_NARRATOR = "reconciler.reconcile"  # what becomes of each commit; in a service the log alone says it
 ACCESS = "reconciler.auth.accounts"
 FIRST_ADMIN = "reconciler.server.sign_in"  # somebody to sign in as, where the demonstration's key does
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")

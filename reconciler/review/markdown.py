@@ -208,8 +208,8 @@ def _notes(plan: Plan) -> Iterator[str]:
     if notes:
         several = len(plan.entries) > 1
         lines = [
-            "- "
-            f"{f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, review_plan.VALUE))}\n"
+            f"- {f'entry {span(clean_text(entry.name))}: ' if several else ''}"
+            f"{span(clean_text(note, review_plan.VALUE))}\n"
             for entry, note in notes[:_NOTES]
         ]
         rest = len(notes) - _NOTES

@@ -204,8 +204,8 @@ def test_what_the_service_may_not_read_is_as_good_as_not_there(tmp_path: Path) -
     file = write(tmp_path / PROJECT / "token")
     code = (
         "import sys; from pathlib import Path; from reconciler.delivery import secrets as d\n"
-        "try: print(d.read(d.Directory(Path(sys.argv[1])), 'token', project='default'))\n"
-        "except d.Unusable: print('unusable')"
+        "try: print(d.read_secret_file(d.SecretDirectory(Path(sys.argv[1])), 'token', project='default'))\n"
+        "except d.UnusableSecretFile: print('unusable')"
     )
     file.chmod(0o644)
     assert with_permissions(code, tmp_path) == "value\n"

@@ -132,7 +132,7 @@ def test_the_machine_knows_its_own_addresses() -> None:
 def test_when_the_kernel_cannot_say_an_address_counts_as_the_machines() -> None:
     code = (
         "import resource; from ipaddress import ip_address; from reconciler.delivery import egress as machine; "
-        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); print(machine.has(ip_address('192.0.2.254')))"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3)); print(machine.machine_has(ip_address('192.0.2.254')))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30, check=True)
 

@@ -14,9 +14,9 @@ from reconciler.model.outcomes import EVERYTHING
 ONE, OTHER = Key("Destination", "one"), Key("Destination", "other")
 KEYS = st.lists(st.builds(Key, st.sampled_from(["Source", "Destination"]), st.text(max_size=3)), max_size=8)
 PROGRAM = """
-from reconciler.model import outcomes as footprints
 from reconciler.model.names import Key
-print(footprints.of("p", [Key("Destination", "ö")], ids=["id"], targets=[Key("Source", "s")], owners=["r"]).hex())
+from reconciler.model.outcomes import footprint_of
+print(footprint_of("p", [Key("Destination", "ö")], ids=["id"], targets=[Key("Source", "s")], owners=["r"]).hex())
 """
 
 

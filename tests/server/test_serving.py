@@ -345,7 +345,7 @@ Path("{numbers}").write_text(f"{{alone.pid}} {{leader.pid}} " + Path("{tmp_path}
 async def hang():
     time.sleep(60)
 async def main():
-    bound = ending.Bound(seconds=0.3)
+    bound = ending.ShutdownDeadline(seconds=0.3)
     bound.begin()
     bound.begin()
     await bound.waits("the runs under way", hang())

@@ -13,10 +13,10 @@ from reconciler.worker.crew import Crew, Helper
 
 HELPER = (
     "import socket, sys; from reconciler.worker import crew as helper; "
-    "helper.serve(socket.socket(fileno=int(sys.argv[1])))"
+    "helper.serve_helper(socket.socket(fileno=int(sys.argv[1])))"
 )
 # The reader child with as many helpers as a machine of three cores gives it, whatever this one has.
-TWO_HELPERS = "from reconciler.worker import crew; crew.most = lambda: 2; "
+TWO_HELPERS = "from reconciler.worker import crew; crew.most_helpers = lambda: 2; "
 CHILD = (sys.executable, "-c", f"{TWO_HELPERS}from reconciler.worker.child import main; main()")
 CRASHING = (sys.executable, "-c", f"{TWO_HELPERS}from tests.scenarios.hostile.crashing import main; main()")
 

@@ -107,23 +107,25 @@ def printed(script: str) -> str:
 def test_whoever_has_threads_has_no_crew() -> None:
     begin = "import threading; from reconciler.worker import crew; "
     wait = "stop = threading.Event(); threading.Thread(target=stop.wait).start(); "
-    tell = "kept = crew.start(2); print(kept.of('mirror', 'commit') is None); "
+    tell = "kept = crew.start_crew(2); print(kept.of('mirror', 'commit') is None); "
     assert (printed(f"{begin}{wait}{tell}stop.set()"), printed(f"{begin}{tell}")) == ("True\n", "False\n")
 
 
 def test_where_no_process_may_be_started_there_are_fewer_helpers() -> None:
     refuse = "import os, errno; fork = os.fork; left = [fork]; "
     few = "os.fork = lambda: left.pop()() if left else (_ for _ in ()).throw(BlockingIOError(errno.EAGAIN, 'no')); "
-    count = "from reconciler.worker import crew; kept = crew.start(3); print(len(kept))"
+    count = "from reconciler.worker import crew; kept = crew.start_crew(3); print(len(kept))"
     assert printed(f"{refuse}{few}{count}") == "1\n"
 
 
 def test_a_helper_whose_parent_is_gone_already_is_over() -> None:
     assert (
-        printed(f"from reconciler.worker import limits as confining; confining.end_with({os.getpid()}); print('on')")
+        printed(
+            f"from reconciler.worker import limits as confining; confining.end_with_parent({os.getpid()}); print('on')"
+        )
         == "on\n"
     )
-    assert printed("from reconciler.worker import limits as confining; confining.end_with(1); print('on')") == ""
+    assert printed("from reconciler.worker import limits as confining; confining.end_with_parent(1); print('on')") == ""
 
 
 @pytest.mark.parametrize(("cores", "helpers"), [(1, 0), (2, 1), (4, 3), (64, 3)])

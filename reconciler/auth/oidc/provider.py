@@ -240,7 +240,7 @@ class Provider:
     ) -> None:
         from reconciler.auth.oidc import fetching, tokens  # noqa: PLC0415 - a fifth of a second, 17 MB
 
-        self._oauth, self._signatures, self._tokens, self._asked = tokens, tokens, tokens, fetching.ProviderAnswer
+        self._tokens, self._asked = tokens, fetching.ProviderAnswer
         self._configuration = configuration
         self._clock = clock
         self._limits = limits
@@ -258,7 +258,7 @@ class Provider:
 
     async def authorization(self, flow: Flow) -> str:
         """Where the browser goes to sign in. Raises Unreachable, Unfit."""
-        return await self._oauth.authorization_url(self._configuration, await self._document.get(), flow)
+        return await self._tokens.authorization_url(self._configuration, await self._document.get(), flow)
 
     async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
         """Who came back. `callback` has every parameter of the redirect's query.
@@ -271,7 +271,7 @@ class Provider:
             raise NotProved(f"This sign-in came to its end before; {AGAIN}.")
         document = await self._document.get()
         code = callback_code(callback, document)
-        tokens = await self._oauth.exchange_code(
+        tokens = await self._tokens.exchange_code(
             self._configuration,
             document,
             self._fetching,
@@ -308,10 +308,10 @@ class Provider:
         """Whom the ID token proves, with the keys of now when those that are kept did not sign it."""
         alg, kid = self._tokens.token_header(tokens.id_token, allowed=document.algorithms)
         among = await self._keys.get()
-        payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
+        payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
             among = await self._keys.newer(among)
-            payload = self._signatures.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
+            payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
             raise self._tokens.not_signed()
         return self._tokens.proved_identity(
@@ -330,7 +330,7 @@ class Provider:
 
     async def _fetch_keys(self) -> "tuple[SigningKey, ...]":
         document = await self._document.get()
-        return self._signatures.signing_keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
+        return self._tokens.signing_keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
 
     def _ask(self, what: str, url: str) -> "ProviderAnswer":
         return self._asked(what=what, url=url, most_bytes=self._limits.document_bytes)

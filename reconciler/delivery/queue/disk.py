@@ -319,8 +319,8 @@ class DiskQueue:
         self._line.close()
         await self._journal.close()
         await self._dead.journal.close()
-        for journal in (self._journal, self._dead.journal):
-            for segment in journal.segments:
+        for kept in (self._journal, self._dead.journal):
+            for segment in kept.segments:
                 self._shared.files.forget(segment.path)
 
 

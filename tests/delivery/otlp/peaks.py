@@ -1,4 +1,4 @@
-"""How much memory reading takes at most, in a process that does nothing else: `python -m tests.delivery.otlp.peaks json`.
+"""How much memory reading takes at most, in a process that does nothing else: `python -m tests.delivery.otlp.peaks`.
 
 Written to standard output is by how many bytes the process grew.
 """
