@@ -103,7 +103,6 @@ def _counted(address: Address) -> str:
 #
 # Over https a name begins with `__Host-`: a browser takes such a cookie from this very host alone, over https and for
 # every path (RFC 6265bis, 4.1.3.2), so that neither a neighbouring host nor a page over http can put one of its own in.
-# Belongs here: the form. Does not: what the values mean (`browsers`, `api.pages`).
 
 PREFIX = "__Host-"
 MOST = 100  # cookies in a request: other services of the same host name may have theirs, ports are not told apart
@@ -193,8 +192,8 @@ def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
 # What a request shows to say who asks: keys and passwords, taken out of its headers.
 #
 # `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a
-# password. Other schemes of `Authorization` are somebody else's, a proxy's perhaps. Belongs here: reading. Does not:
-# whether any of it is right (`authenticating`).
+# password. Other schemes of `Authorization` are somebody else's, a proxy's perhaps. They are only
+# read here; `Authenticator` checks them.
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""

@@ -31,7 +31,7 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
     """The body, of at most `limit` bytes when there is a limit below that of all bodies.
 
     Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
-    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `judging.again` does.
+    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `calls.again` does.
     """
     pieces: list[bytes] = []
     await pass_on(call, pieces.append, limit=limit)
@@ -456,7 +456,7 @@ class Streamed(Response):
 
 
 def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
-    """A JSON object with one member, an array: as `answers.array` makes it at once."""
+    """A JSON object with one member, an array: as `errors.json_array` makes it at once."""
     return join_parts(b'{"%b":[' % name, pages, b"]}")
 
 

@@ -19,7 +19,7 @@ from reconciler.server.services import Services
 
 # A call: one request as a handler sees it.
 #
-# Who asks was settled before, at the edge; whether they may, by the endpoint (`endpoints`).
+# Who asks was settled before, at the edge; whether they may, by `Endpoint`.
 
 
 class State(TypedDict):

@@ -306,7 +306,7 @@ _DIGITS = _drawn()
 # Answers whose bytes are all known, written at once: for those that programs ask for thousands of times a second.
 #
 # The server looks through each header of an answer with two expressions and writes twice, which costs as much as all
-# else that a small answer does. Belongs here: going past that where it can be. Does not: what is answered.
+# else that a small answer does.
 
 
 class AtOnce(Response):

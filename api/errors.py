@@ -21,7 +21,7 @@ from reconciler.worker import client
 
 # Answers that are JSON bytes already: the store and the applier hand over bytes, and nothing is encoded twice.
 #
-# How an exception becomes an answer is in `errors`; what is sent while it is read is in `streams`.
+# An answer that is sent while it is read is in `bodies`.
 
 Header: TypeAlias = tuple[bytes, bytes]
 

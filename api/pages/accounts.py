@@ -296,7 +296,7 @@ class _Wrong(Exception):
 
 
 async def _replace_password(call: Call, form: forms.Form) -> None:
-    """Raises _Wrong, and what `identities.replace_password` does."""
+    """Raises _Wrong, and what `users.replace_password` does."""
     new = form.text("newPassword")
     try:
         changes.check_password(new)

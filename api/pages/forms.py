@@ -48,7 +48,7 @@ async def read_form(call: Call) -> Form:
     """The form in a request's body.
 
     Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page
-    of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `judging.again` does.
+    of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `calls.again` does.
     """
     headers = call.scope["headers"]
     auth.check_origin(headers, web_url=call.services.web_url, needs_proof=True)
@@ -85,8 +85,7 @@ class Mistake(NamedTuple):
 
 # Who looks at a page: somebody signed in, whoever is at this machine where nobody signs in, or a stranger.
 #
-# Pages need no credential, so each asks here. A key means nothing to them. Belongs here: recognising, and our cookies.
-# Does not: signing in (`local`, `provider`).
+# Pages need no credential, so each asks here. A key means nothing to them.
 
 GONE = "You are not signed in any more, and nothing was changed."
 

@@ -51,7 +51,7 @@ def _pieces(sentence: str) -> list[tuple[bool, str]]:
     return [(place % 2 == 1, piece) for place, piece in enumerate(_CODE.split(sentence)) if piece]
 
 
-# Every page, with its methods. All are public for the edge: each looks at the cookie itself (`visitors`).
+# Every page, with its methods. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 ROUTES = (
     (paths.HOME, Endpoint(GET=public(accounts.home))),

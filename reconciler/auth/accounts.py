@@ -140,7 +140,7 @@ class Accounts:
 
         Raises what `decide` does, StoreFault. Whoever is cancelled meanwhile leaves a change that is made all the same:
         what is in memory must not miss what is being written. It ends the sessions of whoever loses something, by the
-        same step (`access.losing`): nobody need end them.
+        same step (`count_lost`): nobody need end them.
         """
         amendment = await self.settle(decide, actor=actor, request=request)
         assert amendment is not None

@@ -320,7 +320,7 @@ def _groups(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[str,
 
 # What claims of an ID token grant: the rules of the interface, Authentication, one by one.
 #
-# The rules have names (`claim_rules.Rule`), which stand beside what follows them.
+# The rules have names (`ClaimRule`), which stand beside what follows them.
 
 SHOWN = 10  # projects that one sentence names
 

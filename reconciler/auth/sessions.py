@@ -79,7 +79,7 @@ def is_session_of(session: Session, user: User | None) -> bool:
 # Browsers that are signed in: beginning a session, finding it with each request, ending it.
 #
 # A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk.
-# Whoever loses anything loses their sessions by that alone (`access.losing`); their rows are taken away within a
+# Whoever loses anything loses their sessions by that alone (`accounts`); their rows are taken away within a
 # minute.
 
 log = logging.getLogger(__name__)

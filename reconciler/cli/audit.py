@@ -135,8 +135,7 @@ def meant_instant(text: str, *, now: datetime) -> datetime:
     return now - timedelta(seconds=scalars.seconds(text))
 
 
-# `reconciler audit`: who did what, as the service tells it. Verifying the chain has a module of its own
-# (`audit_verify`), and what is told beside (`audit_details`).
+# `reconciler audit`: who did what, as the service tells it.
 
 SHOWN = 100
 MOST = 100_000

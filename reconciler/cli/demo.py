@@ -153,7 +153,7 @@ class RecordReceiver:
 # `reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
 #
 # It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
-# secrets lead to made-up ones (`pretending`). What the example's webhook posts arrives here, too (`receiving`).
+# secrets lead to made-up ones. What the example's webhook posts arrives here, too.
 
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import

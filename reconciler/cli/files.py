@@ -120,7 +120,7 @@ def unwrapped(value: Value) -> list[Value]:
     return [value]
 
 
-# What `apply` and `delete` share: resources from files. What comes back is told in `updates`.
+# What `apply` and `delete` share: resources from files. What comes back is told in `apply`.
 
 
 class UnreadableFiles(Refused):

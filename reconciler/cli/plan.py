@@ -34,7 +34,7 @@ class PlanRendering:
     link: str | None
 
     def render(self, plan: Plan, *, color: bool, has_worktree: bool) -> Iterator[str]:
-        """The plan in pieces; `has_worktree` as in `text.render`."""
+        """The plan in pieces; `has_worktree` as in `review.text.render_plan`."""
         match self.form:
             case "markdown":
                 link = None if self.link is None else _linking(self.link)

@@ -13,7 +13,7 @@ from reconciler.model.errors import Refused
 from reconciler.model.principals import Role, Scope
 from reconciler.model.values import Value
 
-# `reconciler project`: the projects, and new ones. Who has which role in one is `member`'s.
+# `reconciler project`: the projects, and new ones.
 
 HEADER = ("NAME", "CREATED")
 

@@ -12,7 +12,7 @@ from reconciler.model.values import Value
 
 # Aligned tables: as wide as their content, nothing cut off, the same on a terminal and in a pipe.
 #
-# Belongs here, too: which columns of a table have something to say, and a list in whichever form was asked for.
+# A column that says nothing is left out.
 
 GAP = "   "
 NO_WIDTH = frozenset({"Mn", "Me", "Cf"})  # marks above, below and around; joiners
@@ -85,8 +85,8 @@ def listed(
     rows: Sequence[Sequence[str]],
     colour: bool,
 ) -> str:
-    """A list in the form that `form_option` chose: a table, which is nothing for an empty list, YAML documents, or JSON
-    with the list under `key`.
+    """A list in the form that was asked for: a table, which is nothing for an empty list, YAML documents, or
+    JSON with the list under `key`.
     """
     if form == "json":
         return output.as_json({key: list(values)})

@@ -79,7 +79,7 @@ def _change_own(session: Session, file: Path | None) -> str:
     return session.user
 
 
-# `reconciler user`: the people of the organization. Passwords have a module of their own (`user_password`).
+# `reconciler user`: the people of the organization.
 
 HEADER = ("NAME", "DISPLAY NAME", "ORGANIZATION ADMIN", "PASSWORD", "CREATED", "PROJECTS")
 KEYS_HEADER = ("ID", "NAME", "PROJECT", "ROLE")

@@ -152,7 +152,7 @@ async def begin_request(connection: Connection, head: bytes, body: bytes, *, siz
     return BegunRequest(message.code, message.reason, message.headers, content, connection.close)
 
 
-# Outbound requests to servers that others chose; the one user of aiohttp, with `receiving`.
+# Outbound requests to servers that others chose; the one user of aiohttp.
 #
 #     async with Client(policy=Policy(listeners=(...), is_local=machine.has)) as client:
 #         answer = await client.send(Request(target), limits=Limits())

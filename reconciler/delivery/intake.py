@@ -131,7 +131,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
 
 
 async def _written(appends: Sequence[Appended]) -> None:
-    """Wait for all of them, which are under way together and each end in time (`gathering`).
+    """Wait for all of them, which are under way together and each end in time (`lanes.SmallRequests`).
 
     What a lane that drops could not write is dropped like what it has no room for: else its sender would send all of it
     again, also to the lanes that have it. Of what is late nobody knows yet whether it is: it is counted when the disk
@@ -159,7 +159,7 @@ def _count_dropped(lane: Lane, records: int, written: Heard) -> None:
 
 # What taking log records in may cost: records a second for each sender, and bytes at a time for all of them.
 #
-# Pure: time is an argument. Belongs here: counting. Does not: who a sender is, what they are answered (`api.logs`).
+# Pure: time is an argument. Who a sender is, and the answer, is up to `api.logs`.
 
 BYTES = 1024  # of a body that was refused: looking through them costs no more than a record
 MOST = 10_000  # senders that are remembered before those are forgotten that have waited long enough

@@ -214,7 +214,7 @@ class Behind:
 
 
 class Delivery(Protocol):
-    """Log records in, and what operators do. Names of destinations are as in `routing.models.Destination`."""
+    """Log records in, and what operators do. Names of destinations are as in `model.routes.Destination`."""
 
     async def take(self, project: str, logs: Logs) -> TakenRecords:
         """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,

@@ -10,7 +10,7 @@ from reconciler.model.gitignore import Pattern
 
 # Which paths the `.serviceignore` files of a tree leave out: gitignore(5), at any depth.
 #
-# Pure: the files' texts come in. The pattern language of one line is in `patterns`.
+# Pure: the files' texts come in. The pattern language of one line is in `model.gitignore`.
 
 FILE_NAME = ".serviceignore"
 MAX_IGNORE_BYTES = 64 * 1024  # of one ignore file; the reader refuses a larger one

@@ -68,7 +68,7 @@ def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
 def component_types_of(
     found: Iterable[Component], lookup: Callable[[Key], ComponentType | None]
 ) -> dict[Pointer, ComponentType | None]:
-    """What the search for secrets (`parameters.find`) asks for; its pointers begin below the spec."""
+    """What the search for secrets (`find_parameters`) asks for; its pointers begin below the spec."""
     return {each.at[1:]: lookup(each.type_key) for each in found}
 
 

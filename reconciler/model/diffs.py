@@ -316,8 +316,8 @@ def _quoted(text: str) -> str:
 
 # What differs between two versions of a resource, field by field, in values that hold no secret.
 #
-# Two documents without a difference have the same digest (`drafts`), and the other way round: the order of a mapping's
-# keys is none.
+# Two documents without a difference have the same digest (`resource.Draft`), and the other way round: the order of a
+# mapping's keys is none.
 
 MASK_CHANGED = "(sensitive, changed)"
 """What is shown in place of a secret that is another than before."""
@@ -336,10 +336,10 @@ class Difference(StrEnum):
 
 
 class Differing(NamedTuple):
-    """One field that differs. `path` is for people (`readable_paths`), of the new document if the field is there.
+    """One field that differs. `path` is for people (`path_labels`), of the new document if the field is there.
 
     `old` and `new` are unset where there is none, and nobody may change what is in them. `sensitive`: something in them
-    is masked. Of a list in another order they say what its entries are called (`differing_entries.in_order`).
+    is masked. Of a list in another order they say what its entries are called (`entry_names`).
     """
 
     path: str

@@ -95,7 +95,7 @@ class Project:
 class User:
     """A person. `password` is an encoded argon2id hash; None for somebody who cannot sign in with one. `identity` is
     who they are at a provider, which also told the `email`; None and empty for a person with a password. `losses`
-    counts how often anything was taken from them (`losing`): a session from before that has ended.
+    counts how often anything was taken from them (`auth.accounts`): a session from before that has ended.
     """
 
     id: str

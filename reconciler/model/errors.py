@@ -6,7 +6,7 @@
 
 The raiser decides which it is; one place obeys. Exceptions with more to say (a position, a state) are subclasses in
 the module that raises them. Every message is one sentence for a person: it names the resource or file and what to do,
-and holds no secret. What it quotes is visible (`escaping`): messages go to logs, terminals, answers and the store.
+and holds no secret. What it quotes is visible (`text.visible`): messages go to logs, terminals, answers and the store.
 """
 
 from reconciler.model import text

@@ -256,8 +256,8 @@ def identity_of(entry: Value) -> Identity | None:
 
 # Which stored secret `(sensitive)` stands for, and whether it may.
 #
-# A secret is kept in the same place (`matching`), as long as its component has the same type and goes on sending data
-# to the same place (`endpoints`): whoever may change a resource but not read its secrets could otherwise have them sent
+# A secret is kept in the same place, as long as its component has the same type and goes on sending data
+# to the same place: whoever may change a resource but not read its secrets could otherwise have them sent
 # to themselves. A secret outside of a component's parameters is kept while all around it stays the same, since nobody
 # knows what it is used for.
 
@@ -349,7 +349,7 @@ def _shown(names: tuple[str, ...]) -> str:
 
 # Putting secrets back: into a stored resource, and where `(sensitive)` comes in for a value that is to stay.
 #
-# When it may is decided in `keeping`. The literal is never stored.
+# When it may is decided above. The literal is never stored.
 
 Secrets = tuple[tuple[Pointer, Value], ...]
 """Values by their places, from the document's root down."""

@@ -98,7 +98,7 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
 class Buffering(msgspec.Struct, frozen=True, kw_only=True):
     """How records wait. Without `queue` they are sent while the sender of the records waits for the answer.
 
-    `max_batches` counts full batches (`queueing.contract.load`). `storage` is None for a queue in memory.
+    `max_batches` counts full batches (`delivery.queue.contract.load`). `storage` is None for a queue in memory.
     """
 
     queue: bool = True

@@ -21,7 +21,7 @@ from reconciler.notifications.models import Cause, Domain, Finding, Notification
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
-MOST = 10_000  # that are kept, open and resolved; see `Room`
+MOST = 10_000  # that are kept, open and resolved; see `LedgerRoom`
 
 NewId = Callable[[], str]
 Taken = Callable[[str], int]

@@ -111,7 +111,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
     `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None
     while it is there. `told` is the state that alerts went out about last, `told_as` with which severities since it was
     last told that it began, and `told_to` are the targets that an alert about that was made for and not given up: see
-    `telling`.
+    `ledger`.
     """
 
     id: str

@@ -47,7 +47,7 @@ def render_notification(one: Notification, place: NotificationPlace, *, is_hidde
 
 
 def render_whole(shown: bytes, status: UserStatus) -> bytes:
-    """What `rendered` gave, with what somebody did with it."""
+    """The JSON of a notification, with what somebody did with it."""
     return shown + _STATUS[status]
 
 

@@ -67,7 +67,7 @@ def candidates_of_file(data: bytes, *, path: str, rules: CandidateRules) -> tupl
     """The candidates of a file's bytes, None when it holds no document at all.
 
     A file that cannot be read is one candidate of which nothing is known but what is wrong. `path` has a suffix that
-    `reading.syntax_of` knows.
+    `documents.syntax_of` knows.
     """
     syntax = model_documents.syntax_of(path)
     assert syntax is not None, "only files with a known suffix are considered"
@@ -188,7 +188,7 @@ def _matches(text: str, patterns: Collection[str]) -> bool:
 
 # What an admin stores over what a suspended repository owns: the repository keeps it, and its status says so.
 #
-# Whether that is allowed is decided in `planning.planner`. When the repository is resumed, it stores its own again, or,
+# Whether that is allowed is decided in `planner`. When the repository is resumed, it stores its own again, or,
 # where both are equal, takes the version over as its own.
 
 

@@ -277,8 +277,7 @@ def _stored_part(key: Key, stored: StoredDocument) -> ComponentUse | None:
 # what Configurations say of delivery then.
 #
 # A resource is incomplete when parameters of its components do not fit their types, or when it names a component that
-# is incomplete. Belongs here: finding whose standing a change may alter, and what it is then. Does not: refusing
-# anything.
+# is incomplete. Nothing is refused here.
 #
 # The cost follows what the change touches: users of a changed type or extension, and, upwards from whatever becomes
 # incomplete or complete, those that name it.
@@ -333,7 +332,7 @@ def find_dependants(
     `type_of` tells the types of the Extensions that are there before, `available` the secrets that may be referred to.
     `at` is when, as RFC 3339.
     `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
-    `refuse_unknown` as in `fitting.fit`.
+    `refuse_unknown` as in `type_checks.fit`.
     """
     judging = blinding or BlindTypes(lookup, frozenset())
     delivering = DeliveryStatuses(

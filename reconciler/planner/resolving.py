@@ -127,7 +127,8 @@ class Coming:
     `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
     so that whoever may not change a resource still learns what is wrong with the document. `there` is what is stored
     or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are the types
-    of those that must not be judged by all that their types say (`blinding`). `refuse_unknown` as in `fitting.fit`.
+    of those that must not be judged by all that their types say (`stored_secrets`). `refuse_unknown` as in
+    `type_checks.fit`.
     """
 
     judged: Mapping[int, tuple[Key, Draft]]

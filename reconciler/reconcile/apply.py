@@ -1,7 +1,7 @@
 """Apply: a change is planned in the worker, then stored in one transaction.
 
 The plan holds until what it looked at is touched: see `Store.commit`. When the store moved there meanwhile, it is made
-again; `rounds` in the end keep other changes out, so that a large commit ends too.
+again; `conflict_retry` in the end keeps other changes out, so that a large commit ends too.
 """
 
 import asyncio

@@ -124,7 +124,7 @@ def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] 
 
 # Approving what a repository's guards hold: an admin looked at it and lets it go.
 #
-# Who may is the door's business; what an approval releases is decided in `planning.pruning`.
+# Who may is the door's business; what an approval releases is decided in `planner.pruning`.
 
 OVERTAKEN = 2  # times that a run may change what is held between the look at it and the write
 

@@ -60,7 +60,7 @@ class CredentialFiles:
 # The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
 #
 # A push event, a file event and a poll all mean only "look again". The first event acts at once; what comes during a
-# run becomes one more look, at the newest head only. While looks fail, events wait as `pacing` says, and a person does
+# run becomes one more look, at the newest head only. While looks fail, events wait as `watched` says, and a person does
 # not.
 
 log = logging.getLogger(__name__)

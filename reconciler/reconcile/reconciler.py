@@ -140,7 +140,7 @@ class SignatureTrust:
 # Reconciling one repository: named steps and one exit. Look, fetch, verify, plan and apply; the outcome is
 # recorded once.
 #
-# When to do it is `loops`' business.
+# When to do it is decided in `loop`.
 
 SETTLED = frozenset({RepositoryState.READY, RepositoryState.PRUNE_HELD, RepositoryState.UNRELATED_ROOT})
 """States that only a plan gives: there, the same head, settings and schemas mean that there is nothing to do, unless

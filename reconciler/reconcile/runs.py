@@ -154,7 +154,7 @@ def _message(planned: CommitPlanned) -> str | None:
 
 # What a run leaves behind: its own record and what is remembered of the repository, from what it has found out. Pure.
 #
-# What the findings mean is `verdicts`' business; writing them is the reconciler's.
+# The reconciler writes them.
 
 
 @dataclass(slots=True)

@@ -110,7 +110,7 @@ def _followed(watched: WatchedRepository) -> tuple[str | None, ...]:
     return watched.branch, watched.tag, watched.commit, watched.ref
 
 
-# When to look again: pure decisions from what is known; waiting is in `loops`. Times are seconds on a monotonic clock.
+# When to look again: pure decisions from what is known; waiting is in `loop`. Times are seconds on a monotonic clock.
 #
 # A run of failures is bounded twice. By itself a repository looks ever more rarely. And whatever happens to it (pushes,
 # file events, files with credentials that are written again and again), at most LOOKS looks fall into any WINDOW, so

@@ -261,7 +261,7 @@ def _one_line(path: str) -> str:
     return path.replace("\n", "\\n")
 
 
-# A plan as the API shows it. What is in the statuses is `encoding`'s business.
+# A plan as the API shows it.
 
 
 def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:

@@ -14,9 +14,9 @@ from reconciler.model.text import counted, visible, visible_json
 
 # One resource as lines that a person reads, for every skin that shows lines.
 #
-# Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`escaping`), the commands that
-# forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
-# line has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
+# Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`model.text`), the commands
+# that forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`).
+# Each line has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
 
 NAME = 200  # characters of a name, a path, a ref
 VALUE = 500  # characters of a value or a sentence
@@ -327,8 +327,8 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
 def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:
     """The fields of a shape by their names in JSON, without what is empty or false."""
     found = {}
-    for the_field in msgspec.structs.fields(shape):
-        value = getattr(shape, the_field.name)
-        if the_field.required or value != the_field.default:
-            found[the_field.encode_name] = value
+    for member in msgspec.structs.fields(shape):
+        value = getattr(shape, member.name)
+        if member.required or value != member.default:
+            found[member.encode_name] = value
     return found

@@ -60,8 +60,7 @@ def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
 
 # Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
 #
-# Java's own client offers HTTP/2 so with the first request of each connection. Belongs here: such a request without its
-# offer. Does not: reading requests, or when (`connections`).
+# Java's own client offers HTTP/2 so with the first request of each connection.
 
 OFFER = frozenset({b"upgrade", b"http2-settings"})  # names of its headers, which `Connection` has too
 

@@ -79,7 +79,7 @@ class Running:
 class StartPlan:
     """What the caller decides: the settings, how to read them again, who answers HTTP, there and where log records
     alone are taken in, what to do once all is up, the variables that resources may refer to, as far as the settings
-    let them, whether another `auth.type` than the last time may remove everybody (`auth_change`), and whether a store
+    let them, whether another `auth.type` than the last time may remove everybody (`sign_in`), and whether a store
     that is missing may be made anew.
     """
 

@@ -89,7 +89,7 @@ TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
 class Door(NamedTuple):
-    """An application, and where it listens. One that has a `shortcut` (`whole_requests`) is asked for it first."""
+    """An application, and where it listens. One that has a `shortcut` (`connections`) is asked for it first."""
 
     application: Any
     listener: socket.socket

@@ -96,7 +96,7 @@ def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
 
 # The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
 #
-# How they are read is in `loading`, where they come from in `layers`, what a mistake says in `mistakes`. A test
+# How they are read, and what a mistake says, is in `loading`; where they come from in `layers`. A test
 # compares these classes with docs/settings.md.
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed

@@ -200,7 +200,7 @@ def store_url(text: str) -> str:
 
 # The types of single settings, with what each allows in words, and the rules of durations, paths and names.
 #
-# Which setting has which type is in `models`; the rules of addresses and URLs are in `addresses`.
+# Which setting has which type is in `models`; the rules of addresses and URLs are above.
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake

@@ -44,9 +44,10 @@ class StoreFigures(NamedTuple):
 #   there.
 # - `commit` compares the revision that the change was planned against with the present one, inside the transaction, and
 #   raises `Moved` without writing when they differ, unless every commit since is known to have touched nothing of the
-#   plan's footprint (see `footprints`). Known are some of the last changes by this process. Of one that is large, was
-#   written ahead or redacts, it is the project, all of which is touched; one that suspends, resumes or releases a
-#   repository, or is of another process, touches everything. Nothing here assumes that only one process writes.
+#   plan's footprint (see `outcomes.footprint_of`). Known are some of the last changes by this process. Of one that is
+#   large, was written ahead or redacts, it is the project, all of which is touched; one that suspends, resumes or
+#   releases a repository, or is of another process, touches everything. Nothing here assumes that only one process
+#   writes.
 # - The revision grows with every commit that changes what a plan or a reader sees, and never otherwise: a run's record
 #   and statuses alone do not. It grows by one, and by a distance when the change was written ahead.
 # - Nobody sees what is written ahead before the commit that shows it, and then all of it: no reader, no plan, and no
@@ -62,7 +63,8 @@ class StoreFigures(NamedTuple):
 # - A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
 #   and events something else stands for it, by which the others are not touched. A plan that compares it is told.
 # - Every output has one order: lists by name in byte order, history and runs newest first.
-# - Every transaction that shows audit events adds a link to their chain (see `chaining`), in the order of the commits.
+# - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of the
+#   commits.
 # - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time,
 #   each step in one transaction with its record.
 # - A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
@@ -88,8 +90,8 @@ class Moved(errors.Transient):
 class OriginRow(NamedTuple):
     """What is the same for all versions that one change stores of one source: kept once, however many those are.
 
-    `id` is made of all the rest (`origins.row`), so that whoever makes the same has the same. `head` and `tail` are the
-    source as canonical JSON, between which the `line` and `path` go that each version has of its own.
+    `id` is made of all the rest (`rows.origin_row`), so that whoever makes the same has the same. `head` and `tail` are
+    the source as canonical JSON, between which the `line` and `path` go that each version has of its own.
     """
 
     id: int
@@ -598,9 +600,9 @@ class Store(Protocol):
         """Show all of it at once, behind what `ahead` holds, in one transaction; the revision after it.
 
         `planned_at` is the revision that the parts were planned against, None when there are no parts, or only such as
-        need none. `footprint` (see `footprints`) names what the plan looked at and may change: changes since that
-        touch none of it do not matter. The parts are taken one at a time, on the thread that writes. Raises `Moved`,
-        `StoreFault`.
+        need none. `footprint` (see `outcomes.footprint_of`) names what the plan looked at and may change: changes since
+        that touch none of it do not matter. The parts are taken one at a time, on the thread that writes. Raises
+        `Moved`, `StoreFault`.
         """
 
     def ahead(self) -> Ahead | None:

@@ -118,7 +118,7 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
 
 
 # The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
-# in `reconciler.operations`.
+# in `reconciler.store.operations`.
 
 
 @functools.cache
@@ -140,7 +140,7 @@ def parse_queries(text: str) -> dict[str, str]:
 
 # Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
 #
-# The sentences are of the store; `ops.db` (`reconciler.operations`) goes the same way and has its own.
+# The sentences are of the store; `ops.db` (`reconciler.store.operations`) goes the same way and has its own.
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
 

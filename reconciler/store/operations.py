@@ -139,7 +139,7 @@ T = TypeVar("T")
 
 
 class SqliteOperations:
-    """See `contract.Operations` for what each method promises."""
+    """See `Operations` for what each method promises."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""

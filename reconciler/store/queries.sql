@@ -29,7 +29,7 @@ insert into project (name, created_at) values (?, ?) on conflict (name) do nothi
 
 -- Reading resources
 
--- Columns that make a resource as a reader gets it, for `resource_rows.shown`: its source is its version's, unless its
+-- Columns that make a resource as a reader gets it, for `rows.shown`: its source is its version's, unless its
 -- status tells of another origin or place. From the secrets on they are there to find damage.
 -- name: get
 select v.body, r.status, o.head, o.tail,

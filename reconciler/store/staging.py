@@ -16,7 +16,7 @@ from reconciler.store.rows import EventGroup
 #
 # What it replaces or removes is told until when it counts. So the state that this change makes is there beside the
 # present one, and showing it is one number. A row of `staged` in the store says that it is under way; whoever overtakes
-# it (see `overtaking`), or opens the store again, marks it dropped there, and `sweeping` takes it away.
+# it (see `Overtaking`), or opens the store again, marks it dropped there, and `writing_ahead` takes it away.
 
 # More than the commits that there can be while it is written and, if need be, swept away: as long as its number is
 # above the revision, nobody sees it.

@@ -363,7 +363,7 @@ def _failure(failed: Failed) -> Exception:
 # of libraries too. Forked, they share the memory of the child's modules. Between commits they wait.
 
 MOST = 3  # beside the child's own thread, which puts together what they read
-BUFFER_BYTES = 256 * 1024  # for what a helper has not taken yet: see `sharing`
+BUFFER_BYTES = 256 * 1024  # for what a helper has not taken yet: see `SharedReading`
 
 
 class Helper:
@@ -424,7 +424,7 @@ class Crew:
         rules: CandidateRules,
         allowance: Allowance,
     ) -> list[FileReading]:
-        """As `Together`. Raises GitFault; Broken, after which this process should end."""
+        """As `ReadFiles`. Raises GitFault; Broken, after which this process should end."""
         begin = CrewBegin(
             mirror=mirror,
             commit=commit,
@@ -499,7 +499,7 @@ def _leave_pipes() -> None:
 
 
 def _complain(text: str) -> None:
-    """To the daemon, which makes log lines of it (`complaints`)."""
+    """To the daemon, which makes log lines of it (`process`)."""
     with contextlib.suppress(OSError):
         os.write(2, text.encode("utf-8", "backslashreplace"))
 

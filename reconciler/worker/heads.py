@@ -32,7 +32,7 @@ from reconciler.worker.trees import FileReading, TreeReading
 
 # What a commit no longer contains of what its repository owns, and what of the commit could not be read.
 #
-# Whether that is deleted is decided in `planning.pruning`. A full reading answers from itself; otherwise the index of
+# Whether that is deleted is decided in `planner.pruning`. A full reading answers from itself; otherwise the index of
 # the applied head says what was not read.
 
 
@@ -150,7 +150,7 @@ def _documents(scope: _Scope) -> int:
 
 
 # What pruning is told of a commit besides its files (the last 24 hours, approvals, history), and what is remembered of
-# its verdict. The verdict itself is `planning.pruning`'s.
+# its verdict. The verdict itself is `planner.pruning`'s.
 
 PART = 1_000  # rows in one part
 

@@ -207,7 +207,7 @@ class Part(msgspec.Struct, frozen=True, tag="part"):
 
 
 class RoutesPart(msgspec.Struct, frozen=True, tag="routes-part"):
-    """A part of what a project routes: `routing.models.Routes` in msgpack, small enough to be decoded on the loop."""
+    """A part of what a project routes: `model.routes.Routes` in msgpack, small enough to be decoded on the loop."""
 
     number: int
     routes: bytes
@@ -226,7 +226,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     nothing is stored.
     `hold` and `message` say in which state the repository is when nothing was pruned, and why; `approvable` is as in
     the repository's row. `note` tells what is as it should be, and worth knowing. `held_changed`: the parts hold all
-    that stays though the head does not hold it. `changed_endpoints` are as in `deciding.delivering`.
+    that stays though the head does not hold it. `changed_endpoints` are as in `planner.dependants`.
     """
 
     number: int
@@ -246,7 +246,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
     explained: bool = True  # it is known of all that this stores which commit changed its file
-    footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `footprints`
+    footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `outcomes.footprint_of`
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()
@@ -303,9 +303,9 @@ class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
     """The end of a planned review, as of a revision of the store.
 
-    `entry` is a `plans.models.Entry` in msgpack, empty when the two do not merge: then `conflicts` names the files that
+    `entry` is a `model.plan.PlanEntry` in msgpack, empty when the two do not merge: then `conflicts` names the files that
     stand against each other, or is empty too, and they have no history in common. `merge_base`, `behind` and `ahead`
-    are as in `plans.models.Plan`.
+    are as in `model.plan.Plan`.
     """
 
     number: int

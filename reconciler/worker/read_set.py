@@ -7,7 +7,7 @@ the store refuses one that is.
 
 Every read of `PlanningView` has its place here: it is noted under the keys, ids, owners and repositories that it was
 asked about; or it looks at everything in the project; or it looks at what only changes together with everything
-(`store.moving`). What those facts are:
+(`store.conflict_detection`). What those facts are:
 
 - Under a key: its digest, version, owner, place, standing, body, source, and every older version.
 - What refers to a key: which resources do, and not what those are, which is read by their keys.

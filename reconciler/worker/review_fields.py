@@ -26,8 +26,7 @@ from reconciler.store.planning_view import StoredDocument
 
 # Where a line of a merged file stands in the head's own file, to which a forge attaches what is said of it.
 #
-# The two are the same file unless both sides changed it. Belongs here: lines of one version in another. Does not:
-# places of values (`fields`).
+# The two are the same file unless both sides changed it.
 
 MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
 

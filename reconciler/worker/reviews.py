@@ -173,7 +173,7 @@ def _stored_place(stored: StoredState) -> PlanPlace | None:
 
 
 def plan_entry(telling: EntryWriter, view: PlanningView, *, live: bool) -> PlanEntry:
-    """All that is told; `live` as in `Terms`. Asked for inside the snapshot of the decision."""
+    """All that is told; `live` as in `PlanMode`. Asked for inside the snapshot of the decision."""
     job, decision = telling.job, telling.decision
     told = plan.in_order(telling.statuses())
     notes = list(dict.fromkeys(telling.notes()))

@@ -1,7 +1,7 @@
 """Finding the routes of a project.
 
 What `status.delivery` says is compared on the way. It is written with every change that it follows from
-(`deciding.delivering`), so that only what an earlier version of the product stored is found to say nothing, or
+(`planner.dependants`), so that only what an earlier version of the product stored is found to say nothing, or
 something else; that is stored anew.
 """
 

@@ -60,7 +60,7 @@ class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One file that was read. A file that is not there any more has `blob` None and no candidates.
 
     `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
-    it held before (`departures`). `given` is what it held when it is vacant or cannot be read, and what is not stored
+    it held before (`heads`). `given` is what it held when it is vacant or cannot be read, and what is not stored
     from there, so that only the index knows of it.
     """
 

@@ -1,4 +1,4 @@
-"""What people see leaves by two doors that escape it: `cli/output.py` for commands, `daemon/logs.py` for log lines."""
+"""What people see leaves by two doors that escape it: `cli/output.py` for commands, `ops/logging.py` for log lines."""
 
 import ast
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from opentelemetry.proto.common.v1 import common_pb2
 # The messages of OTLP as its JSON writes them, for the decoder.
 #
 # Other members are passed over, and null is as good as absent, as OTLP says of every message. What each level holds
-# stays text until it is its turn, and what is large is counted first (`json_counting`): the decoder does all of a text
+# stays text until it is its turn, and what is large is counted first (`json_requests`): the decoder does all of a text
 # at once.
 
 Number: TypeAlias = int | float | str | None

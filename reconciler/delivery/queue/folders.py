@@ -114,7 +114,7 @@ def _fill(partial: Path, identity: QueueIdentity, system: System) -> None:
 # The folders below the root of queues: which queue is in which, and how one comes and goes.
 #
 # The files that say whose a folder is are read once: the root is locked, so nobody else makes or removes any. What
-# cannot be read for now (`identities.read`) keeps nobody from the others; it is read again by whoever asks for all, or
+# cannot be read for now (`read_identity`) keeps nobody from the others; it is read again by whoever asks for all, or
 # would otherwise take its queue for a missing one.
 
 log = logging.getLogger(__name__)

@@ -158,8 +158,8 @@ def _packs(path: Path) -> list[str]:
 
 # Why git could not do what it was told for a source, as a fault: its own words, and what they leave out.
 #
-# The words and what they mean are the table in `sayings`; here a row is chosen and its sentence filled, with what takes
-# a look at the disk, or the knowledge of what is followed.
+# The words and what they mean are the table in `error_table`; here a row is chosen and its sentence filled, with what
+# takes a look at the disk, or the knowledge of what is followed.
 
 DETAIL_CHARACTERS = 200
 # In place of git's words on a repository on this machine, which may quote a file that a link in it leads to.

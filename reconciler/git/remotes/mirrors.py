@@ -165,8 +165,8 @@ def _place(source: Source) -> Path:
 
 # A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
 #
-# Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `looking`; reading
-# what was fetched is in `snapshots`. At most one task may write a mirror at a time: `sharing` sees to that.
+# Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `polls`; reading
+# what was fetched is in `snapshots`. At most one task may write a mirror at a time: `shared` sees to that.
 
 log = logging.getLogger(__name__)
 

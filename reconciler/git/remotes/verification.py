@@ -69,8 +69,7 @@ def _fault(path: Path, why: str) -> GitFault:
 
 # What of a commit or tag is signed, by which key, and when: the stored object taken apart as git does.
 #
-# Pure: the object's bytes come in. Whether the signature is good, and of somebody who may sign, is asked elsewhere
-# (`verifying`).
+# Pure: the object's bytes come in. Whether the signature is good, and of somebody who may sign, is asked further down.
 
 NAMESPACE = "git"  # what git signs for; a signature of a file has another one
 HEADER = b"gpgsig"  # so called whatever made the signature
