@@ -34,7 +34,7 @@ class PlanRendering:
     link: str | None
 
     def render(self, plan: Plan, *, color: bool, has_worktree: bool) -> Iterator[str]:
-        """The plan in pieces; `has_worktree` as in `review.text.render_plan`."""
+        """The plan in pieces; `has_worktree` as in `text.render_text`."""
         match self.form:
             case "markdown":
                 link = None if self.link is None else _linking(self.link)
@@ -202,7 +202,7 @@ def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:
         return plan_sources.plan_by_server(session, asked)
     from reconciler.cli import plan_sources  # noqa: PLC0415
 
-    return plan_sources.plan_from_checkout_plan_static(asked)
+    return plan_sources.plan_from_checkout(asked)
 
 
 def _tell_failure(skin: PlanRendering, problem: ReconcilerError, asked: PlanOptions) -> None:

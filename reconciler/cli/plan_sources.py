@@ -255,7 +255,7 @@ def _entry(one: "Repository") -> EntrySettings:
 API_VERSIONS = frozenset({"service/v1"})
 
 
-def plan_from_checkout_plan_static(asked: PlanOptions) -> Plan:
+def plan_from_checkout(asked: PlanOptions) -> Plan:
     """What merging would do, by what is in the repository. Raises UsageError, Refused, GitFault, SettingsError."""
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())

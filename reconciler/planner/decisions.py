@@ -151,8 +151,8 @@ def decide(batches: Sequence[DocumentBatch], world: StoreSnapshot) -> tuple[Deci
     )
 
 
-def together(batch: DocumentBatch, world: StoreSnapshot) -> Decided:
-    """The same for one batch."""
+def decide_batch(batch: DocumentBatch, world: StoreSnapshot) -> Decided:
+    """Decide one batch alone."""
     [decided] = decide([batch], world)
     return decided
 

@@ -129,7 +129,7 @@ class Applier:
         self._clock = clock
         # Each project may have its own disk for these.
         self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
-        self._rounds = ConflictRetry()
+        self._retry = ConflictRetry()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -204,7 +204,7 @@ class Applier:
             return planned
 
         attempt = self._attempt(job, project=project, store=store, ahead=self._store.ahead)
-        return await self._rounds.of_commit(project, attempt)
+        return await self._retry.of_commit(project, attempt)
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -242,7 +242,7 @@ class Applier:
         attempt = self._attempt(job, project=request.project, store=store)
         if dry_run:
             return await attempt()
-        return await self._rounds.alone(request.project, attempt)
+        return await self._retry.alone(request.project, attempt)
 
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
         """Find which commits changed what a repository brought, and store it when nothing else is under way.
@@ -252,7 +252,7 @@ class Applier:
         answered = await self._reader.plan(job(await self._context(project)))
         assert isinstance(answered.planned, LineageFound)
         for part in answered.parts():
-            async with self._rounds.when_idle(project):
+            async with self._retry.when_idle(project):
                 await to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
         return answered.planned
 
@@ -267,7 +267,7 @@ class Applier:
         found = answered.planned
         assert isinstance(found, RoutesFound)
         if found.restated:
-            async with self._rounds.beside(project):
+            async with self._retry.beside(project):
                 with contextlib.suppress(Moved):
                     await to_its_end(
                         self._store.commit(
@@ -294,27 +294,27 @@ class Applier:
 
     async def release(self, repository: str, *, audit: AuditRow) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        async with self._rounds.everywhere():
+        async with self._retry.everywhere():
             record = Record(release_repository=repository, audit=(audit,))
             await to_its_end(self._store.commit((), record=record, planned_at=None))
         self._tell(AppliedChange(repository))
 
     async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
         """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
-        async with self._rounds.beside(audit.project):
+        async with self._retry.beside(audit.project):
             parts = (Changes(audit=(audit,)),)
             record = Record(approval=approval, address=log_context.request_address())
             await to_its_end(self._store.commit(parts, record=record, planned_at=None))
 
     async def tell(self, record: Record, *, project: str) -> None:
         """Store what a run told without a plan; whoever is alone in the project sees all of it. Raises StoreFault."""
-        async with self._rounds.beside(project):
+        async with self._retry.beside(project):
             await to_its_end(self._store.commit((), record=record, planned_at=None))
 
     async def note(self, record: Record) -> None:
         """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
         told = replace(record, address=log_context.request_address())
-        async with self._rounds.everywhere():
+        async with self._retry.everywhere():
             await to_its_end(self._store.commit((), record=told, planned_at=None))
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
@@ -349,7 +349,7 @@ class Applier:
                 self._tell(AppliedChange(None, planned.touched, project=request.project, changed_endpoints=endpoints))
             return ApplyAnswer(planned.status, planned.answer)
 
-        return await self._rounds.of_request(request.project, self._attempt(job, project=request.project, store=store))
+        return await self._retry.of_request(request.project, self._attempt(job, project=request.project, store=store))
 
     def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
         self._store.suspect(DamagedVersion(project, *one) for one in damaged)

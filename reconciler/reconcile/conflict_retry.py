@@ -74,7 +74,7 @@ class ProjectLock:
 
 
 class ProjectLocks:
-    """A gate for each of some places, and a way into all of them at once."""
+    """A lock for each project, and a way to hold all of them at once."""
 
     def __init__(self) -> None:
         self._gates: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
@@ -152,8 +152,8 @@ class ConflictRetry:
         otherwise, that of them which wants to be alone among all, and the others behind it.
         """
         beside = partial(_beside, self._changes.of(project), round_)
-        last = partial(_in_rounds, round_, gate=self._changes.of(project), last=partial(_again, round_))
-        return await _in_rounds(beside, gate=self._requests.of(project), last=last)
+        last = partial(_shared_then_exclusive, round_, gate=self._changes.of(project), last=partial(_again, round_))
+        return await _shared_then_exclusive(beside, gate=self._requests.of(project), last=last)
 
     async def of_commit(self, project: str, round_: Round[T]) -> T:
         """A commit that is overtaken waits for the commits that are under way before it keeps requests out: these
@@ -161,7 +161,7 @@ class ConflictRetry:
         """
         gate = self._changes.of(project)
         beside, last = partial(_beside, gate, round_), partial(_alone, gate, round_)
-        return await _in_rounds(beside, gate=self._commits.of(project), last=last)
+        return await _shared_then_exclusive(beside, gate=self._commits.of(project), last=last)
 
     async def alone(self, project: str, round_: Round[T]) -> T:
         """Change something that others may tell of beside any revision: as the last round of a commit, at once."""
@@ -188,19 +188,19 @@ async def to_its_end(work: Coroutine[None, None, T]) -> T:
 
 
 async def _beside(gate: ProjectLock, round_: Round[T]) -> T:
-    """What a round gives among others."""
+    """Run a round with the lock shared."""
     async with gate.shared():
         return await round_()
 
 
 async def _alone(gate: ProjectLock, round_: Round[T]) -> T:
-    """What the first round gives that nobody overtakes although all are kept out. Raises Moved."""
+    """Run rounds with the lock exclusive, until one has no conflict. Raises Moved."""
     async with gate.exclusive():
         return await _again(round_)
 
 
-async def _in_rounds(round_: Round[T], *, gate: ProjectLock, last: Round[T]) -> T:
-    """What the first round that is not overtaken gives; the `last` one has the gate for itself."""
+async def _shared_then_exclusive(round_: Round[T], *, gate: ProjectLock, last: Round[T]) -> T:
+    """Return the first round's result without a conflict: some rounds hold the lock shared, the `last` exclusive."""
     for _ in range(OPTIMISTIC):
         async with gate.shared():
             with contextlib.suppress(Moved):
@@ -210,7 +210,7 @@ async def _in_rounds(round_: Round[T], *, gate: ProjectLock, last: Round[T]) -> 
 
 
 async def _again(round_: Round[T]) -> T:
-    """What the first of some rounds gives that nobody overtakes. Raises Moved when each was overtaken."""
+    """Run a few rounds until one has no conflict. Raises Moved when each had one."""
     for _ in range(ALONE - 1):
         with contextlib.suppress(Moved):
             return await round_()

@@ -331,20 +331,20 @@ class Reconciler:
         self._judge_by(attempt, await self._applier.secrets(self.watched.project))
         generation = self._following.generation
         try:
-            await self._look_and_apply(attempt)
+            await self._poll_and_apply(attempt)
         except GitFault as fault:
             if fault.state is not RepositoryState.MIRROR_CORRUPT:
                 raise
             log.warning("The mirror of %s is corrupt and is made anew.", self.watched.name)
             await self._following.rebuild(generation)
-            await self._look_and_apply(attempt)
+            await self._poll_and_apply(attempt)
 
-    async def _look_and_apply(self, attempt: RunAttempt) -> None:
+    async def _poll_and_apply(self, attempt: RunAttempt) -> None:
         # Known already when the mirror was made anew since: the remote need not be asked twice.
-        head = attempt.head or await self._look(attempt)
+        head = attempt.head or await self._poll(attempt)
         # Also when there is nothing new: the mirror may be another one by now, which others read for hand-overs. It
         # costs nothing as long as it is the one that we filled.
-        head = await self._following.bring(head, insists=attempt.is_asked_for)
+        head = await self._following.fetch(head, insists=attempt.is_asked_for)
         self._found(attempt, head)
         if self.remembered is not None and self.remembered.commit is not None:
             await self._following.recall(self.remembered.commit, insists=attempt.is_asked_for)
@@ -354,9 +354,9 @@ class Reconciler:
         if not self._is_nothing_new(attempt):
             await self._apply(attempt)
 
-    async def _look(self, attempt: RunAttempt) -> RefHead:
+    async def _poll(self, attempt: RunAttempt) -> RefHead:
         patience = PATIENCE * self.watched.interval if attempt.run.trigger is Trigger.POLL else 0.0
-        head = await self._following.look(patience=patience, insists=attempt.is_asked_for)
+        head = await self._following.poll(patience=patience, insists=attempt.is_asked_for)
         self._found(attempt, head)
         return head
 

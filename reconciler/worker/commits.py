@@ -33,7 +33,7 @@ from reconciler.worker.limits import RECONCILE, Allowance, PlanMode
 from reconciler.worker.messages import CommitJob, CommitPlanned
 from reconciler.worker.ownership_transfer import OwnershipTransfer
 from reconciler.worker.read_set import RecordingView
-from reconciler.worker.trees import FileScope, SharedLimits, TreeReading
+from reconciler.worker.trees import FileScope, ReadFiles, TreeReading
 
 # What is to be done about a commit: the tree as far as it must be read, judged against what is stored.
 
@@ -95,7 +95,7 @@ def read(
     allowance: Allowance,
     only: Set[str] | None = None,
     also: tuple[FileChange, ...] = (),
-    together: SharedLimits | None = None,
+    together: ReadFiles | None = None,
 ) -> TreeReading:
     """What the commit holds, as far as it must be read; `only` these files are looked at, and `also` these are read.
 
@@ -125,8 +125,8 @@ def read(
         return trees.without_folder(fault.message)
 
 
-def world_of(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms: PlanMode) -> StoreSnapshot:
-    """What the commit meets."""
+def store_snapshot(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms: PlanMode) -> StoreSnapshot:
+    """Return what the commit is judged against."""
     context = job.context
     available = context.secrets if terms.live else None
     return StoreSnapshot(
@@ -232,7 +232,7 @@ def plan_commit(
     number: int,
     emit: Emit,
     at: Callable[[str], None] | None = None,
-    together: SharedLimits | None = None,
+    together: ReadFiles | None = None,
 ) -> CommitPlanned:
     """Plan the commit; its parts go to `emit`, and to `at` the blob of each file before it is read.
 
@@ -254,7 +254,7 @@ def plan_snapshot(
     emit: Emit,
     allowance: Allowance,
     terms: PlanMode = RECONCILE,
-    together: SharedLimits | None = None,
+    together: ReadFiles | None = None,
 ) -> CommitPlanned:
     """The same for a snapshot that is open; what it looks at is not noted."""
     with view.snapshot():
@@ -263,7 +263,7 @@ def plan_snapshot(
     allowance.no_file()
     # Reading takes seconds on a large repository and planning does not, so the plan gets a snapshot of its own:
     # the shorter it is, the less often the store moves under it.
-    world = world_of(job, view, allowance, terms=terms)
+    world = store_snapshot(job, view, allowance, terms=terms)
     decide = partial(
         decide_commit,
         job,
@@ -339,10 +339,10 @@ def _planned(
         hold=None if pruned.hold is None else pruned.hold.value,
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {repository})),
-        approvable=heads.approvable_digest(pruned),
+        approvable=heads.approvable_flag(pruned),
         note=" ".join(filter(None, (ownership_transfer.transfer_note(decision.handovers), pruned.note))) or None,
         index_changed=index_changed,
-        held_changed=heads.stays_note(pruned, repository=repository) != decision.stayed,
+        held_changed=heads.held_rows(pruned, repository=repository) != decision.stayed,
         explained=explained,
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=changed_endpoints,
@@ -392,7 +392,7 @@ def _pruning_parts(job: CommitJob, decision: Decision) -> Iterator[Changes]:
     if not decision.refused:
         passed = bool(decision.handovers)
         yield from heads.prune_ledger(job, decision.pruning, owned=decision.owned, passed=passed)
-    yield from heads.what_stays(job, decision.pruning, stayed=decision.stayed)
+    yield from heads.held_changes(job, decision.pruning, stayed=decision.stayed)
 
 
 def _index_parts(

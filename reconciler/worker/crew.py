@@ -23,7 +23,7 @@ from reconciler.planner.candidates import CandidateRules
 from reconciler.worker import limits, trees
 from reconciler.worker.limits import Allowance, CommitLimits, Exhausted, UsedAllowance
 from reconciler.worker.messages import FRAME_LIMIT, LENGTH, Failed
-from reconciler.worker.trees import FileReading, SharedLimits
+from reconciler.worker.trees import FileReading, ReadFiles
 
 # What crosses the sockets between the reader child and its helpers, framed as between it and the daemon.
 #
@@ -410,7 +410,7 @@ class Crew:
         """How many helpers there are."""
         return len(self._helpers)
 
-    def of(self, mirror: str, commit: str) -> SharedLimits | None:
+    def of(self, mirror: str, commit: str) -> ReadFiles | None:
         """To read files of a commit together with the helpers; None when there are none."""
         return partial(self._read, mirror, commit) if self._helpers else None
 

@@ -189,16 +189,16 @@ def read_circumstances(
     )
 
 
-def stays_note(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
-    """What a verdict keeps though the head does not hold it."""
+def held_rows(pruned: Pruning, *, repository: str) -> frozenset[HeldRow]:
+    """Return the rows of what pruning keeps although the head does not contain it."""
     held = (HeldRow(repository, *stored.key, "held") for stored in pruned.held)
     in_use = (HeldRow(repository, *outcome.key, "in-use") for outcome in pruned.in_use if outcome.key is not None)
     protected = (HeldRow(repository, *stored.key, "protected") for stored in pruned.protected)
     return frozenset((*held, *in_use, *protected))
 
 
-def approvable_digest(pruned: Pruning) -> int | None:
-    """As in the repository's row: whether an admin can release what is held."""
+def approvable_flag(pruned: Pruning) -> int | None:
+    """Return 1 when an admin can release what is held, 0 when a file must be mended first; None otherwise."""
     if pruned.hold is None:
         return None
     if pruned.approvable:
@@ -213,9 +213,9 @@ def prune_ledger(job: CommitJob, pruned: Pruning, *, owned: int, passed: bool) -
         yield Changes(pruned=(row,))
 
 
-def what_stays(job: CommitJob, pruned: Pruning, *, stayed: frozenset[HeldRow]) -> Iterator[Changes]:
-    """What is kept, when it is something else than before."""
-    now = stays_note(pruned, repository=job.repository)
+def held_changes(job: CommitJob, pruned: Pruning, *, stayed: frozenset[HeldRow]) -> Iterator[Changes]:
+    """Yield the rows of what is kept, in parts, when they differ from `stayed`."""
+    now = held_rows(pruned, repository=job.repository)
     if now != stayed:
         rows = sorted(now)
         for start in range(0, len(rows), PART):
@@ -363,7 +363,7 @@ def judge_head(
         passing = tuple(map(ownership_transfer.passing_resources, claims, taken))
         pruned = _prune(head, decided, passing, refused=refused)
         if pruned.holds_all and claims:
-            passing, decided = (), decisions.together(_batch(head, conflicts), world)
+            passing, decided = (), decisions.decide_batch(_batch(head, conflicts), world)
         going = {outcome.key for outcome in pruned.deletions}
         still = [key for key in freed if key in going]
         if len(still) == len(freed) or _conflicts(head, still) == conflicts:

@@ -303,9 +303,9 @@ class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
     """The end of a planned review, as of a revision of the store.
 
-    `entry` is a `model.plan.PlanEntry` in msgpack, empty when the two do not merge: then `conflicts` names the files that
-    stand against each other, or is empty too, and they have no history in common. `merge_base`, `behind` and `ahead`
-    are as in `model.plan.Plan`.
+    `entry` is a `model.plan.PlanEntry` in msgpack, empty when the two do not merge: then `conflicts` names the files
+    that stand against each other, or is empty too, and they have no history in common. `merge_base`, `behind` and
+    `ahead` are as in `model.plan.Plan`.
     """
 
     number: int

@@ -124,7 +124,7 @@ def _decide(
     if job.strict_version:
         wanted = _of_present_versions(wanted, items, stored, world)
     batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
-    return decisions.together(batch, world)
+    return decisions.decide_batch(batch, world)
 
 
 class _Made(NamedTuple):

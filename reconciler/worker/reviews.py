@@ -306,7 +306,7 @@ def review(
             job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
         )
         allowance.no_file()
-        world = commits.world_of(job, view, allowance, terms=terms)
+        world = commits.store_snapshot(job, view, allowance, terms=terms)
         if terms.live:
             world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
         decision = commits.decide_commit(

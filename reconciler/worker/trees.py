@@ -32,8 +32,8 @@ LINKS = {
 NOT_OURS = "holds only documents that are not ours"
 
 
-class SharedLimits(Protocol):
-    """Reads many files with the help of others (`crew`)."""
+class ReadFiles(Protocol):
+    """Read many files with the help of other processes (`crew`)."""
 
     def __call__(
         self, files: Sequence[TreeFile], snapshot: Snapshot, *, rules: CandidateRules, allowance: Allowance
@@ -53,7 +53,7 @@ class FileScope:
     globs: FileGlobs
     only: Set[str] | None = None  # the files that are looked at; None for all
     also: tuple[TreeChange, ...] = ()  # files that are read although they are what they were
-    together: SharedLimits | None = None
+    together: ReadFiles | None = None
 
 
 class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):

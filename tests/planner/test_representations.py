@@ -38,7 +38,7 @@ def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:
         actor = Actor("somebody", Role.ADMIN)
         stored = meets.stored([Key("Destination", "one")])
         batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
-        decided = decisions.together(batch, meets)
+        decided = decisions.decide_batch(batch, meets)
         stock = decisions.stock_of(decided, world.view, project=whole.PROJECT)
     assert (len(rows), len(documents), len(versions), len(decided.outcomes)) == (1, 1, 2, 1)
     seen = repr((rows, documents, versions, read, found, meets, RULES, batch, decided, stock))

@@ -25,7 +25,7 @@ class Failing:
     generation = 0
     why = DOWN
 
-    async def look(self, **_: object) -> RefHead:
+    async def poll(self, **_: object) -> RefHead:
         """Fails."""
         raise GitFault(RepositoryState.UNREACHABLE, self.why)
 

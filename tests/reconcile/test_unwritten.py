@@ -35,7 +35,7 @@ class Failing:
     def __init__(self) -> None:
         self.is_looked_at = asyncio.Event()
 
-    async def look(self, **_: object) -> RefHead:
+    async def poll(self, **_: object) -> RefHead:
         """Fails."""
         self.is_looked_at.set()
         raise GitFault(RepositoryState.UNREACHABLE, DOWN)

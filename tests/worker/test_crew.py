@@ -20,7 +20,7 @@ from reconciler.worker import crew, trees
 from reconciler.worker.crew import Crew, CrewBegin, CrewBroken, CrewChunk, CrewEnd, CrewRead, Helper, SharedReading
 from reconciler.worker.limits import ASIDE, Allowance, CommitLimits, Exhausted, UsedAllowance
 from reconciler.worker.messages import Failed
-from reconciler.worker.trees import FileReading, FileScope, SharedLimits, TreeReading
+from reconciler.worker.trees import FileReading, FileScope, ReadFiles, TreeReading
 from tests.daemons import destination
 from tests.repositories import Repository
 from tests.worker import crews
@@ -116,7 +116,7 @@ def view(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PlanningView]:
 
 
 def read(
-    snapshot: Snapshot, view: PlanningView, together: SharedLimits | None, *, allowance: Allowance
+    snapshot: Snapshot, view: PlanningView, together: ReadFiles | None, *, allowance: Allowance
 ) -> tuple[TreeReading | str, UsedAllowance]:
     """What is read, or why nothing is; and what it took, without the time."""
     scope = FileScope(

@@ -53,25 +53,25 @@ class Following:
         """Which mirror it is, for `rebuild`."""
         return self._remote.generation
 
-    async def look(self, *, patience: float = 0.0, insists: bool = False) -> RefHead:
-        """Where what is followed is now. Raises GitFault.
+    async def poll(self, *, patience: float = 0.0, insists: bool = False) -> RefHead:
+        """Return where the followed ref is now. Raises GitFault.
 
-        A look that another repository's began less than `patience` seconds ago counts too, but each only once. Who
+        A poll that another repository began less than `patience` seconds ago counts too, but each only once. Who
         `insists` asks a remote that wants to be left alone. A commit is where it is: nobody is asked.
         """
         if self._follows.is_fixed:
             return RefHead(self._follows.full, self._follows.name)
         since = max(self._remote.clock() - patience, self._taken) if patience else self._remote.clock()
-        answer = await self._remote.look(self._follows, since=since, insists=insists)
+        answer = await self._remote.poll(self._follows, since=since, insists=insists)
         self._taken = answer.began
         return answer.value()
 
-    async def bring(self, head: RefHead, *, insists: bool = False) -> RefHead:
-        """Have the mirror hold the head with all its history; the answer is what it holds. Raises GitFault."""
-        return await self._remote.bring(self._follows, head, insists=insists)
+    async def fetch(self, head: RefHead, *, insists: bool = False) -> RefHead:
+        """Fetch the head with all its history into the mirror; return the head that it holds. Raises GitFault."""
+        return await self._remote.fetch(self._follows, head, insists=insists)
 
     async def recall(self, commit: str, *, insists: bool = False) -> None:
-        """Have the mirror hold a commit that was brought once, though nothing may lead to it any more. Raises GitFault.
+        """Have the mirror hold a commit that was fetched once, though nothing may lead to it any more. Raises GitFault.
 
         Asked once for each mirror, for nothing is ever dropped from one. It is no fault that the remote does not have
         the commit any more, or gives none out by its id: then the mirror lacks it.
@@ -85,7 +85,7 @@ class Following:
 
     async def _fetch_again(self, wanted: Followed, *, insists: bool) -> None:
         try:
-            await self._remote.bring(wanted, RefHead(wanted.full, wanted.name), insists=insists)
+            await self._remote.fetch(wanted, RefHead(wanted.full, wanted.name), insists=insists)
         except GitFault as fault:
             if fault.state in REFUSED or fault.of_head:
                 return
@@ -95,7 +95,7 @@ class Following:
                 raise
 
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
-        """Return when a head that was brought is signed by one of these. Raises GitFault, Transient."""
+        """Return when a head that was fetched is signed by one of these. Raises GitFault, Transient."""
         await self._remote.verify(head, allowed)
 
     async def rebuild(self, generation: int) -> None:

@@ -78,7 +78,7 @@ def remove_files(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# A further commit of a repository on this machine, brought into our mirror by those steps of a fetch that are needed.
+# A further commit of a repository on this machine, fetched into our mirror by those steps of a fetch that are needed.
 #
 # What is not whole never counts, since a commit is judged by what leads to it: all that is new is compared with what a
 # ref of ours leads to, which is whole, and whatever differs must be there. Objects that nothing leads to may lie about.

@@ -55,7 +55,7 @@ class Remote:
         self.clock = clock
         self._address = address
         host = host_of(self.url)
-        self._looks = SharedCalls(tally.counted(RemoteCall.LOOK, self._look), slots=slots, host=host, clock=clock)
+        self._polls = SharedCalls(tally.counted(RemoteCall.LOOK, self._poll), slots=slots, host=host, clock=clock)
         self._fetches = SharedCalls(tally.counted(RemoteCall.FETCH, self._fetch), slots=slots, host=host, clock=clock)
         self._checks = SharedCalls(self._check, slots=own_slots, clock=clock)
         self._known: dict[Followed, SharedAnswer[RefHead]] = {}  # what the last looks told
@@ -73,8 +73,8 @@ class Remote:
         """Where it is."""
         return self._address[0]
 
-    async def look(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
-        """Where something is, by a look that began after `since`.
+    async def poll(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
+        """Return where a ref is, by a poll that began after `since`.
 
         A remote that asked to be left alone is not asked again until then, unless somebody `insists`: raises GitFault.
         """
@@ -84,13 +84,13 @@ class Remote:
             known = self._known.get(followed)
             if known is not None and known.began > since:
                 return known
-            answer = await self._looks.ask(followed, since=since, insists=insists)
+            answer = await self._polls.ask(followed, since=since, insists=insists)
         if not polls.asks_to_retry_later(answer.result):  # how long still, `rest` knows
             self._known[followed] = answer
         return answer
 
-    async def bring(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
-        """Have the mirror hold a head with all its history; the answer is what it holds, maybe a newer one.
+    async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
+        """Fetch a head with all its history into the mirror; return the head that it holds, maybe a newer one.
 
         One that cannot be fetched is not fetched again, unless somebody `insists`: raises the same GitFault.
         """
@@ -158,13 +158,13 @@ class Remote:
 
     async def close(self) -> None:
         """Nobody follows it any more, and nobody waits for it."""
-        await asyncio.gather(self._looks.close(), self._fetches.close(), self._checks.close())
+        await asyncio.gather(self._polls.close(), self._fetches.close(), self._checks.close())
         if self._mirror is not None:
             await self._mirror.program.close()
 
-    # Called by the rounds, and under the lock where they write
+    # Called by the shared calls, and under the lock where they write
 
-    async def _look(self, followed: frozenset[Followed]) -> Mapping[Followed, RefHead | Exception]:
+    async def _poll(self, followed: frozenset[Followed]) -> Mapping[Followed, RefHead | Exception]:
         mirror = await self.ready()
         names = {one.full for one in followed}
         await self._inspect(names)
@@ -188,11 +188,11 @@ class Remote:
         for followed, head in sorted(asked):
             wanted.setdefault(followed, set()).add(head)
         async with self._writing:
-            came = await self._bring(mirror, wanted)
+            came = await self._fetch_lacking(mirror, wanted)
             await self._drop(mirror)  # not before: what was followed until now may be where the new one is
         return {(followed, head): came[followed] for followed, head in asked}
 
-    async def _bring(
+    async def _fetch_lacking(
         self, mirror: Mirror, wanted: Mapping[Followed, Collection[RefHead]]
     ) -> Mapping[Followed, RefHead | Exception]:
         came: dict[Followed, RefHead | Exception] = {}

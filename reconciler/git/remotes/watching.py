@@ -112,7 +112,7 @@ class Watcher:
 
     def _serve(self) -> None:
         """Until there is nothing to watch. Raises ERRORS."""
-        standing: Standing | None = None
+        standing: KernelWatch | None = None
         try:
             while not self.is_set():
                 with self._lock:
@@ -127,11 +127,11 @@ class Watcher:
             if standing is not None:
                 standing.close()
 
-    def _renewed(self, standing: "Standing | None", watches: "list[Watch]") -> "Standing | None":
+    def _renewed(self, standing: "KernelWatch | None", watches: "list[Watch]") -> "KernelWatch | None":
         """A watch of the kernel's with the new ones too. It stands before the old one ends: nothing is missed."""
         kept = [watch for watch in watches if watch.is_there() and watch.is_closed()]
         try:
-            fresh = Standing(kept, stop=self) if kept else None
+            fresh = KernelWatch(kept, stop=self) if kept else None
         except ERRORS as error:
             for watch in kept:
                 if watch.is_new:
@@ -145,8 +145,8 @@ class Watcher:
         return fresh
 
 
-class Standing:
-    """One watch of the kernel's over the refs of many repositories."""
+class KernelWatch:
+    """One watch by the kernel over the refs of many repositories."""
 
     def __init__(self, watches: "list[Watch]", *, stop: Watcher) -> None:
         """Returns when it stands. Raises ERRORS."""

@@ -236,7 +236,7 @@ async def _one(named: NamedRepository, remotes: Remotes) -> RepositoryFacts:
         return RepositoryFacts(named, None, "")
     try:
         async with asyncio.timeout(REPOSITORY_SECONDS):
-            return RepositoryFacts(named, await remotes.follow(named.source).look(insists=True), "")
+            return RepositoryFacts(named, await remotes.follow(named.source).poll(insists=True), "")
     except ReconcilerError as fault:
         return RepositoryFacts(named, None, fault.message)
     except TimeoutError:

@@ -43,7 +43,7 @@ def source(repository: Repository, follows: Followed = HEAD, *, max_objects: int
 
 
 async def brought(following: Following) -> RefHead:
-    return await following.bring(await following.look())
+    return await following.fetch(await following.poll())
 
 
 async def fault(following: Following, url: Path) -> tuple[RepositoryState, str]:

@@ -23,7 +23,7 @@ async def look(state: Path, url: str) -> str:
     """What a person reads."""
     remotes = Remotes(lambda _: RemotePlace(state / "one.git", state / "git", state), clock=time.monotonic)
     try:
-        return (await remotes.follow(Source(url=url)).look()).ref
+        return (await remotes.follow(Source(url=url)).poll()).ref
     except GitFault as fault:
         return f"{fault.state.value}: {fault.message}"
 

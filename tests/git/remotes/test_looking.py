@@ -24,7 +24,7 @@ async def test_all_who_look_at_once_share_one_look(remotes: Remotes, origin: Rep
         origin.branch(name)
         origin.commit()
     followed = [HEAD, branch("a"), branch("b"), branch("main"), HEAD, branch("a")]
-    heads = await asyncio.gather(*(remotes.follow(source(origin, follows)).look() for follows in followed))
+    heads = await asyncio.gather(*(remotes.follow(source(origin, follows)).poll() for follows in followed))
     assert [head.commit for head in heads] == [origin.head(each.full.removeprefix("refs/heads/")) for each in followed]
     assert shim.counts() == (1, 0)
 
@@ -35,10 +35,10 @@ async def test_who_looks_during_a_look_shares_the_next(
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     shim.act_on("ls-remote", f"echo > {gate}")  # waits until somebody reads
-    first = asyncio.create_task(remotes.follow(source(origin)).look())
+    first = asyncio.create_task(remotes.follow(source(origin)).poll())
     await started(shim, looks=1)
     before, after = origin.head(), origin.commit()
-    later = [asyncio.create_task(remotes.follow(source(origin)).look()) for _ in range(5)]
+    later = [asyncio.create_task(remotes.follow(source(origin)).poll()) for _ in range(5)]
     shim.act("")
     gate.read_text()
     assert (await first).commit in {before, after}
@@ -52,19 +52,19 @@ async def test_a_poll_takes_a_recent_look_of_another_repository_once(
     now = 100.0
     remotes = Remotes(lambda source: place(tmp_path / "state", source), clock=lambda: now)
     one, two = remotes.follow(source(origin)), remotes.follow(source(origin))
-    await one.look(patience=6)
+    await one.poll(patience=6)
     now += 5
     newer = origin.commit()
-    assert (await two.look(patience=6)).commit != newer
+    assert (await two.poll(patience=6)).commit != newer
     assert shim.counts() == (1, 0)
-    assert (await two.look(patience=6)).commit == newer  # it was told of the first look already
-    assert (await one.look(patience=6)).commit == newer
+    assert (await two.poll(patience=6)).commit == newer  # it was told of the first look already
+    assert (await one.poll(patience=6)).commit == newer
     assert shim.counts() == (2, 0)
     newest = origin.commit()
     now += 1
-    assert (await one.look()).commit == newest  # an event, a start and a person want to know of now
+    assert (await one.poll()).commit == newest  # an event, a start and a person want to know of now
     now += 7
-    await two.look(patience=6)
+    await two.poll(patience=6)
     assert shim.counts() == (4, 0)
     await remotes.close()
 
@@ -86,7 +86,7 @@ async def test_a_fault_of_a_shared_look_reaches_all_and_passes(
 
 async def test_what_one_lacks_is_nobody_elses_fault(remotes: Remotes, origin: Repository) -> None:
     there, gone = remotes.follow(source(origin)), remotes.follow(source(origin, tag("v1")))
-    found = await asyncio.gather(there.look(), gone.look(), return_exceptions=True)
+    found = await asyncio.gather(there.poll(), gone.poll(), return_exceptions=True)
     assert found[0] == RefHead("refs/heads/main", origin.head())
     assert isinstance(found[1], GitFault)
     assert (found[1].state, found[1].message) == (
@@ -98,7 +98,7 @@ async def test_what_one_lacks_is_nobody_elses_fault(remotes: Remotes, origin: Re
 async def test_the_last_who_leaves_ends_git(remotes: Remotes, origin: Repository, shim: Shim, tmp_path: Path) -> None:
     held = tmp_path / "pid"
     shim.act_on("ls-remote", f"echo $$ > {held}; exec sleep 60")
-    looks = [asyncio.create_task(remotes.follow(source(origin)).look()) for _ in range(2)]
+    looks = [asyncio.create_task(remotes.follow(source(origin)).poll()) for _ in range(2)]
     await started(shim, looks=1)
     await until(lambda: held.exists() and held.read_text().strip() != "")
     looks[0].cancel()
@@ -109,7 +109,7 @@ async def test_the_last_who_leaves_ends_git(remotes: Remotes, origin: Repository
     with pytest.raises(ProcessLookupError):
         os.kill(int(held.read_text()), 0)
     shim.act("")
-    assert (await remotes.follow(source(origin)).look()).commit == origin.head()
+    assert (await remotes.follow(source(origin)).poll()).commit == origin.head()
 
 
 async def test_a_remote_that_wants_to_be_left_alone_is_asked_by_people_alone(served: Path, tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_a_remote_that_wants_to_be_left_alone_is_asked_by_people_alone(ser
         ):
             following = remotes.follow(Source(url=server.url(), follows=follows))
             with pytest.raises(GitFault, match="gets too many requests and asks to wait") as found:
-                await following.look(insists=insists, patience=0 if insists else 1000)
+                await following.poll(insists=insists, patience=0 if insists else 1000)
             waits.append(found.value.retry_after)
             now += seconds
         assert (waits, len(server.requests)) == ([30, 20, 30, 30], 3)
@@ -142,9 +142,9 @@ async def test_who_waits_while_a_remote_asks_to_be_left_alone_leaves_it_alone(
     with https.serving(served) as server:
         server.refusal = https.too_many(seconds=30)
         followed = [remotes.follow(Source(url=server.url(), follows=follows)) for follows in (HEAD, branch("main"))]
-        first = asyncio.create_task(followed[0].look())
+        first = asyncio.create_task(followed[0].poll())
         await started(shim, looks=1)
-        later = [asyncio.create_task(one.look()) for one in followed]
+        later = [asyncio.create_task(one.poll()) for one in followed]
         await asyncio.sleep(0)
         shim.act("")
         gate.read_text()
@@ -158,20 +158,20 @@ async def test_a_remote_that_wants_no_fetch_now_is_left_alone_too(served: Path, 
     remotes = Remotes(lambda source: place(tmp_path / "state", source), clock=lambda: now)
     with https.serving(served) as server:
         one, two = (remotes.follow(Source(url=server.url(), follows=follows)) for follows in (HEAD, branch("main")))
-        heads = [await following.look() for following in (one, two)]
+        heads = [await following.poll() for following in (one, two)]
         server.refusal = https.too_many(seconds=30)
         with pytest.raises(GitFault) as first:
-            await one.bring(heads[0])
+            await one.fetch(heads[0])
         server.refusal = None
         asked = len(server.requests)
         now += 10
         waits = []
-        for call in (two.bring(heads[1]), two.look(), one.bring(heads[0])):
+        for call in (two.fetch(heads[1]), two.poll(), one.fetch(heads[0])):
             with pytest.raises(GitFault) as found:
                 await call
             waits.append(found.value.retry_after)
         assert (first.value.retry_after, waits, len(server.requests)) == (30, [20, 20, 20], asked)
-        assert await two.bring(heads[1], insists=True) == heads[1]
+        assert await two.fetch(heads[1], insists=True) == heads[1]
     await remotes.close()
 
 
@@ -182,10 +182,10 @@ async def test_one_slow_remote_delays_no_other(
     slow.commit()
     shim.act_on("ls-remote", "exec sleep 60", about="turtle")
     # More than there are slots: all but two of them wait for a slot that they do not take.
-    stuck = [asyncio.create_task(remotes.follow(source(slow, branch(f"b{number}"))).look()) for number in range(200)]
+    stuck = [asyncio.create_task(remotes.follow(source(slow, branch(f"b{number}"))).poll()) for number in range(200)]
     await started(shim, looks=1)
     for _ in range(3):
-        assert (await remotes.follow(source(origin)).look()).commit == origin.head()
+        assert (await remotes.follow(source(origin)).poll()).commit == origin.head()
     assert shim.counts() == (4, 0)
     for task in stuck:
         task.cancel()
@@ -199,11 +199,11 @@ async def test_a_dead_host_delays_no_other_and_no_person(remotes: Remotes, serve
     with socket.create_server(("127.0.0.1", 0), backlog=128) as silent, https.serving(served) as server:
         silent.settimeout(30)
         urls = [f"git://127.0.0.1:{silent.getsockname()[1]}/r{number}.git" for number in range(AT_ONCE + 10)]
-        stuck = [asyncio.create_task(remotes.follow(Source(url=url)).look()) for url in urls]
+        stuck = [asyncio.create_task(remotes.follow(Source(url=url)).poll()) for url in urls]
         asked = [(await asyncio.to_thread(silent.accept))[0] for _ in range(OF_ONE_HOST)]
         async with asyncio.timeout(30):
-            assert (await remotes.follow(Source(url=server.url())).look()).ref == "refs/heads/main"
-        person = asyncio.create_task(remotes.follow(Source(url=urls[-1])).look(insists=True))
+            assert (await remotes.follow(Source(url=server.url())).poll()).ref == "refs/heads/main"
+        person = asyncio.create_task(remotes.follow(Source(url=urls[-1])).poll(insists=True))
         asked.append((await asyncio.to_thread(silent.accept))[0])
         said = b""
         while b".git" not in said:  # git writes its request in pieces
@@ -229,15 +229,15 @@ async def test_once_a_remote_answered_a_person_it_is_no_more_left_alone(served: 
         server.refusal = https.too_many(seconds=40)
         one, two = (remotes.follow(Source(url=server.url(), follows=follows)) for follows in (HEAD, branch("main")))
         with pytest.raises(GitFault, match="asks to wait"):
-            await one.look()
+            await one.poll()
         server.refusal = None
         now += 1
         with pytest.raises(GitFault, match="asks to wait"):
-            await two.look()
-        head = await one.look(insists=True)
+            await two.poll()
+        head = await one.poll(insists=True)
         now += 1
-        assert await one.look() == head
-        assert (await two.look()).commit == head.commit
+        assert await one.poll() == head
+        assert (await two.poll()).commit == head.commit
     await remotes.close()
 
 
@@ -261,7 +261,7 @@ async def test_whether_a_remote_is_empty_is_asked_once_a_minute_and_for_a_person
         calls = []
         for seconds, insists in ((2, False), (58, False), (0, False), (0, True)):
             with pytest.raises(GitFault, match="has no commit yet"):
-                await following.look(insists=insists)
+                await following.poll(insists=insists)
             calls.append(shim.count("ls-remote"))
             now += seconds
         assert calls == [2, 3, 5, 7]

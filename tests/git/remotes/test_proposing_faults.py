@@ -94,7 +94,7 @@ async def test_a_remote_in_error_is_asked_twice_a_minute(forge: Forge, tmp_path:
             watch.now += PAUSE_SECONDS - 1
             assert (await told(following)).message == first.message
             assert len(server.requests) == asked
-            assert (await following.look()).ref == "refs/heads/main"  # which knows nothing of it
+            assert (await following.poll()).ref == "refs/heads/main"  # which knows nothing of it
             watch.now += 1
             assert (await following.proposing.propose(PULL)).head == forge.head
 
@@ -106,12 +106,12 @@ async def test_the_fault_of_the_last_look_is_the_answer(forge: Forge, tmp_path: 
             following = await followed(remotes, server.url())
             server.refusal = https.Refusal(503)
             with pytest.raises(GitFault) as found:
-                await following.look()
+                await following.poll()
             asked = len(server.requests)
             assert (await told(following)).message == found.value.message
             assert len(server.requests) == asked
             server.refusal = None
-            await following.look()
+            await following.poll()
             assert (await following.proposing.propose(PULL)).head == forge.head
 
 
@@ -123,14 +123,14 @@ async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: 
             following = await followed(remotes, server.url())
             server.refusal = https.too_many(seconds=90)
             with pytest.raises(GitFault, match="asks to wait"):
-                await (following.proposing.propose(PULL) if is_of_proposal else following.look())
+                await (following.proposing.propose(PULL) if is_of_proposal else following.poll())
             server.refusal = None
             watch.now += 80
             asked = len(server.requests)
             fault = await told(following)
             assert (fault.retry_after, len(server.requests)) == (10, asked)
             if is_of_proposal:
-                await following.look()
+                await following.poll()
             watch.now += 11
             assert (await following.proposing.propose(PULL)).head == forge.head
 
@@ -152,7 +152,7 @@ async def test_a_folder_that_was_gone_is_found_at_once(remotes: Remotes, origin:
     away = origin.path.rename(origin.path.with_name("away"))
     assert (await told(following)).state is RepositoryState.UNREACHABLE
     with pytest.raises(GitFault):
-        await following.look()
+        await following.poll()
     away.rename(origin.path)
     assert (await following.proposing.propose("refs/heads/main")).head == origin.head()
 
@@ -202,7 +202,7 @@ async def test_slow_proposals_take_no_slot_of_what_is_followed(
         await until(lambda: shim.count("ls-remote") == PROPOSED_OF_ONE_HOST)
         shim.act("")
         for one in followed:
-            assert (await one.look()).ref == "refs/heads/main"
+            assert (await one.poll()).ref == "refs/heads/main"
         assert shim.count("ls-remote") == PROPOSED_OF_ONE_HOST + len(followed)
         for task in stuck:
             task.cancel()

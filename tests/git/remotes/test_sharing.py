@@ -72,8 +72,8 @@ async def test_all_who_fetch_at_once_share_one_fetch(remotes: Remotes, origin: R
         origin.commit()
         origin.branch(name)
         followed.append(remotes.follow(source(origin, branch(name))))
-    heads = await asyncio.gather(*(one.look() for one in followed))
-    assert await asyncio.gather(*(one.bring(head) for one, head in zip(followed, heads, strict=True))) == heads
+    heads = await asyncio.gather(*(one.poll() for one in followed))
+    assert await asyncio.gather(*(one.fetch(head) for one, head in zip(followed, heads, strict=True))) == heads
     assert shim.counts() == (1, 1)
 
 
@@ -87,8 +87,8 @@ async def test_more_than_fit_one_command_line_are_asked_for_in_parts(
         origin.commit()
         origin.branch(name)
     followed = [remotes.follow(source(origin, branch(name))) for name in names]
-    heads = await asyncio.gather(*(one.look() for one in followed))
-    came = await asyncio.gather(*(one.bring(head) for one, head in zip(followed, heads, strict=True)))
+    heads = await asyncio.gather(*(one.poll() for one in followed))
+    came = await asyncio.gather(*(one.fetch(head) for one, head in zip(followed, heads, strict=True)))
     assert [head.commit for head in came] == [origin.head(name) for name in names]
     assert shim.counts() == (3, 3)
 
@@ -128,10 +128,10 @@ async def test_one_that_cannot_be_fetched_keeps_no_other_from_it(remotes: Remote
     origin.branch("fine")
     missing = remotes.follow(source(origin, commit("1" * 40)))
     gone, fine = remotes.follow(source(origin, branch("next"))), remotes.follow(source(origin, branch("fine")))
-    heads = [await one.look() for one in (missing, gone, fine)]
+    heads = [await one.poll() for one in (missing, gone, fine)]
     origin.delete_branch("next")
     came = await asyncio.gather(
-        *(one.bring(head) for one, head in zip((missing, gone, fine), heads, strict=True)), return_exceptions=True
+        *(one.fetch(head) for one, head in zip((missing, gone, fine), heads, strict=True)), return_exceptions=True
     )
     told = [str(one).replace(str(origin.path), "URL") if isinstance(one, GitFault) else one for one in came]
     assert told == [
@@ -209,15 +209,15 @@ async def test_who_asks_for_the_newer_head_gets_it_whatever_else_is_asked_for(
 ) -> None:
     await brought(remotes.follow(source(origin, branch("main"))))  # so that the mirror holds the older one
     one, two, three = (remotes.follow(source(origin)) for _ in range(3))
-    older = await one.look()
+    older = await one.poll()
     while (older.commit > origin.commit()) is not is_last:
         pass
-    newer = newest = await two.look()
+    newer = newest = await two.poll()
     if not is_newest:
         origin.commit()
-        newest = await three.look()
-    assert set(await asyncio.gather(one.bring(older), two.bring(newer))) == {newest}
-    assert set(await asyncio.gather(one.bring(newest), two.bring(newest))) == {newest}
+        newest = await three.poll()
+    assert set(await asyncio.gather(one.fetch(older), two.fetch(newer))) == {newest}
+    assert set(await asyncio.gather(one.fetch(newest), two.fetch(newest))) == {newest}
 
 
 @pytest.mark.parametrize("name", ["aaa", "zzz"])
@@ -225,12 +225,12 @@ async def test_the_branch_that_head_names_now_is_fetched_though_another_was_aske
     remotes: Remotes, origin: Repository, name: str
 ) -> None:
     one, two = remotes.follow(source(origin)), remotes.follow(source(origin))
-    before = await one.look()
+    before = await one.poll()
     origin.branch(name)
     origin.switch(name)
     origin.commit()
-    now = await two.look()
-    assert set(await asyncio.gather(one.bring(before), two.bring(now))) == {now}
+    now = await two.poll()
+    assert set(await asyncio.gather(one.fetch(before), two.fetch(now))) == {now}
 
 
 # Shared checks of signatures
@@ -287,7 +287,7 @@ async def test_remotes_are_closed_together_and_a_fault_of_one_keeps_no_other_fro
     other.commit()
     wanted = [source(origin), source(other)]
     for each in wanted:
-        await remotes.follow(each).look()
+        await remotes.follow(each).poll()
     both, closed = asyncio.Barrier(2), []
 
     async def close(program: GitProgram) -> None:
@@ -305,5 +305,5 @@ async def test_remotes_are_closed_together_and_a_fault_of_one_keeps_no_other_fro
     ]
     monkeypatch.undo()
     for each in wanted:
-        await remotes.follow(each).look()
+        await remotes.follow(each).poll()
     await remotes.close()

@@ -41,7 +41,7 @@ async def test_tells_where_refs_are_as_of_the_last_half_a_minute(
     assert shim.count("ls-remote") == looks + 2
     now += SECONDS
     origin.commit()
-    await following.look()  # whoever looks tells of what is followed
+    await following.poll()  # whoever looks tells of what is followed
     assert await following.proposing.tips([MAIN]) == {MAIN: origin.head()}
     assert shim.count("ls-remote") == looks + 3
     origin.path.rename(tmp_path / "away")

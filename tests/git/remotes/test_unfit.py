@@ -30,10 +30,10 @@ async def test_a_head_that_is_too_much_is_fetched_once(remotes: Remotes, origin:
     origin.commit()
     moved = await fault(following, origin.path)
     assert (moved != told, shim.counts()) == (True, (5, 2))
-    head = await following.look(insists=True)
+    head = await following.poll(insists=True)
     for insists in (False, True):
         with pytest.raises(GitFault, match=moved[1].removeprefix("URL")):
-            await following.bring(head, insists=insists)
+            await following.fetch(head, insists=insists)
     assert shim.counts() == (6, 3)
     origin.git("reset", "--hard", before)
     wide = source(origin)
@@ -54,10 +54,10 @@ async def test_heads_that_no_fetch_can_bring_keep_no_other_from_it(
         origin.commit()
     wanted = [source(origin, branch(name), max_objects=8) for name in ("main", "bad", "large")]
     followed = [remotes.follow(each) for each in wanted]
-    heads = await asyncio.gather(*(each.look() for each in followed))
+    heads = await asyncio.gather(*(each.poll() for each in followed))
     fetches = []
     for _ in range(3):
-        calls = (each.bring(head) for each, head in zip(followed, heads, strict=True))
+        calls = (each.fetch(head) for each, head in zip(followed, heads, strict=True))
         came = await asyncio.gather(*calls, return_exceptions=True)
         assert came[0] == heads[0]
         faults = [(one.state, one.transient) for one in came[1:] if isinstance(one, GitFault)]
@@ -69,9 +69,9 @@ async def test_heads_that_no_fetch_can_bring_keep_no_other_from_it(
 async def test_a_fault_that_may_pass_is_not_remembered(served: Path, remotes: Remotes) -> None:
     with https.serving(served) as server:
         following = remotes.follow(Source(url=server.url(), follows=branch("main")))
-        head = await following.look()
+        head = await following.poll()
         server.refusal = https.Refusal(403)
         with pytest.raises(GitFault, match="may not be read"):
-            await following.bring(head)
+            await following.fetch(head)
         server.refusal = None
-        assert await following.bring(head) == head
+        assert await following.fetch(head) == head
