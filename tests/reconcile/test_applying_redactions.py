@@ -58,7 +58,7 @@ async def test_a_redaction_waits_for_who_is_inside_and_a_dry_run_for_nobody(tmp_
     async with asyncio.timeout(SECONDS), started(tmp_path, reader=reader) as parts:
         applier = parts.services.applier
         await described(applier, CANARY, "mended")
-        async with applier._rounds.beside(DEFAULT):
+        async with applier._retry.beside(DEFAULT):
             redaction = asyncio.create_task(applier.redact(KEY, CANARY, request=REQUEST, dry_run=False))
             tried = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=True)
             assert (tried.versions, reader.planned) == ((1,), [True])

@@ -99,7 +99,7 @@ async def test_what_a_failed_look_tells_is_written_when_nobody_is_alone_in_its_p
                 await store.touch_keys({})
             assert await store.repository("telemetry") is None
 
-        await parts.services.applier._rounds.alone("default", alone)
+        await parts.services.applier._retry.alone("default", alone)
         await looking[0]
         remembered = await store.repository("telemetry")
         assert remembered is not None
