@@ -256,7 +256,7 @@ API_VERSIONS = frozenset({"service/v1"})
 
 
 def plan_from_checkout(asked: PlanOptions) -> Plan:
-    """What merging would do, by what is in the repository. Raises UsageError, Refused, GitFault, SettingsError."""
+    """Plan the merge by what is in the repository. Raises UsageError, Refused, GitFault, SettingsError."""
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)

@@ -109,40 +109,40 @@ class DocumentBatch:
     tell: Tell
 
 
-def decide(batches: Sequence[DocumentBatch], world: StoreSnapshot) -> tuple[Decided, ...]:
+def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
     """For each batch one outcome for each candidate, in order, and what follows from them.
 
     All batches are judged together, as one change. What follows for others is told with the first.
     """
-    batches = [_renewed(batch, world) for batch in batches]
-    change = _Change(batches, world)
-    lookup = TypeLookup(world.view, project=world.project, coming=dict(change.arriving_types()))
-    kept = tuple(_kept(batch, world, lookup=lookup) for batch in batches)
+    batches = [_renewed(batch, snapshot) for batch in batches]
+    change = _Change(batches, snapshot)
+    lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=dict(change.arriving_types()))
+    kept = tuple(_kept(batch, snapshot, lookup=lookup) for batch in batches)
     if any(one.places or one.reasons or one.faults for one in kept):
-        change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], world)
-    guessing = [_guessing(*pair, world, lookup=lookup) for pair in zip(change.batches, kept, strict=True)]
+        change = _Change([_as_kept(*pair) for pair in zip(batches, kept, strict=True)], snapshot)
+    guessing = [_guessing(*pair, snapshot, lookup=lookup) for pair in zip(change.batches, kept, strict=True)]
     if any(guessing):
-        change = _Change([_as_guessed(*pair) for pair in zip(change.batches, guessing, strict=True)], world)
-    blinding = _blinding(change, world, lookup=lookup) if world.hide_guesses else None
+        change = _Change([_as_guessed(*pair) for pair in zip(change.batches, guessing, strict=True)], snapshot)
+    blinding = _blinding(change, snapshot, lookup=lookup) if snapshot.hide_guesses else None
     resolved = change.split(
         resolving.resolve(
             change.blinded(blinding, kept),
             lookup=lookup,
             type_of=lookup.of_extension,
-            available=world.available,
+            available=snapshot.available,
             tell=change.tell,
-            check=world.check,
+            check=snapshot.check,
         )
     )
     outcomes = tuple(map(change.outcomes, range(len(batches)), resolved))
-    standing = _standing(change.batches, outcomes, resolved, world, lookup=lookup, blinding=blinding)
+    standing = _standing(change.batches, outcomes, resolved, snapshot, lookup=lookup, blinding=blinding)
     if standing.made_incomplete:
         outcomes = tuple(tuple(_with_others(one, standing) for one in planned) for planned in outcomes)
     return tuple(
         Decided(
             candidates=batch.candidates,
             outcomes=outcomes[index],
-            fits=_still_secret(batch, outcomes[index], resolved[index], world, lookup=lookup),
+            fits=_still_secret(batch, outcomes[index], resolved[index], snapshot, lookup=lookup),
             unresolved=frozenset(resolved[index].reasons) | resolved[index].faults.keys(),
             kept=kept[index].places,
             standing=standing if index == 0 else replace(standing, rows=(), owners=frozenset()),
@@ -151,16 +151,18 @@ def decide(batches: Sequence[DocumentBatch], world: StoreSnapshot) -> tuple[Deci
     )
 
 
-def decide_batch(batch: DocumentBatch, world: StoreSnapshot) -> Decided:
+def decide_batch(batch: DocumentBatch, snapshot: StoreSnapshot) -> Decided:
     """Decide one batch alone."""
-    [decided] = decide([batch], world)
+    [decided] = decide([batch], snapshot)
     return decided
 
 
-def references(world: StoreSnapshot, targets: Iterable[Key], written: Mapping[Key, Draft]) -> References:
+def references(snapshot: StoreSnapshot, targets: Iterable[Key], written: Mapping[Key, Draft]) -> References:
     """What will refer to each of these once `written` is stored."""
     wanted = set(targets)
-    after = {target: users - written.keys() for target, users in world.view.referrers(world.project, wanted).items()}
+    after = {
+        target: users - written.keys() for target, users in snapshot.view.referrers(snapshot.project, wanted).items()
+    }
     for key, draft in written.items():
         for target in wanted.intersection(draft.references):
             after.setdefault(target, set()).add(key)
@@ -194,9 +196,9 @@ def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project
 class _Change:
     """All batches of one change; a document is known by its batch and its ordinal there, or by its number in all."""
 
-    def __init__(self, batches: Sequence[DocumentBatch], world: StoreSnapshot) -> None:
+    def __init__(self, batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> None:
         self.batches = batches
-        self._world = world
+        self._world = snapshot
         self._planned = [self._plan(batch, batch.wanted) for batch in batches]
         self._first = [sum(len(batch.candidates) for batch in batches[:index]) for index in range(len(batches))]
         self.coming = self._coming()
@@ -309,7 +311,7 @@ def _draft(outcome: Outcome, found: Sequence[Candidate]) -> tuple[Key, Draft]:
     return outcome.key, draft
 
 
-def _renewed(batch: DocumentBatch, world: StoreSnapshot) -> DocumentBatch:
+def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
     """What is stored, with the digests that it would get now: an earlier version may have stored members that count as
     absent.
     """
@@ -323,23 +325,23 @@ def _renewed(batch: DocumentBatch, world: StoreSnapshot) -> DocumentBatch:
     ]
     renewed = {}
     for start in range(0, len(differing), RENEWED):
-        found = world.view.documents(world.project, differing[start : start + RENEWED])
+        found = snapshot.view.documents(snapshot.project, differing[start : start + RENEWED])
         for key, document in found.items():
-            digest = stored_secrets.renewed(key, document, hmac_key=world.hmac_key)
+            digest = stored_secrets.renewed(key, document, hmac_key=snapshot.hmac_key)
             if digest is not None:
                 renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
-def _kept(batch: DocumentBatch, world: StoreSnapshot, *, lookup: TypeLookup) -> KeptSecrets:
+def _kept(batch: DocumentBatch, snapshot: StoreSnapshot, *, lookup: TypeLookup) -> KeptSecrets:
     if not any(one.draft is not None and one.draft.has_placeholders for one in batch.candidates):
         return KeptSecrets(batch.candidates)
     return stored_secrets.keep_secrets(
         batch.candidates,
-        world.view,
-        project=world.project,
+        snapshot.view,
+        project=snapshot.project,
         lookup=lookup,
-        hmac_key=world.hmac_key,
+        hmac_key=snapshot.hmac_key,
         accept_invalid=batch.accept_invalid,
     )
 
@@ -359,35 +361,37 @@ def _as_kept(batch: DocumentBatch, kept: KeptSecrets) -> DocumentBatch:
     return replace(batch, candidates=kept.candidates, wanted=wanted)
 
 
-def _guessing(batch: DocumentBatch, kept: KeptSecrets, world: StoreSnapshot, *, lookup: TypeLookup) -> frozenset[int]:
+def _guessing(
+    batch: DocumentBatch, kept: KeptSecrets, snapshot: StoreSnapshot, *, lookup: TypeLookup
+) -> frozenset[int]:
     """The documents that hold a secret in clear where the answer would tell whether it is the stored one and nothing
     else came of a wrong guess: all of a dry run, else those of what another owns.
     """
     of_another = {
         key
         for key, present in batch.stored.items()
-        if not planner.is_free(present, actor=batch.actor, suspended=world.suspended)
+        if not planner.is_free(present, actor=batch.actor, suspended=snapshot.suspended)
     }
-    if not of_another and not world.hide_guesses:
+    if not of_another and not snapshot.hide_guesses:
         return frozenset()
     asked = {
         ordinal: candidate
         for ordinal, candidate in enumerate(batch.candidates)
-        if candidate.key in of_another or (world.hide_guesses and _may_be_guessed(candidate, batch, world))
+        if candidate.key in of_another or (snapshot.hide_guesses and _may_be_guessed(candidate, batch, snapshot))
     }
     if not asked:
         return frozenset()
-    return stored_secrets.secret_guesses(asked, kept.places, world.view, project=world.project, lookup=lookup)
+    return stored_secrets.secret_guesses(asked, kept.places, snapshot.view, project=snapshot.project, lookup=lookup)
 
 
-def _may_be_guessed(candidate: Candidate, batch: DocumentBatch, world: StoreSnapshot) -> bool:
+def _may_be_guessed(candidate: Candidate, batch: DocumentBatch, snapshot: StoreSnapshot) -> bool:
     if candidate.key is None or candidate.key not in batch.stored or candidate.draft is None:
         return False
-    return world.known.get(candidate.key) != candidate.draft.digest
+    return snapshot.known.get(candidate.key) != candidate.draft.digest
 
 
-def _blinding(change: _Change, world: StoreSnapshot, *, lookup: TypeLookup) -> BlindTypes:
-    before = TypeLookup(world.view, project=world.project, coming={})
+def _blinding(change: _Change, snapshot: StoreSnapshot, *, lookup: TypeLookup) -> BlindTypes:
+    before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
     types = [key for key, _ in change.arriving_types()]
     return BlindTypes(lookup, frozenset(key for key in types if not _is_in_force(key, before, lookup)))
 
@@ -407,7 +411,12 @@ def _as_guessed(batch: DocumentBatch, guesses: Collection[int]) -> DocumentBatch
 
 
 def _still_secret(
-    batch: DocumentBatch, outcomes: Sequence[Outcome], resolved: Resolved, world: StoreSnapshot, *, lookup: TypeLookup
+    batch: DocumentBatch,
+    outcomes: Sequence[Outcome],
+    resolved: Resolved,
+    snapshot: StoreSnapshot,
+    *,
+    lookup: TypeLookup,
 ) -> Mapping[int, Fit]:
     updates = [one.ordinal for one in outcomes if one.change is Change.UPDATE and one.ordinal is not None]
     if not updates:
@@ -416,10 +425,10 @@ def _still_secret(
     return stored_secrets.still_secret(
         resolved.fits,
         changing,
-        world.view,
-        project=world.project,
+        snapshot.view,
+        project=snapshot.project,
         lookup=lookup,
-        hide_guesses=world.hide_guesses,
+        hide_guesses=snapshot.hide_guesses,
     )
 
 
@@ -427,7 +436,7 @@ def _standing(
     batches: Sequence[DocumentBatch],
     outcomes: Sequence[Sequence[Outcome]],
     resolved: Sequence[Resolved],
-    world: StoreSnapshot,
+    snapshot: StoreSnapshot,
     *,
     lookup: TypeLookup,
     blinding: BlindTypes | None,
@@ -452,16 +461,16 @@ def _standing(
                 doubtful.add(present.key)
     found = dependants.find_dependants(
         storing,
-        world.view,
-        project=world.project,
-        at=world.at,
+        snapshot.view,
+        project=snapshot.project,
+        at=snapshot.at,
         lookup=lookup,
         type_of=lookup.of_extension,
-        available=world.available,
+        available=snapshot.available,
         incomplete=were,
         doubtful=doubtful,
         blinding=blinding,
-        refuse_unknown=world.refuse_unknown,
+        refuse_unknown=snapshot.refuse_unknown,
     )
     # A head that is replaced gets its status with it.
     return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))

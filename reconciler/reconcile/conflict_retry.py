@@ -12,7 +12,7 @@ from reconciler.store.contract import Moved
 
 # Gates: many inside at once, or one alone. Who comes in, and why alone, is not here.
 
-LOOKS = 10  # at which some gate was shut, until who goes everywhere waits inside those that are open
+LOOKS = 10  # at which some lock was shut, until who goes everywhere waits inside those that are open
 
 
 class ProjectLock:
@@ -53,7 +53,7 @@ class ProjectLock:
 
     @property
     def is_shut(self) -> bool:
-        """Whether newcomers wait, for somebody is alone inside or wants to be."""
+        """Newcomers wait: somebody holds the lock exclusive, or waits for that."""
         return self._entering.locked()
 
     async def opened(self) -> None:
@@ -62,12 +62,12 @@ class ProjectLock:
             pass
 
     def enter(self) -> None:
-        """Be inside together with others, of a gate that is not shut; `leave` it again."""
+        """Hold the lock shared; it must not be shut. `leave` releases it."""
         self._inside += 1
         self._empty.clear()
 
     def leave(self) -> None:
-        """Be inside no more."""
+        """Release the shared lock."""
         self._inside -= 1
         if self._inside == 0:
             self._empty.set()
@@ -77,20 +77,20 @@ class ProjectLocks:
     """A lock for each project, and a way to hold all of them at once."""
 
     def __init__(self) -> None:
-        self._gates: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
-        self._going_in = asyncio.Lock()  # two who wait for each other's gates would wait for ever
+        self._locks: defaultdict[str, ProjectLock] = defaultdict(ProjectLock)
+        self._going_in = asyncio.Lock()  # two who wait for each other's locks would wait for ever
 
     def of(self, place: str) -> ProjectLock:
-        """The gate of one place."""
-        return self._gates[place]
+        """Return the lock of one project."""
+        return self._locks[place]
 
     @contextlib.asynccontextmanager
     async def everywhere(self) -> AsyncIterator[None]:
-        """Be inside all of them together with others; of places that nobody entered yet nobody is alone in."""
+        """Hold all of them shared. A project without a lock yet is held exclusive by nobody."""
         # Whoever waits inside one for the next keeps out of the one all who wait for somebody alone there. So that is
         # for who would wait for ever otherwise, since there is always one that is shut.
         for _ in range(LOOKS):
-            shut = [gate for _, gate in sorted(self._gates.items()) if gate.is_shut]
+            shut = [lock for _, lock in sorted(self._locks.items()) if lock.is_shut]
             if not shut:
                 break
             await shut[0].opened()
@@ -102,12 +102,12 @@ class ProjectLocks:
         """Enter one after the other, at once where none is shut, and those that are new meanwhile."""
         entered: set[str] = set()
         async with self._going_in:
-            while left := sorted(self._gates.keys() - entered):
-                gate = self._gates[left[0]]
-                if gate.is_shut:
-                    await gate.opened()
-                gate.enter()
-                inside.callback(gate.leave)
+            while left := sorted(self._locks.keys() - entered):
+                lock = self._locks[left[0]]
+                if lock.is_shut:
+                    await lock.opened()
+                lock.enter()
+                inside.callback(lock.leave)
                 entered.add(left[0])
 
 
@@ -122,10 +122,10 @@ Round: TypeAlias = Callable[[], Coroutine[None, None, T]]
 
 
 class ConflictRetry:
-    """Everybody who changes something is inside the gate of its project, or inside all of them. Before that, requests
-    and commits are inside one among their like.
+    """Whoever changes something holds the lock of its project, or those of all projects. Before that, requests and
+    commits hold a lock of their own kind.
 
-    A plan looks at nothing of another project, and whatever concerns several goes through all gates. So whoever is
+    A plan looks at nothing of another project, and whatever concerns several goes through all locks. So whoever is
     alone in its project is overtaken by few: who rewrites what is stored elsewhere while a change is written ahead, who
     stores so much there that the store forgets what, and other processes.
     """
@@ -152,16 +152,16 @@ class ConflictRetry:
         otherwise, that of them which wants to be alone among all, and the others behind it.
         """
         beside = partial(_beside, self._changes.of(project), round_)
-        last = partial(_shared_then_exclusive, round_, gate=self._changes.of(project), last=partial(_again, round_))
-        return await _shared_then_exclusive(beside, gate=self._requests.of(project), last=last)
+        last = partial(_shared_then_exclusive, round_, lock=self._changes.of(project), last=partial(_again, round_))
+        return await _shared_then_exclusive(beside, lock=self._requests.of(project), last=last)
 
     async def of_commit(self, project: str, round_: Round[T]) -> T:
         """A commit that is overtaken waits for the commits that are under way before it keeps requests out: these
         would wait for whatever takes longest of them.
         """
-        gate = self._changes.of(project)
-        beside, last = partial(_beside, gate, round_), partial(_alone, gate, round_)
-        return await _shared_then_exclusive(beside, gate=self._commits.of(project), last=last)
+        lock = self._changes.of(project)
+        beside, last = partial(_beside, lock, round_), partial(_alone, lock, round_)
+        return await _shared_then_exclusive(beside, lock=self._commits.of(project), last=last)
 
     async def alone(self, project: str, round_: Round[T]) -> T:
         """Change something that others may tell of beside any revision: as the last round of a commit, at once."""
@@ -171,7 +171,7 @@ class ConflictRetry:
 
 async def to_its_end(work: Coroutine[None, None, T]) -> T:
     """Finish a write that was begun although its caller is gone, however often it is cancelled: its thread cannot be
-    called back, and whoever waits at the gate must not be let in before it is done.
+    called back, and whoever waits at the lock must not be let in before it is done.
     """
     task = asyncio.ensure_future(work)
     cancelled: asyncio.CancelledError | None = None
@@ -187,25 +187,25 @@ async def to_its_end(work: Coroutine[None, None, T]) -> T:
     return task.result()
 
 
-async def _beside(gate: ProjectLock, round_: Round[T]) -> T:
+async def _beside(lock: ProjectLock, round_: Round[T]) -> T:
     """Run a round with the lock shared."""
-    async with gate.shared():
+    async with lock.shared():
         return await round_()
 
 
-async def _alone(gate: ProjectLock, round_: Round[T]) -> T:
+async def _alone(lock: ProjectLock, round_: Round[T]) -> T:
     """Run rounds with the lock exclusive, until one has no conflict. Raises Moved."""
-    async with gate.exclusive():
+    async with lock.exclusive():
         return await _again(round_)
 
 
-async def _shared_then_exclusive(round_: Round[T], *, gate: ProjectLock, last: Round[T]) -> T:
+async def _shared_then_exclusive(round_: Round[T], *, lock: ProjectLock, last: Round[T]) -> T:
     """Return the first round's result without a conflict: some rounds hold the lock shared, the `last` exclusive."""
     for _ in range(OPTIMISTIC):
-        async with gate.shared():
+        async with lock.shared():
             with contextlib.suppress(Moved):
                 return await round_()
-    async with gate.exclusive():
+    async with lock.exclusive():
         return await last()
 
 

@@ -45,7 +45,7 @@ class Decision:
     """What is to be done. `owned` is how many resources the repository has, `stayed` what the last plan kept."""
 
     decided: Decided
-    handovers: tuple[OwnershipTransfer, ...]
+    transfers: tuple[OwnershipTransfer, ...]
     unconverged: tuple[str | None, ...]  # for each candidate, as in the index
     pruning: Pruning
     owned: int
@@ -56,7 +56,7 @@ class Decision:
     @property
     def outcomes(self) -> tuple[Outcome, ...]:
         """Everything that the run tells, in order."""
-        return (*self.decided.outcomes, *(one for handover in self.handovers for one in handover.decided.outcomes))
+        return (*self.decided.outcomes, *(one for transfer in self.transfers for one in transfer.decided.outcomes))
 
     @property
     def changes(self) -> bool:
@@ -81,8 +81,8 @@ class Decision:
         """The repositories whose resources are affected."""
         if self.refused:
             return frozenset()
-        standing = (self.decided.standing, *(handover.decided.standing for handover in self.handovers))
-        takers = {handover.neighbour.repository for handover in self.handovers}
+        standing = (self.decided.standing, *(transfer.decided.standing for transfer in self.transfers))
+        takers = {transfer.neighbour.repository for transfer in self.transfers}
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
@@ -177,7 +177,7 @@ def decide_commit(
     refused = job.atomic and bool(planner.refusals(outcomes, actor=principals.repository_actor(job.repository)))
     return Decision(
         decided=replace(judged.decided, outcomes=outcomes),
-        handovers=() if refused else judged.handovers,
+        transfers=() if refused else judged.transfers,
         unconverged=tuple(_unconverged(one, mendable, repository=job.repository) for one in told),
         pruning=judged.pruned,
         owned=departed.owned,
@@ -305,7 +305,7 @@ def plan_snapshot(
 def _changed_endpoints(view: PlanningView, project: str, decision: Decision) -> tuple[str, ...]:
     if decision.refused:
         return ()
-    decided = (decision.decided, *(handover.decided for handover in decision.handovers))
+    decided = (decision.decided, *(transfer.decided for transfer in decision.transfers))
     return decisions.changed_endpoints(decided, view, project=project)
 
 
@@ -340,7 +340,7 @@ def _planned(
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {repository})),
         approvable=heads.approvable_flag(pruned),
-        note=" ".join(filter(None, (ownership_transfer.transfer_note(decision.handovers), pruned.note))) or None,
+        note=" ".join(filter(None, (ownership_transfer.transfer_note(decision.transfers), pruned.note))) or None,
         index_changed=index_changed,
         held_changed=heads.held_rows(pruned, repository=repository) != decision.stayed,
         explained=explained,
@@ -378,19 +378,19 @@ def _parts(
     yield from changes.change_parts(decision.decided, stock=stock, origin=origin)
     stored = [(decision.decided, stock)]
     told = len(decision.decided.outcomes)
-    for handover in decision.handovers:
-        stock = decisions.stock_of(handover.decided, view, project=origin.project)
-        taker = _taker(origin, handover)
-        yield from changes.change_parts(handover.decided, stock=stock, origin=taker, first=told)
-        stored.append((handover.decided, stock))
-        told += len(handover.decided.outcomes)
+    for transfer in decision.transfers:
+        stock = decisions.stock_of(transfer.decided, view, project=origin.project)
+        taker = _taker(origin, transfer)
+        yield from changes.change_parts(transfer.decided, stock=stock, origin=taker, first=told)
+        stored.append((transfer.decided, stock))
+        told += len(transfer.decided.outcomes)
     yield from Remasking(stored, view, project=origin.project, hmac_key=origin.hmac_key, check=check).parts()
 
 
 def _pruning_parts(job: CommitJob, decision: Decision) -> Iterator[Changes]:
     """What the budget counts of this commit, and what stays though its head does not hold it."""
     if not decision.refused:
-        passed = bool(decision.handovers)
+        passed = bool(decision.transfers)
         yield from heads.prune_ledger(job, decision.pruning, owned=decision.owned, passed=passed)
     yield from heads.held_changes(job, decision.pruning, stayed=decision.stayed)
 
@@ -434,15 +434,15 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
     )
 
 
-def _taker(origin: Origin, handover: OwnershipTransfer) -> Origin:
+def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
     """The same change, on behalf of the repository that takes over: its ids must be others."""
-    neighbour = handover.neighbour
+    neighbour = transfer.neighbour
     return replace(
         origin,
         actor=principals.repository_actor(neighbour.repository).name,
         repository=neighbour.repository,
         seed=hashlib.blake2b(neighbour.repository.encode(), key=origin.seed, digest_size=len(origin.seed)).digest(),
-        source=_source(neighbour.repository, neighbour.branch, handover.commit),
+        source=_source(neighbour.repository, neighbour.branch, transfer.commit),
         changed_by={},  # found in the background: its files are others
     )
 

@@ -313,7 +313,7 @@ class JudgedHead:
     conflicts: Mapping[int, str]
     decided: Decided
     pruned: Pruning
-    handovers: tuple[OwnershipTransfer, ...] = ()
+    transfers: tuple[OwnershipTransfer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -458,11 +458,11 @@ def _prune(
     head: _Head, decided: Decided, passing: Sequence[OwnershipTransfer], *, refused: Mapping[str, str]
 ) -> Pruning:
     job, departed, around = head.job, head.departed, head.around
-    passed = frozenset(key for handover in passing for key in handover.keys)
+    passed = frozenset(key for transfer in passing for key in transfer.keys)
     leaving = [key for key in head.leaving if key not in passed]
     written = decisions.written(decided) if leaving else {}
-    for handover in passing:
-        written |= handover.drafts
+    for transfer in passing:
+        written |= transfer.drafts
     references = decisions.references(head.world, leaving, written) if leaving else {}
     budget = PruneBudget(job.prune_min_count, job.prune_max_percent) if job.prune else None
     is_most = budget is not None and not budget.spares(len(leaving), owned=departed.owned)

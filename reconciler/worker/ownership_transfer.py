@@ -91,9 +91,9 @@ def passing_resources(claim: OwnershipClaim, decided: Decided) -> OwnershipTrans
     return OwnershipTransfer(claim.neighbour, claim.commit, replace(decided, outcomes=outcomes), drafts)
 
 
-def transfer_note(handovers: Iterable[OwnershipTransfer]) -> str | None:
+def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     """What a run says of what passed on: a reader of the run would look for it in vain otherwise."""
-    told = [f"{_named(sorted(one.keys))} passed to the repository {one.neighbour.repository}." for one in handovers]
+    told = [f"{_named(sorted(one.keys))} passed to the repository {one.neighbour.repository}." for one in transfers]
     return " ".join(told) or None
 
 

@@ -150,7 +150,7 @@ class EntryWriter:
         decision = self.decision
         yield from filter(
             None,
-            (decision.pruning.message, decision.pruning.note, ownership_transfer.transfer_note(decision.handovers)),
+            (decision.pruning.message, decision.pruning.note, ownership_transfer.transfer_note(decision.transfers)),
         )
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
         for row in decision.decided.standing.rows:
