@@ -19,7 +19,7 @@ from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services, stores
 from reconciler.ops.databases import KINDS, DatabaseKind, DatabasePlaces
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
-from reconciler.server import following, serving
+from reconciler.server import following
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
@@ -144,6 +144,10 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
     trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
     found = services.judge_trusted(trusted, now=now)
+    if settings.tls.cert_file is None:
+        return found
+    from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
+
     configured = serving.configured_certificate(settings)
     if configured is None:
         return found
