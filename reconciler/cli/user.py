@@ -17,7 +17,6 @@ from reconciler.cli.options import OrderedGroup, form_option
 from reconciler.cli.session import Session, connected
 from reconciler.cli.tables import answer_at, answer_objects, answer_strings, answer_text
 from reconciler.model import clock
-from reconciler.model import documents as model_documents
 from reconciler.model import names as naming
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
@@ -298,6 +297,8 @@ def _claims(file: Path) -> dict[str, Value]:
     if _TOKEN.fullmatch(data):
         # Taking it apart here would show claims of a token that nobody has checked as if they counted.
         raise Refused(f"{where} holds a token; give its payload, the JSON object between the first dot and the second")
+    from reconciler.model import documents as model_documents  # noqa: PLC0415 - PyYAML is for those who explain claims
+
     try:
         documents = model_documents.read(data, syntax=model_documents.Syntax.JSON, limits=LIMITS)
     except model_documents.DocumentError as problem:
