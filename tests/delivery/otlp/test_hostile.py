@@ -39,295 +39,210 @@ OTHERS = "more than 100,000 fields beside its log records, such as schema URLs; 
 KEYS = b'{"idKeys":[' + b'"",' * 9_999 + b'""]}'
 MALFORMED = "no ExportLogsServiceRequest in protobuf"
 AT = r"no ExportLogsServiceRequest in JSON: resourceLogs\[0\]\.scopeLogs\[0\]\.logRecords\[0\]"
+
+
+def malformed(what: str, body: bytes, words: str = MALFORMED, *, json: bool = False) -> Row:
+    return Row(what, body, MalformedRequest, words, json)
+
+
+def too_large(what: str, body: bytes, words: str, *, json: bool = False) -> Row:
+    return Row(what, body, RequestTooLarge, words, json)
+
+
 ROWS = [
-    Row("JSON sent as protobuf", b'{"resourceLogs": []}', MalformedRequest, MALFORMED),
-    Row("a tag alone", b"\x0a", MalformedRequest, MALFORMED),
-    Row("a length beyond the end", b"\x0a\x05abcd", MalformedRequest, MALFORMED),
-    Row("a length of 2^63", b"\x0a" + varint(2**63), MalformedRequest, MALFORMED),
-    Row("an inner length beyond its message", field(0x0A, b"\x12\x09") + b"123456789", MalformedRequest, MALFORMED),
-    Row("a record beyond its scope", field(0x0A, field(0x12, b"\x12\x03a")) + b"bc", MalformedRequest, MALFORMED),
-    Row(
-        "a large record beyond its scope",
-        field(0x0A, field(0x12, b"\x12\xff\xff\x03")) + b"x" * 99_999,
-        MalformedRequest,
-        MALFORMED,
-    ),
-    Row("an integer of eleven bytes", b"\x0a" + b"\x80" * 10 + b"\x01", MalformedRequest, MALFORMED),
-    Row("an integer without end", b"\x80" * 5_000, MalformedRequest, MALFORMED),
-    Row("the field number 0", b"\x02\x00", MalformedRequest, MALFORMED),
-    Row("a group", b"\x0b\x0c", MalformedRequest, MALFORMED),
-    Row("a wire type that nobody has", b"\x0f", MalformedRequest, MALFORMED),
-    Row("cut off by one byte", SOUND[:-1], MalformedRequest, MALFORMED),
-    Row("a record that is none", record(b"\xff\xff"), MalformedRequest, MALFORMED),
-    Row("a body that is not UTF-8", record(field(0x2A, field(0x0A, b"\xff"))), MalformedRequest, "not UTF-8"),
-    Row(
-        "a resource that is not UTF-8",
-        field(0x0A, field(0x0A, field(0x0A, field(0x0A, b"\xff")))),
-        MalformedRequest,
-        "UTF-8",
-    ),
-    Row("a schema that is not UTF-8", field(0x0A, field(0x1A, b"\xff")), MalformedRequest, "UTF-8"),
-    Row(
-        "a schema that is not UTF-8 of a large group",
-        field(0x0A, LARGE + field(0x1A, b"\xff")),
-        MalformedRequest,
-        "UTF-8",
-    ),
-    Row(
+    malformed("JSON sent as protobuf", b'{"resourceLogs": []}'),
+    malformed("a tag alone", b"\x0a"),
+    malformed("a length beyond the end", b"\x0a\x05abcd"),
+    malformed("a length of 2^63", b"\x0a" + varint(2**63)),
+    malformed("an inner length beyond its message", field(0x0A, b"\x12\x09") + b"123456789"),
+    malformed("a record beyond its scope", field(0x0A, field(0x12, b"\x12\x03a")) + b"bc"),
+    malformed("a large record beyond its scope", field(0x0A, field(0x12, b"\x12\xff\xff\x03")) + b"x" * 99_999),
+    malformed("an integer of eleven bytes", b"\x0a" + b"\x80" * 10 + b"\x01"),
+    malformed("an integer without end", b"\x80" * 5_000),
+    malformed("the field number 0", b"\x02\x00"),
+    malformed("a group", b"\x0b\x0c"),
+    malformed("a wire type that nobody has", b"\x0f"),
+    malformed("cut off by one byte", SOUND[:-1]),
+    malformed("a record that is none", record(b"\xff\xff")),
+    malformed("a body that is not UTF-8", record(field(0x2A, field(0x0A, b"\xff"))), "not UTF-8"),
+    malformed("a resource that is not UTF-8", field(0x0A, field(0x0A, field(0x0A, field(0x0A, b"\xff")))), "UTF-8"),
+    malformed("a schema that is not UTF-8", field(0x0A, field(0x1A, b"\xff")), "UTF-8"),
+    malformed("a schema that is not UTF-8 of a large group", field(0x0A, LARGE + field(0x1A, b"\xff")), "UTF-8"),
+    malformed(
         "a resource that is not UTF-8 of a large group",
         field(0x0A, LARGE + field(0x0A, field(0x0A, field(0x0A, b"\xff")))),
-        MalformedRequest,
         "UTF-8",
     ),
-    Row(
+    malformed(
         "a scope that is not UTF-8, behind much",
         field(0x0A, LARGE + field(0x12, field(0x0A, field(0x0A, b"\xff")))),
-        MalformedRequest,
         "UTF-8",
     ),
-    Row("values nested 60 deep", record(field(0x2A, nested(60))), MalformedRequest, "too deep"),
-    Row(
-        "values nested 49 deep, a level too many where they are",
-        record(field(0x2A, nested(49))),
-        MalformedRequest,
-        "too deep",
-    ),
-    Row(
+    malformed("values nested 60 deep", record(field(0x2A, nested(60))), "too deep"),
+    malformed("values nested 49 deep, a level too many where they are", record(field(0x2A, nested(49))), "too deep"),
+    malformed(
         "values nested too deep in a large scope",
         field(0x0A, field(0x12, MANY + field(0x12, field(0x2A, nested(49))))),
-        MalformedRequest,
         "too deep",
     ),
-    Row("values nested 100,000 deep", record(field(0x2A, b"\x2a" * 50_000)), MalformedRequest, MALFORMED),
-    Row(
+    malformed("values nested 100,000 deep", record(field(0x2A, b"\x2a" * 50_000))),
+    too_large(
         "a record of two million empty values",
         record(field(0x2A, field(0x2A, b"\x0a\x00" * 2_000_000))),
-        RequestTooLarge,
         "more than 50,000 fields",
     ),
-    Row("a record of a million attributes", record(b"\x32\x00" * 1_000_000), RequestTooLarge, "50,000 fields"),
-    Row(
+    too_large("a record of a million attributes", record(b"\x32\x00" * 1_000_000), "50,000 fields"),
+    too_large(
         "a scope of a million attributes",
         field(0x0A, field(0x12, field(0x0A, b"\x1a\x00" * 1_000_000))),
-        RequestTooLarge,
         "50,000 fields",
     ),
-    Row(
+    too_large(
         "a scope whose one attribute has a million values",
         field(0x0A, field(0x12, field(0x0A, field(0x1A, field(0x12, field(0x2A, b"\x0a\x00" * 1_000_000)))))),
-        RequestTooLarge,
         "50,000 fields",
     ),
-    Row(
-        "a resource of a million attributes",
-        field(0x0A, field(0x0A, b"\x0a\x00" * 1_000_000)),
-        RequestTooLarge,
-        "50,000 fields",
+    too_large("a resource of a million attributes", field(0x0A, field(0x0A, b"\x0a\x00" * 1_000_000)), "50,000 fields"),
+    too_large("four million empty resources", b"\x0a\x00" * 4_000_000, "20,000 resources and scopes"),
+    too_large("four million empty scopes", field(0x0A, b"\x12\x00" * 4_000_000), "20,000 resources and scopes"),
+    too_large("four million empty records", field(0x0A, field(0x12, b"\x12\x00" * 4_000_000)), "10,000 log records"),
+    malformed("protobuf sent as JSON", SOUND, r"in JSON: JSON is malformed: invalid character \(byte 1\)", json=True),
+    malformed("no JSON at all", b"", "in JSON: Input data was truncated", json=True),
+    malformed("JSON that is cut off", document("{}")[:-2], "truncated", json=True),
+    malformed("more behind the JSON", b"{} {}", "trailing characters", json=True),
+    malformed("JSON that is no object", b"[]", r"in JSON: Expected `object`, got `array`\.", json=True),
+    malformed(
+        "JSON that is not UTF-8", document('{"severityText":"%"}').replace(b"%", b"\xff"), "not UTF-8", json=True
     ),
-    Row("four million empty resources", b"\x0a\x00" * 4_000_000, RequestTooLarge, "20,000 resources and scopes"),
-    Row(
-        "four million empty scopes",
-        field(0x0A, b"\x12\x00" * 4_000_000),
-        RequestTooLarge,
-        "20,000 resources and scopes",
-    ),
-    Row(
-        "four million empty records",
-        field(0x0A, field(0x12, b"\x12\x00" * 4_000_000)),
-        RequestTooLarge,
-        "10,000 log records",
-    ),
-    Row(
-        "protobuf sent as JSON",
-        SOUND,
-        MalformedRequest,
-        r"in JSON: JSON is malformed: invalid character \(byte 1\)",
-        True,
-    ),
-    Row("no JSON at all", b"", MalformedRequest, "in JSON: Input data was truncated", True),
-    Row("JSON that is cut off", document("{}")[:-2], MalformedRequest, "truncated", True),
-    Row("more behind the JSON", b"{} {}", MalformedRequest, "trailing characters", True),
-    Row("JSON that is no object", b"[]", MalformedRequest, r"in JSON: Expected `object`, got `array`\.", True),
-    Row(
-        "JSON that is not UTF-8",
-        document('{"severityText":"%"}').replace(b"%", b"\xff"),
-        MalformedRequest,
-        "not UTF-8",
-        True,
-    ),
-    Row(
+    malformed(
         "a member of the wrong type",
         b'{"resourceLogs":[{"scopeLogs":5}]}',
-        MalformedRequest,
         r"JSON: resourceLogs\[0\]\.scopeLogs: Expected `array \| null`, got `int`",
-        True,
+        json=True,
     ),
-    Row("a record that is null", document("null"), MalformedRequest, AT + ": Expected `object`, got `null`", True),
-    Row("a record that is text", document("{},5"), MalformedRequest, r"logRecords\[1\]: Expected `object`", True),
-    Row(
+    malformed("a record that is null", document("null"), AT + ": Expected `object`, got `null`", json=True),
+    malformed("a record that is text", document("{},5"), r"logRecords\[1\]: Expected `object`", json=True),
+    malformed(
         "an id that is base64",
         document('{"traceId":"W47/95gDgQPSaYeBk0Ff7g=="}'),
-        MalformedRequest,
         AT + r"\.traceId: expected "
         "hexadecimal digits, two for each byte",
-        True,
+        json=True,
     ),
-    Row("an id of odd length", document('{"spanId":"abc"}'), MalformedRequest, AT + r"\.spanId: ", True),
-    Row("an id with spaces", document('{"spanId":"ab cd"}'), MalformedRequest, AT + r"\.spanId: ", True),
-    Row(
+    malformed("an id of odd length", document('{"spanId":"abc"}'), AT + r"\.spanId: ", json=True),
+    malformed("an id with spaces", document('{"spanId":"ab cd"}'), AT + r"\.spanId: ", json=True),
+    malformed(
         "a severity by its name",
         document('{"severityNumber":"SEVERITY_NUMBER_INFO"}'),
-        MalformedRequest,
         AT + r"\.severityNumber: expected an integer",
-        True,
+        json=True,
     ),
-    Row(
+    malformed(
         "an integer over 64 bits",
         document('{"body":{"intValue":"9223372036854775808"}}'),
-        MalformedRequest,
         AT + r"\.body\.intValue: expected an integer from -9223372036854775808 to 9223372036854775807",
-        True,
+        json=True,
     ),
-    Row("a time before 1970", document('{"timeUnixNano":"-1"}'), MalformedRequest, AT + r"\.timeUnixNano: ", True),
-    Row(
-        "an integer with a fraction", document('{"body":{"intValue":1.5}}'), MalformedRequest, r"body\.intValue: ", True
-    ),
-    Row(
+    malformed("a time before 1970", document('{"timeUnixNano":"-1"}'), AT + r"\.timeUnixNano: ", json=True),
+    malformed("an integer with a fraction", document('{"body":{"intValue":1.5}}'), r"body\.intValue: ", json=True),
+    malformed(
         "an integer of a million digits",
         document('{"body":{"intValue":"' + "9" * 1_000_000 + '"}}'),
-        MalformedRequest,
         r"body\.intValue: ",
-        True,
+        json=True,
     ),
-    Row(
-        "a truth as an integer",
-        document('{"body":{"intValue":true}}'),
-        MalformedRequest,
-        r"body\.intValue: Expected",
-        True,
-    ),
-    Row(
-        "a double that is text",
-        document('{"body":{"doubleValue":"nan"}}'),
-        MalformedRequest,
-        r"body\.doubleValue: ",
-        True,
-    ),
-    Row(
+    malformed("a truth as an integer", document('{"body":{"intValue":true}}'), r"body\.intValue: Expected", json=True),
+    malformed("a double that is text", document('{"body":{"doubleValue":"nan"}}'), r"body\.doubleValue: ", json=True),
+    malformed(
         "a double of a million digits",
         document('{"body":{"doubleValue":' + "9" * 1_000 + "}}"),
-        MalformedRequest,
         r"body\.doubleValue: ",
-        True,
+        json=True,
     ),
-    Row(
+    malformed(
         "bytes that are no base64",
         document('{"body":{"bytesValue":"%%%%"}}'),
-        MalformedRequest,
         r"body\.bytesValue: expected b",
-        True,
+        json=True,
     ),
-    Row(
-        "half of a pair of surrogates",
-        document(r'{"body":{"stringValue":"\ud800"}}'),
-        MalformedRequest,
-        "malformed|truncated",
-        True,
+    malformed(
+        "half of a pair of surrogates", document(r'{"body":{"stringValue":"\ud800"}}'), "malformed|truncated", json=True
     ),
-    Row(
+    malformed(
         "two members of one value",
         document('{"body":{"stringValue":"a","intValue":1}}'),
-        MalformedRequest,
         AT + r"\.body: a value has more than one of its members",
-        True,
+        json=True,
     ),
-    Row(
+    malformed(
         "something wrong deep inside",
         document(
             '{"attributes":[{"key":"a"},{"key":"b","value":{"kvlistValue":{"values":[{"key":"c","value":'
             '{"arrayValue":{"values":[{},{"intValue":"x"}]}}}]}}}]}'
         ),
-        MalformedRequest,
         AT + r"\.attributes\[1\]\.value\.kvlistValue\.values\[0\]\.value\.arrayValue\.values\[1\]\.intValue: ",
-        True,
+        json=True,
     ),
-    Row(
+    malformed(
         "JSON values nested 60 deep",
         document('{"body":' + '{"arrayValue":{"values":[' * 60 + "]}}" * 60 + "}"),
-        MalformedRequest,
         "too deep",
-        True,
+        json=True,
     ),
-    Row(
+    malformed(
         "JSON values nested 110 deep",
         document('{"body":' + '{"arrayValue":{"values":[' * 110 + "]}}" * 110 + "}"),
-        MalformedRequest,
         "nested",
-        True,
+        json=True,
     ),
-    Row(
-        "unknown JSON nested 100,000 deep",
-        b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
-        MalformedRequest,
-        "too deep",
-        True,
+    malformed(
+        "unknown JSON nested 100,000 deep", b'{"a":' + b"[" * 100_000 + b"]" * 100_000 + b"}", "too deep", json=True
     ),
-    Row("10,001 records in JSON", document(",".join(["{}"] * 10_001)), RequestTooLarge, "10,000 log records", True),
-    Row(
+    too_large("10,001 records in JSON", document(",".join(["{}"] * 10_001)), "10,000 log records", json=True),
+    too_large(
         "a million empty resources in JSON",
         b'{"resourceLogs":[' + b"{}," * 999_999 + b"{}]}",
-        RequestTooLarge,
         "20,000 resources and scopes",
-        True,
+        json=True,
     ),
-    Row(
+    too_large(
         "a JSON record of a million empty values",
         document('{"body":{"arrayValue":{"values":[' + "{}," * 999_999 + "{}]}}}"),
-        RequestTooLarge,
         "50,000 fields",
-        True,
+        json=True,
     ),
-    Row("a million fields that nobody knows", b"\x78\x00" * 1_000_000, RequestTooLarge, OTHERS),
-    Row("a million of them in a resource", field(0x0A, b"\x78\x00" * 1_000_000), RequestTooLarge, OTHERS),
-    Row("a million of them in a scope", field(0x0A, field(0x12, b"\x78\x00" * 1_000_000)), RequestTooLarge, OTHERS),
-    Row("a resource a million times", field(0x0A, b"\x0a\x00" * 1_000_000), RequestTooLarge, OTHERS),
-    Row("a scope a million times", field(0x0A, field(0x12, b"\x0a\x00" * 1_000_000)), RequestTooLarge, OTHERS),
-    Row(
-        "an entity of a million keys",
-        field(0x0A, field(0x0A, field(0x1A, b"\x1a\x00" * 1_000_000))),
-        RequestTooLarge,
-        "50,000 fields",
+    too_large("a million fields that nobody knows", b"\x78\x00" * 1_000_000, OTHERS),
+    too_large("a million of them in a resource", field(0x0A, b"\x78\x00" * 1_000_000), OTHERS),
+    too_large("a million of them in a scope", field(0x0A, field(0x12, b"\x78\x00" * 1_000_000)), OTHERS),
+    too_large("a resource a million times", field(0x0A, b"\x0a\x00" * 1_000_000), OTHERS),
+    too_large("a scope a million times", field(0x0A, field(0x12, b"\x0a\x00" * 1_000_000)), OTHERS),
+    too_large(
+        "an entity of a million keys", field(0x0A, field(0x0A, field(0x1A, b"\x1a\x00" * 1_000_000))), "50,000 fields"
     ),
-    Row(
+    too_large(
         "a million keys of entities in JSON",
         b'{"resourceLogs":[{"resource":{"entityRefs":[' + b",".join([KEYS] * 100) + b"]}}]}",
-        RequestTooLarge,
         "50,000 fields",
-        True,
+        json=True,
     ),
-    Row(
+    too_large(
         "a million empty scopes in JSON",
         b'{"resourceLogs":[{"scopeLogs":[' + b"{}," * 999_999 + b"{}]}]}",
-        RequestTooLarge,
         "20,000 resources and scopes",
-        True,
+        json=True,
     ),
-    Row(
-        "a million empty records in JSON", document("{}," * 999_999 + "{}"), RequestTooLarge, "10,000 log records", True
-    ),
-    Row(
+    too_large("a million empty records in JSON", document("{}," * 999_999 + "{}"), "10,000 log records", json=True),
+    too_large(
         "a million attributes without a value in JSON",
         b'{"resourceLogs":[{"resource":{"attributes":[' + b"{}," * 999_999 + b"{}]}}]}",
-        RequestTooLarge,
         "50,000 fields",
-        True,
+        json=True,
     ),
-    Row(
+    too_large(
         "a million entities in JSON",
         b'{"resourceLogs":[{"resource":{"entityRefs":[' + b"{}," * 999_999 + b"{}]}}]}",
-        RequestTooLarge,
         "50,000 fields",
-        True,
+        json=True,
     ),
 ]
 
