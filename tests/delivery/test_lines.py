@@ -22,12 +22,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 @pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as listening:
-        yield listening
-
-
-@pytest.fixture
 def line(daemon: Daemon, sink: Sink) -> Line:
     return Line(daemon, sink)
 

@@ -72,12 +72,6 @@ def demanding(authority: Authority) -> ssl.SSLContext:
     return context
 
 
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as listening:
-        yield listening
-
-
 @pytest.fixture(scope="module")
 def renewed(
     daemon: Daemon, authority: Authority, stranger: Authority, demanding: ssl.SSLContext

@@ -38,12 +38,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield running
 
 
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as listening:
-        yield listening
-
-
 def test_attempts_and_the_time_spent_outlive_a_kill(daemon: Daemon, sink: Sink) -> None:
     sink.script(sinks.says(422))
     line = Line(daemon, sink).begin(**SECRET, **SELDOM)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.store.contract import Store
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 from tests.store.engines import Engine, SqliteEngine
@@ -32,5 +33,18 @@ async def store(engine: Engine) -> AsyncIterator[Store]:
     """An empty store that has one project."""
     opened = engine.open()
     await opened.create_project(rows.PROJECT, at=rows.AT)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where there is no `ops.db` yet."""
+    return tmp_path / "ops.db"
+
+
+@pytest.fixture
+async def operations(path: Path) -> AsyncIterator[SqliteOperations]:
+    opened = SqliteOperations(path)
     yield opened
     await opened.close()

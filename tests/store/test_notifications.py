@@ -1,6 +1,5 @@
 """`ops.db`: notifications, what people did with them, and alerts are kept together, and go together."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -21,18 +20,6 @@ def status(one: NotificationRow, user: str, what: str) -> NotificationStatusRow:
 
 def alert(number: int) -> AlertRow:
     return AlertRow(f"A{number}", "operators", b'{"text":"canary-body"}', AT)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ops.db"
-
-
-@pytest.fixture
-async def operations(path: Path) -> AsyncIterator[SqliteOperations]:
-    opened = SqliteOperations(path)
-    yield opened
-    await opened.close()
 
 
 async def test_what_a_look_changed_is_there_after_another_opening(path: Path) -> None:

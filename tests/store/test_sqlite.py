@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -46,18 +45,6 @@ def row(number: int, *, created_at: str = AT) -> SessionRow:
     return SessionRow(
         digest=bytes([number]) * 32, user="id-una", losses=number, created_at=created_at, seen_at=AT, id_token="a.b.c"
     )
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "ops.db"
-
-
-@pytest.fixture
-async def operations(path: Path) -> AsyncIterator[SqliteOperations]:
-    opened = SqliteOperations(path)
-    yield opened
-    await opened.close()
 
 
 async def left(path: Path) -> list[SessionRow]:

@@ -4,7 +4,7 @@ import base64
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,12 +24,6 @@ pytestmark = pytest.mark.anyio
 
 TOKEN = "canary-0123456789abcdef"
 HEADERS = (("Authorization", "Bearer ${file:token}"), ("X-Key", "canary-in-clear"), ("X-Pair", "${env:PAIR}"))
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as listening:
-        yield listening
 
 
 def echo(status: int, encode: Callable[[bytes], bytes]) -> Callable[[Received], Reply]:

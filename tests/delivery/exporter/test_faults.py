@@ -3,7 +3,6 @@
 import asyncio
 import ssl
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -56,12 +55,6 @@ async def failure(port: int, **more: object) -> SendFailure:
     assert letter.obituary.outage
     assert letter.obituary.cause == told.cause
     return told
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as running:
-        yield running
 
 
 # The network

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Iterator
 
 import pytest
 
@@ -19,12 +18,6 @@ pytestmark = pytest.mark.anyio
 
 AN_HOUR = sinks.says(503, headers=(("Retry-After", "3600"),))
 TRIED_AGAIN = "It is tried again from 2026-09-21T15:13:20Z on."  # an hour after the time of the tests
-
-
-@pytest.fixture
-def sink() -> Iterator[Sink]:
-    with sinks.listening() as listening:
-        yield listening
 
 
 @pytest.fixture
