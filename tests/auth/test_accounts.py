@@ -5,7 +5,7 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 
@@ -18,21 +18,12 @@ from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
+from tests.auth.conftest import Watch
 from tests.store.contract_access import amend, whole
 from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 KEY = directories.key(directories.text(1), expires_at=directories.LATER)
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.time
 
 
 @pytest.fixture
@@ -41,11 +32,6 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await amend(opened, whole(directories.directory(KEY)))
     yield opened
     await opened.close()
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch()
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ from reconciler.store.contract import StoreFault
 from reconciler.store.operations import SessionRow, SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
+from tests.auth.conftest import Watch
 from tests.store.contract_access import amend, whole
 from tests.store.engines import SqliteEngine, full
 
@@ -30,16 +31,6 @@ pytestmark = pytest.mark.anyio
 LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 HOUR = timedelta(hours=1)
 UNKNOWN = sessions.make_session(b"\xff" * 32)
-
-
-class Watch:
-    """A clock that moves when told."""
-
-    def __init__(self) -> None:
-        self.time = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.time
 
 
 class Service:
@@ -85,11 +76,6 @@ class Service:
     def _randomness(self, length: int) -> bytes:
         self._made += 1
         return self._made.to_bytes(length, "big")
-
-
-@pytest.fixture
-def watch() -> Watch:
-    return Watch()
 
 
 @pytest.fixture

@@ -1,5 +1,17 @@
 """What a run does is tested on a daemon that follows real repositories."""
 
-from tests.following import daemon, follow, source
+from collections.abc import Iterator
 
-__all__ = ["daemon", "follow", "source"]
+import pytest
+
+from tests import worlds
+from tests.following import daemon, follow, source
+from tests.worlds import Following, World
+
+__all__ = ["daemon", "follow", "source", "world"]
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with worlds.world({"a": Following()}) as made:
+        yield made

@@ -1,14 +1,12 @@
 """A member that is absent makes no difference, whoever stored the resource and whenever."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests import worlds
 from tests.projects import Resource, configuration, labelled, resource
-from tests.worlds import Following, Options, World
+from tests.worlds import Options, World
 
 FLEET = labelled(resource("Fleet", "one", selector={"matchLabels": {"a": "b"}}), description="one")
 TEXT = resource("Configuration", "text", raw="receivers: {}")
@@ -25,12 +23,6 @@ SAME: dict[str, tuple[Resource, Resource]] = {
     ),
     "a secret": (HOOK, {**HOOK, "spec": {**HOOK["spec"], "processors": [], "disabled": None}}),
 }
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following()}) as made:
-        yield made
 
 
 def without_digests(world: World) -> list[dict[str, Any]]:

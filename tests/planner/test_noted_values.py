@@ -1,24 +1,17 @@
 """Values that are taken all the same are told in the notes of an update, of a run and of a plan."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 
 from tests import worlds
 from tests.projects import Resource, destination
-from tests.worlds import Following, Options, World
+from tests.worlds import Options, World
 
 OVER = (
     "`retry_on_failure_initial_interval` is over `retry_on_failure_max_interval`, which is used instead; lower it, or"
 )
 NOTE = f"/spec/parameters/1/value: {OVER} raise the other"
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following()}) as made:
-        yield made
 
 
 def hook(initial: int, name: str = "own") -> Resource:

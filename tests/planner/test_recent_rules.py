@@ -1,14 +1,13 @@
 """Rules that earlier versions did not have: what they stored stays as it is, and is told."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests import worlds
 from tests.projects import Resource, configuration, destination, resource, type_of
-from tests.worlds import Following, Options, World
+from tests.worlds import Options, World
 
 BROKEN_TEXT = "receivers: [otlp"
 NO_YAML = "/spec/raw: does not parse as YAML, so that no collector can load it; mend the text"
@@ -43,12 +42,6 @@ CASES = {
         OTHER,
     ),
 }
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following()}) as made:
-        yield made
 
 
 def told(world: World, *resources: Resource, options: Options = worlds.ASKED) -> list[dict[str, Any]]:

@@ -1,14 +1,17 @@
 """What a run does is tested on a daemon that follows real repositories, and what may go wrong on parts of one."""
 
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from reconciler.worker import change_stream
+from tests import worlds
 from tests.following import daemon, follow, source
 from tests.worker.disturbed import Expected, expected_of
+from tests.worlds import Following, World
 
-__all__ = ["daemon", "follow", "large", "many", "small", "source", "streamed"]
+__all__ = ["daemon", "follow", "large", "many", "small", "source", "streamed", "world"]
 
 SMALL = 4  # files
 LARGE = 600  # three parts of resources, two of the index
@@ -36,3 +39,9 @@ def streamed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two parts make a change large, so that one of a few hundred files is."""
     monkeypatch.setattr(change_stream, "LARGE_PARTS", 1)
     monkeypatch.setattr(change_stream, "STRETCH_BYTES", 1)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with worlds.world({"a": Following(), "b": Following()}) as made:
+        yield made

@@ -1,21 +1,10 @@
 """Which files count by the settings' `include` and `exclude`, and what becomes of what counts no more."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from reconciler.git import file_selection
-from tests import worlds
 from tests.daemons import destination
 from tests.worlds import Following, World
 
 NOBODY_READS = {"x/broken.yaml": "a: [", "x/.serviceignore": "a\n" * (file_selection.MAX_PATTERNS + 1)}
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following(), "b": Following()}) as made:
-        yield made
 
 
 def names(world: World) -> dict[str, str | None]:

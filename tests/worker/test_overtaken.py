@@ -1,7 +1,7 @@
 """What is stored while a commit is planned: what changes anything of the plan makes it void, and nothing else does."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,8 @@ import pytest
 
 from reconciler.store.contract import Changes
 from reconciler.worker.messages import CommitPlanned
-from tests import worlds
 from tests.projects import NEEDED, OPTIONAL, Resource, configuration, destination, labelled, resource, type_of
-from tests.worlds import Following, Options, Ran, World
+from tests.worlds import Options, Ran, World
 
 ACCEPTING = Options(accept_invalid=True)
 
@@ -91,12 +90,6 @@ OUTLIVED = {
         (one,), delete(resource("Fleet", "f")), before=(own, resource("Fleet", "f")), applied=(one, two)
     ),
 }
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following(), "b": Following()}) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", VOID)

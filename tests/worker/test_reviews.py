@@ -1,7 +1,6 @@
 """A plan against the store: what it tells, and what nobody may learn from it."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -26,12 +25,6 @@ def destination(name: str, *, token: str = "", port: int = 443) -> str:
 def configuration(name: str, *names: str) -> str:
     spec = {"destinations": [{"name": each} for each in names]}
     return json.dumps({"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": name}, "spec": spec})
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with worlds.world({"a": Following(), "b": Following()}) as made:
-        yield made
 
 
 def propose(world: World, files: dict[str, str]) -> dict[str, PlanStatus]:

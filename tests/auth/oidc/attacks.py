@@ -36,7 +36,7 @@ class Attack:
     tamper: Callable[[Callback, Flow], tuple[Callback, Flow]] = lambda callback, flow: (callback, flow)
 
 
-def _behave(**changes: Any) -> Callable[[Provider], None]:
+def behave(**changes: Any) -> Callable[[Provider], None]:
     def prepare(provider: Provider) -> None:
         for name, value in changes.items():
             setattr(provider.behaviour, name, value)
@@ -70,7 +70,7 @@ def _written(write: Callable[[Honest], str]) -> Callable[[Provider], None]:
 
 
 def _told(name: str, sentence: str, **document: object) -> Attack:
-    return Attack(f"discovery: {name}", ProviderUnfit, sentence, _behave(document=document))
+    return Attack(f"discovery: {name}", ProviderUnfit, sentence, behave(document=document))
 
 
 def _lacks(what: str) -> str:
@@ -159,7 +159,7 @@ BETWEEN: Final = (
             f"{endpoint}: {name}",
             ProviderUnreachable,
             _unreachable(*_ASKED[endpoint], why),
-            _behave(answers={endpoint: answer}),
+            behave(answers={endpoint: answer}),
         )
         for endpoint in _ASKED
         for name, answer, why in _ANSWERS
@@ -169,7 +169,7 @@ BETWEEN: Final = (
             f"token: {status} without an error",
             ProviderUnreachable,
             _unreachable(*_ASKED["token"], f"was not given (HTTP {status})"),
-            _behave(answers={"token": hostile.json_of({"message": "canary-message"}, status)}),
+            behave(answers={"token": hostile.json_of({"message": "canary-message"}, status)}),
         )
         for status in (400, 401, 403, 204, 201)
     ),
@@ -178,7 +178,7 @@ BETWEEN: Final = (
             f"{endpoint}: more than is read",
             ProviderUnreachable,
             _unreachable(*_ASKED[endpoint], f"is larger than {kib} KiB"),
-            _behave(answers={endpoint: hostile.large(kib << 10)}),
+            behave(answers={endpoint: hostile.large(kib << 10)}),
         )
         for endpoint, kib in (("discovery", 256), ("keys", 256), ("token", 1024))
     ),
@@ -322,12 +322,12 @@ CALLBACKS: Final = (
 
 
 def _answered(name: str, sentence: str, refused: type[ReconcilerError] = NotProved, **token: object) -> Attack:
-    return Attack(f"token endpoint: {name}", refused, sentence, _behave(token=token))
+    return Attack(f"token endpoint: {name}", refused, sentence, behave(token=token))
 
 
 def _error(error: str, sentence: str, refused: type[ReconcilerError], status: int = 400) -> Attack:
     answer = hostile.json_of({"error": error, "error_description": "canary-description"}, status)
-    return Attack(f"token endpoint: {error}", refused, sentence, _behave(answers={"token": answer}))
+    return Attack(f"token endpoint: {error}", refused, sentence, behave(answers={"token": answer}))
 
 
 _NO_ID_TOKEN: Final = "The provider gave no ID token; ask whoever runs it whether `openid` is allowed here."
@@ -496,7 +496,7 @@ SIGNATURES: Final = (
 
 
 def _claims(name: str, why: str, **id_token: object) -> Attack:
-    return Attack(f"claims: {name}", NotProved, _token(why), _behave(id_token=id_token))
+    return Attack(f"claims: {name}", NotProved, _token(why), behave(id_token=id_token))
 
 
 _ISS: Final = "is another provider's (`iss`)"

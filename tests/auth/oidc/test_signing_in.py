@@ -5,7 +5,6 @@ import dataclasses
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -14,20 +13,13 @@ from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits
 from reconciler.auth.oidc.provider import NotProved, ProviderUnfit, ProviderUnreachable
 from reconciler.model.directory import ProviderIdentity
 from tests.auth.oidc import hostile
+from tests.auth.oidc.attacks import behave
 from tests.auth.oidc.hostile import CLIENT_ID, GONE, Provider
 from tests.auth.oidc.scene import NOW, SIGNED_OUT, configuration, scene
 from tests.servers import forward
 from tests.servers.certificates import Authority
 
 pytestmark = pytest.mark.anyio
-
-
-def _behave(**changes: Any) -> Callable[[Provider], None]:
-    def prepare(provider: Provider) -> None:
-        for name, value in changes.items():
-            setattr(provider.behaviour, name, value)
-
-    return prepare
 
 
 def _bare(provider: Provider) -> None:
@@ -74,10 +66,10 @@ def _larger(algorithm: str) -> Callable[[Provider], None]:
 
 
 HONEST: dict[str, Callable[[Provider], None]] = {
-    "RS256": _behave(algorithm="RS256"),
-    "PS256": _behave(algorithm="PS256"),
-    "ES256": _behave(algorithm="ES256"),
-    "EdDSA": _behave(algorithm="EdDSA"),
+    "RS256": behave(algorithm="RS256"),
+    "PS256": behave(algorithm="PS256"),
+    "ES256": behave(algorithm="ES256"),
+    "EdDSA": behave(algorithm="EdDSA"),
     "Ed25519": _renamed,
     "RS384": _larger("RS384"),
     "RS512": _larger("RS512"),
@@ -87,30 +79,30 @@ HONEST: dict[str, Callable[[Provider], None]] = {
     "keys without names": _bare,
     "keys without names, of which a token names one": _named_by_the_token_alone,
     "keys among others": _among_others,
-    "the secret in the form": _behave(methods=("client_secret_post",)),
-    "the ways of the secret not told": _behave(document={"token_endpoint_auth_methods_supported": GONE}),
-    "PKCE not told": _behave(document={"code_challenge_methods_supported": GONE}),
-    "algorithms not told": _behave(document={"id_token_signing_alg_values_supported": GONE}),
-    "no name in the redirect": _behave(
+    "the secret in the form": behave(methods=("client_secret_post",)),
+    "the ways of the secret not told": behave(document={"token_endpoint_auth_methods_supported": GONE}),
+    "PKCE not told": behave(document={"code_challenge_methods_supported": GONE}),
+    "algorithms not told": behave(document={"id_token_signing_alg_values_supported": GONE}),
+    "no name in the redirect": behave(
         document={"authorization_response_iss_parameter_supported": GONE}, redirect={"iss": GONE}
     ),
-    "more in the redirect": _behave(redirect={"session_state": "canary-session", "scope": "openid"}),
-    "an audience in a list": _behave(id_token={"aud": [CLIENT_ID]}),
-    "several audiences, given to us": _behave(id_token={"aud": ["another", CLIENT_ID], "azp": CLIENT_ID}),
-    "one audience, given to us": _behave(id_token={"azp": CLIENT_ID}),
-    "no hash of the access token": _behave(id_token={"at_hash": GONE}),
-    "null where nothing is told": _behave(id_token={"at_hash": None, "azp": None, "nbf": None}),
-    "signed in at no time": _behave(id_token={"auth_time": 0}),
-    "methods as one text": _behave(id_token={"amr": "pwd", "auth_time": "yesterday"}),
-    "just expired": _behave(id_token={"exp": int(NOW) - 59}),
-    "a clock that is ahead": _behave(id_token={"iat": int(NOW) + 60, "nbf": int(NOW) + 60}),
-    "a clock that is behind": _behave(id_token={"iat": int(NOW) - 600}),
-    "fractions of seconds": _behave(id_token={"iat": NOW - 0.5, "exp": NOW + 60.5}),
-    "the longest subject": _behave(subject="x" * 255),
-    "a small word for the token's type": _behave(token={"token_type": "bearer"}),
-    "an odd end of the access token": _behave(token={"expires_in": "canary-soon", "expires_at": []}),
-    "a header that nobody knows": _behave(header={"x-tenant": "a", "typ": "JOSE"}),
-    "10,000 groups": _behave(claims={"groups": [f"group-{each:04}-of-a-large-company" for each in range(10_000)]}),
+    "more in the redirect": behave(redirect={"session_state": "canary-session", "scope": "openid"}),
+    "an audience in a list": behave(id_token={"aud": [CLIENT_ID]}),
+    "several audiences, given to us": behave(id_token={"aud": ["another", CLIENT_ID], "azp": CLIENT_ID}),
+    "one audience, given to us": behave(id_token={"azp": CLIENT_ID}),
+    "no hash of the access token": behave(id_token={"at_hash": GONE}),
+    "null where nothing is told": behave(id_token={"at_hash": None, "azp": None, "nbf": None}),
+    "signed in at no time": behave(id_token={"auth_time": 0}),
+    "methods as one text": behave(id_token={"amr": "pwd", "auth_time": "yesterday"}),
+    "just expired": behave(id_token={"exp": int(NOW) - 59}),
+    "a clock that is ahead": behave(id_token={"iat": int(NOW) + 60, "nbf": int(NOW) + 60}),
+    "a clock that is behind": behave(id_token={"iat": int(NOW) - 600}),
+    "fractions of seconds": behave(id_token={"iat": NOW - 0.5, "exp": NOW + 60.5}),
+    "the longest subject": behave(subject="x" * 255),
+    "a small word for the token's type": behave(token={"token_type": "bearer"}),
+    "an odd end of the access token": behave(token={"expires_in": "canary-soon", "expires_at": []}),
+    "a header that nobody knows": behave(header={"x-tenant": "a", "typ": "JOSE"}),
+    "10,000 groups": behave(claims={"groups": [f"group-{each:04}-of-a-large-company" for each in range(10_000)]}),
 }
 
 
