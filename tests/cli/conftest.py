@@ -63,6 +63,23 @@ class Program:
             check=False,
         )
 
+    def answered(self, answer: bytes, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+        """A command on a terminal, where somebody types this."""
+        terminal, its = os.openpty()
+        try:
+            os.write(terminal, answer)
+            return forking.run(
+                PROGRAM,
+                arguments,
+                stdin=its,
+                folder=self.folder,
+                environment=self.variables({}),
+                seconds=TIME_LIMIT,
+            )
+        finally:
+            os.close(its)
+            os.close(terminal)
+
     def variables(self, more: Mapping[str, str]) -> dict[str, str]:
         own = {"PATH": os.environ["PATH"], "HOME": str(self.folder), "PYTHONWARNINGS": "error"}
         return {**own, **self.environment, **more}

@@ -1,13 +1,11 @@
 """`approve`: what is held is shown and released."""
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
-from tests.cli import forking
-from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
+from tests.cli.conftest import Program, Service
 
 HEAD = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 APPROVE = "POST /v1/repositories/telemetry/approve"
@@ -84,20 +82,7 @@ def test_nothing_is_approved_where_nobody_can_answer(program: Program, holding: 
 
 @pytest.mark.parametrize(("answer", "bodies"), [(b"y\n", [{"commit": HEAD}]), (b"n\n", []), (b"\n", [])])
 def test_somebody_is_asked_first(program: Program, holding: Service, answer: bytes, bodies: list[Any]) -> None:
-    terminal, its = os.openpty()
-    try:
-        os.write(terminal, answer)
-        ran = forking.run(
-            PROGRAM,
-            ["approve", "telemetry"],
-            stdin=its,
-            folder=program.folder,
-            environment=program.variables({}),
-            seconds=TIME_LIMIT,
-        )
-    finally:
-        os.close(its)
-        os.close(terminal)
+    ran = program.answered(answer, "approve", "telemetry")
     assert ran.stdout.decode().startswith(SHOWN)
     assert b"Approve this? [y/N]" in ran.stderr
     assert (ran.returncode, approved(holding)) == (0 if bodies else 130, bodies)

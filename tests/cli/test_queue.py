@@ -1,15 +1,13 @@
 """`queue status`, `replay` and `discard`: what each asks for, and what it says."""
 
 import json
-import os
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.cli import forking
-from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
+from tests.cli.conftest import Program, Service
 
 AT = "2026-11-21T06:12:00.123Z"
 LATER = "2026-11-21T06:13:00.123Z"
@@ -334,20 +332,7 @@ def test_somebody_is_asked_first(
 ) -> None:
     service.answer(f"GET {SIEM}", {"delivery": down()})
     service.answer(f"POST {SIEM}/discard", {"discarded": {"batches": 1, "records": 1}})
-    terminal, its = os.openpty()
-    try:
-        os.write(terminal, answer)
-        ran = forking.run(
-            PROGRAM,
-            ["queue", "discard", "siem", option],
-            stdin=its,
-            folder=program.folder,
-            environment=program.variables({}),
-            seconds=TIME_LIMIT,
-        )
-    finally:
-        os.close(its)
-        os.close(terminal)
+    ran = program.answered(answer, "queue", "discard", "siem", option)
     assert question in ran.stderr
     is_yes = answer == b"y\n"
     assert (ran.returncode, ran.stdout) == ((0, b"siem: 1 batch (1 record) discarded\n") if is_yes else (130, b""))

@@ -1,7 +1,6 @@
 """docs/access.md tells a first start that goes so, and the table of who may do what is the program's."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from reconciler.server import sign_in
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon
-from tests.docs import pages
+from tests.docs import pages, sessions
 
 PAGE = pages.read(pages.ROOT / "docs/access.md")
 SESSIONS = pages.blocks(PAGE, "console")
@@ -44,16 +43,7 @@ def program(tmp_path: Path, daemon: Daemon) -> Program:
 
 def said(program: Program, session: str) -> str:
     """What the commands of a session say, less what goes to files."""
-    told = ""
-    for command in re.findall(r"^\$ (.+)$", session, re.MULTILINE):
-        words, _, file = command.partition(" > ")
-        name, *arguments = shlex.split(words)
-        assert name == "reconciler"
-        outcome = program(*arguments)
-        if file:
-            program.write(file, outcome.out)
-        told += f"$ {command}\n{'' if file else outcome.out}{outcome.err}"
-    return still(told)
+    return still(sessions.told(program, session))
 
 
 def still(text: str) -> str:

@@ -2,7 +2,6 @@
 
 import random
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from tests import daemons
 from tests.cli.conftest import Program
 from tests.delivery import endpoints, webhooks
 from tests.delivery.endpoints import Endpoint, Mood
-from tests.docs import pages
+from tests.docs import pages, sessions
 
 PAGE = pages.read(pages.ROOT / "docs/queues.md")
 SESSIONS = pages.blocks(PAGE, "console")
@@ -57,13 +56,7 @@ def program(tmp_path: Path, endpoint: Endpoint) -> Iterator[Program]:
 
 def said(program: Program, session: str, endpoint: Endpoint) -> str:
     """What the commands of a session say."""
-    told = ""
-    for command in re.findall(r"^\$ (.+)$", session, re.MULTILINE):
-        name, *arguments = shlex.split(command)
-        assert name == "reconciler"
-        outcome = program(*arguments)
-        told += f"$ {command}\n{outcome.out}{outcome.err}"
-    return still(told.replace(f"http://127.0.0.1:{endpoint.port}", ADDRESS))
+    return still(sessions.told(program, session).replace(f"http://127.0.0.1:{endpoint.port}", ADDRESS))
 
 
 def still(text: str) -> str:

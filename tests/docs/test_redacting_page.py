@@ -1,7 +1,6 @@
 """docs/redacting.md: its session is what the program says, and its mirror is where the daemon keeps one."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -13,7 +12,7 @@ from reconciler.server import following
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import destination
-from tests.docs import pages
+from tests.docs import pages, sessions
 from tests.repositories import Repository
 
 PAGE = pages.read(pages.ROOT / "docs/redacting.md")
@@ -39,13 +38,7 @@ def program(tmp_path: Path) -> Iterator[Program]:
 @pytest.mark.slow
 def test_the_session_goes_as_it_is_told(program: Program) -> None:
     (session,) = pages.blocks(PAGE, "console")
-    told = ""
-    for command in re.findall(r"^\$ (.+)$", session, re.MULTILINE):
-        name, *arguments = shlex.split(command)
-        assert name == "reconciler"
-        outcome = program(*arguments)
-        told += f"$ {command}\n{outcome.out}{outcome.err}"
-    assert told == session
+    assert sessions.told(program, session) == session
 
 
 def test_the_commands_at_the_top_are_those_of_the_session() -> None:

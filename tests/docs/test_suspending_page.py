@@ -1,7 +1,6 @@
 """docs/suspending.md tells a night that goes so: its sessions are what the program says, but for time and ids."""
 
 import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 
 from tests import daemons
 from tests.cli.conftest import Program
-from tests.docs import pages
+from tests.docs import pages, sessions
 from tests.repositories import Repository
 
 PAGE = pages.read(pages.ROOT / "docs/suspending.md")
@@ -49,13 +48,7 @@ def program(tmp_path: Path, source: Repository, document: str) -> Iterator[Progr
 
 def said(program: Program, session: str) -> str:
     """What the commands of a session say."""
-    told = ""
-    for command in re.findall(r"^\$ (.+)$", session, re.MULTILINE):
-        name, *arguments = shlex.split(command)
-        assert name == "reconciler"
-        outcome = program(*arguments)
-        told += f"$ {command}\n{outcome.out}{outcome.err}"
-    return still(told)
+    return still(sessions.told(program, session))
 
 
 def still(text: str) -> str:

@@ -9,10 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import NamedTuple
 
 import pytest
 
+from tests.cli.conftest import Outcome
 from tests.examples import forge
 from tests.examples.forge import Answer, Forge
 
@@ -21,14 +21,6 @@ MARKER = "<!-- reconciler-plan: telemetry -->"
 PLAN = f"{MARKER}\nPlan for 3f2a1c9: +1\n\n```\n+ Fleet edge “é”\n```\n"
 NEXT = PLAN.replace("3f2a1c9: +1", "77ab01c: no changes")
 EVERY = pytest.mark.parametrize("kind", ["github", "gitlab", "gitea"])
-
-
-class Outcome(NamedTuple):
-    """How the script ended, and what it said."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
