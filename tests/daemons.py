@@ -257,6 +257,12 @@ class Daemon:
         """Every resource of a kind."""
         return list(self.get(f"/v1/resources/{kind}", project=project).body["resources"])
 
+    def opened(self) -> list[str]:
+        """The types of the notifications whose cause is there."""
+        found = self.get("/v1/api/notifications").body["notifications"]
+        is_open = [one for one in found if one["metadata"]["labels"]["service/state"] == "open"]
+        return [one["spec"]["notificationType"] for one in is_open]
+
     def history(self, kind: str, name: str, *, project: str | None = None) -> list[dict[str, Any]]:
         """The versions of a resource, newest first."""
         answer = self.get(f"/v1/{kind}/{name}/history", project=project)
@@ -359,6 +365,12 @@ class Followed:
         """The run of the present head."""
         return self.daemon.run_of(self.name, self.source.head())
 
+    def approve(self) -> dict[str, Any]:
+        """Let go what is held at the head, and wait for the run."""
+        answer = self.daemon.post(f"/v1/repositories/{self.name}/approve", {"commit": self.source.head()})
+        assert answer.status == 202, answer
+        return self.daemon.finished(answer.body["run"])
+
     def state(self) -> dict[str, Any]:
         """The repository as the API shows it."""
         return self.daemon.repository(self.name)
@@ -389,6 +401,16 @@ def destination(name: str, description: str = "", **metadata: object) -> str:
         "spec:\n"
         "  type: otlp\n"
     )
+
+
+def asked(name: str, description: str = "", **spec: object) -> dict[str, Any]:
+    """The resource that `destination` writes, for the API."""
+    return {
+        "apiVersion": "service/v1",
+        "kind": "Destination",
+        "metadata": {"name": name, "description": description},
+        "spec": {"type": "otlp", **spec},
+    }
 
 
 def statuses(run: Mapping[str, Any]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Protocol
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, Followed
+from tests.daemons import Daemon, Followed, destination
 from tests.repositories import Repository
 
 _numbers = itertools.count(1)
@@ -42,3 +42,13 @@ def follow(daemon: Daemon) -> Iterator[Follow]:
     yield begin
     # Else the looks at what earlier tests have followed would take the time of the later ones.
     daemon.follow_nothing()
+
+
+def holding(source: Repository, follow: Follow, *names: str) -> Followed:
+    """The repository with these Destinations, each in a file of its own, once all of them are stored."""
+    for name in names:
+        source.write(f"{name}.yaml", destination(name))
+    source.commit()
+    followed = follow(source)
+    assert followed.head()["counts"] == {"created": len(names)}
+    return followed

@@ -10,7 +10,7 @@ import pytest
 
 from reconciler.reconcile.conflict_retry import ProjectLock
 from tests import daemons
-from tests.daemons import Daemon
+from tests.daemons import Daemon, asked
 
 pytestmark = pytest.mark.anyio
 
@@ -31,15 +31,6 @@ def project(daemon: Daemon) -> str:
     name = f"p{next(_numbers)}"
     assert daemon.post("/v1/projects", {"name": name}).status == 201
     return name
-
-
-def asked(name: str, description: str = "") -> dict[str, Any]:
-    return {
-        "apiVersion": "service/v1",
-        "kind": "Destination",
-        "metadata": {"name": name, "description": description},
-        "spec": {"type": "otlp"},
-    }
 
 
 def test_changes_of_one_resource_at_the_same_time_are_all_versions(daemon: Daemon, project: str) -> None:

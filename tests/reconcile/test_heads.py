@@ -3,7 +3,6 @@
 import shutil
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -31,13 +30,6 @@ def stays(followed: Followed, state: str, message: str, *, outcome: str = "faile
     assert followed.versions() == {"a": 1, "b": 1}
     [newest, *_] = followed.daemon.runs(followed.name)
     assert (newest["outcome"], newest["message"], newest["counts"]) == (outcome, message, {})
-
-
-def approve(followed: Followed) -> dict[str, Any]:
-    """Let go what is held at the head, and wait for the run."""
-    answer = followed.daemon.post(f"/v1/repositories/{followed.name}/approve", {"commit": followed.source.head()})
-    assert answer.status == 202, answer
-    return followed.daemon.finished(answer.body["run"])
 
 
 def test_a_branch_that_vanishes_deletes_nothing_until_it_is_back(followed: Followed) -> None:
@@ -81,7 +73,7 @@ def test_a_repository_without_commits_is_empty_and_deletes_nothing(followed: Fol
     # Whatever begins there is another history.
     assert (run["counts"], run["outcome"], run["rewound"]) == ({"configured": 1}, "refused", True)
     assert followed.versions() == {"a": 1, "b": 1}
-    assert approve(followed)["counts"] == {"configured": 1, "deleted": 1}
+    assert followed.approve()["counts"] == {"configured": 1, "deleted": 1}
     assert followed.versions() == {"b": 2}
 
 
@@ -169,7 +161,7 @@ def test_history_that_was_rewritten_is_told_and_followed(followed: Followed) -> 
     run = followed.commit()
     assert (run["rewound"], run["outcome"], run["counts"]) == (True, "refused", {"configured": 1})
     assert followed.versions() == {"a": 1, "b": 1}
-    run = approve(followed)
+    run = followed.approve()
     assert (run["rewound"], run["outcome"], statuses(run)) == (True, "succeeded", {"b": "configured"})
     assert followed.versions() == {"a": 1, "b": 2}
 

@@ -1,32 +1,16 @@
 """Who may change what: repositories, the API, and what each may hold."""
 
-from typing import Any
-
 import pytest
 
 from tests import daemons
-from tests.daemons import Followed, destination, statuses
-from tests.following import Follow
+from tests.daemons import Followed, asked, destination, statuses
+from tests.following import Follow, holding
 from tests.repositories import Repository
-
-
-def asked(name: str, description: str = "", **spec: object) -> dict[str, Any]:
-    """The resource that `destination` writes, for the API."""
-    return {
-        "apiVersion": "service/v1",
-        "kind": "Destination",
-        "metadata": {"name": name, "description": description},
-        "spec": {"type": "otlp", **spec},
-    }
 
 
 @pytest.fixture
 def followed(source: Repository, follow: Follow) -> Followed:
-    source.write("a.yaml", destination("a"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
-    return followed
+    return holding(source, follow, "a")
 
 
 def test_the_api_changes_nothing_that_git_owns(followed: Followed) -> None:

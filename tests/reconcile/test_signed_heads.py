@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.daemons import destination, statuses, until
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
 
@@ -106,10 +106,7 @@ def test_a_first_head_that_is_not_signed_is_never_read(tmp_path: Path, source: R
 
 
 def test_heads_must_be_signed_from_the_change_of_the_settings_on(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a")
     allowed = allow(source.path.with_name("allowed"), Signer.make(source.path.parent, "bob"))
     followed.change(verify={"signersFile": str(allowed)})
     followed.daemon.state_of(followed.name, "unsigned")

@@ -1,12 +1,11 @@
 """A slip that looks like a deletion: a name that was copied, most of a small repository, another name."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.daemons import Followed, destination, statuses
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import Repository
 
 NAMES = ("f0", "f1", "f2", "f3", "f4", "f5")
@@ -20,22 +19,11 @@ WAITS = (
 @pytest.fixture
 def followed(source: Repository, follow: Follow) -> Followed:
     """Six resources, each in a file of its own."""
-    for name in NAMES:
-        source.write(f"{name}.yaml", destination(name))
-    source.commit()
-    followed = follow(source)
-    assert followed.head()["counts"] == {"created": 6}
-    return followed
+    return holding(source, follow, *NAMES)
 
 
 def held(followed: Followed) -> list[str]:
     return [one["name"] for one in followed.state()["held"]["resources"]]
-
-
-def approve(followed: Followed) -> dict[str, Any]:
-    answer = followed.daemon.post(f"/v1/repositories/{followed.name}/approve", {"commit": followed.source.head()})
-    assert answer.status == 202, answer
-    return followed.daemon.finished(answer.body["run"])
 
 
 def wrong(name: str) -> str:
@@ -83,7 +71,7 @@ def test_what_waits_for_its_own_file_goes_when_somebody_approves_it(followed: Fo
     followed.source.write("f0.yaml", destination("f1"))
     followed.commit()
     assert followed.state()["held"]["approvable"] is True
-    run = approve(followed)
+    run = followed.approve()
     assert (run["counts"], followed.state()["state"]) == ({"deleted": 1, "invalid": 2}, "ready")
     assert followed.names() == ["f1", "f2", "f3", "f4", "f5"]
 
@@ -138,7 +126,7 @@ def test_most_of_a_small_repository_is_held_until_somebody_approves_it(small: Fo
     run = small.commit()
     assert (run["outcome"], run["message"]) == ("partial", OVER)
     assert (held(small), small.names()) == (["a", "b", "c"], ["a", "b", "c", "d"])
-    assert approve(small)["counts"] == {"deleted": 3}
+    assert small.approve()["counts"] == {"deleted": 3}
     assert (small.names(), small.state()["state"]) == (["d"], "ready")
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests import daemons
 from tests.daemons import Followed, destination, until
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import Repository
 
 REASON = "the edge drops logs"
@@ -23,12 +23,7 @@ STOPS_THE_READER = True
 @pytest.fixture
 def followed(source: Repository, follow: Follow) -> Followed:
     """A repository of which three resources are stored."""
-    for name in "abc":
-        source.write(f"{name}.yaml", destination(name))
-    source.commit()
-    followed = follow(source)
-    assert followed.head()["counts"] == {"created": 3}
-    return followed
+    return holding(source, follow, *"abc")
 
 
 def suspend(followed: Followed, **more: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from tests import daemons
 from tests.daemons import Followed, destination, statuses, until
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import Repository
 
 INVALID = destination("bad").replace("type: otlp", "type: 5")
@@ -114,10 +114,7 @@ def test_a_change_that_lets_nothing_in_makes_no_run(tmp_path: Path, source: Repo
 
 
 def test_an_id_that_is_free_again_lets_in_who_waited_for_it(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a")
     holder = {
         "apiVersion": "service/v1",
         "kind": "Fleet",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, destination, statuses, watched
+from tests.daemons import Daemon, asked, destination, statuses, watched
 from tests.repositories import Repository
 from tests.store.test_checksums import flip
 
@@ -25,17 +25,6 @@ spec:
     - {name: hostname, value: logs.example.org}
     - {name: headers, value: {Authorization: marker-of-one-secret}}
 """
-
-
-def asked(name: str, description: str) -> dict[str, Any]:
-    metadata = {"name": name, "description": description}
-    return {"apiVersion": "service/v1", "kind": "Destination", "metadata": metadata, "spec": {"type": "otlp"}}
-
-
-def opened(daemon: Daemon) -> list[str]:
-    """The types of the notifications whose cause is there."""
-    found = daemon.get("/v1/api/notifications").body["notifications"]
-    return [one["spec"]["notificationType"] for one in found if one["metadata"]["labels"]["service/state"] == "open"]
 
 
 def broken(daemon: Daemon) -> dict[str, str]:
@@ -80,7 +69,7 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
         assert (answer.status, answer.body) == (500, {"errors": [f"T{told[1:]}."]})
     assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s", "x")}
     assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "x", "y"]
-    daemons.until(lambda: "StoreDamaged" in opened(daemon), "the damage is notified of")
+    daemons.until(lambda: "StoreDamaged" in daemon.opened(), "the damage is notified of")
     # What Git owns, the API cannot restore; what the API owns, it can, with the document that was stored.
     of_git, of_api = daemon.apply(asked("a", f"{MARKER}-git"), asked("x", f"{MARKER}-api"))
     reason = "what is stored of the Destination a is damaged; the next full read of the repository one restores it"
@@ -100,7 +89,7 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
     for name in ("a", "s"):
         now = daemon.resource("Destination", name)
         assert (now, daemon.history("Destination", name)) == (whole[name], [whole[name]])
-    daemons.until(lambda: "StoreDamaged" not in opened(daemon), "it is resolved")
+    daemons.until(lambda: "StoreDamaged" not in daemon.opened(), "it is resolved")
     events = daemon.get("/v1/audit-events?action=restored").body["events"]
     assert sorted((one["name"], one["versionBefore"], one["versionAfter"]) for one in events) == [
         ("a", 1, 1),

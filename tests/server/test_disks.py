@@ -7,9 +7,9 @@ import pytest
 
 from tests import daemons, needs
 from tests.daemons import Daemon, destination, watched
+from tests.disks import fill
 from tests.repositories import Repository
 
-CHUNK_BYTES = 64 * 1024
 SMALL_DISK = 'mount -t tmpfs -o size=8m tmpfs "$0" && exec "$@"'
 READ_ONLY_DISK = 'mount -t tmpfs -o ro,size=1m tmpfs "$0" && exec "$@"'
 
@@ -20,19 +20,6 @@ def on_disk(script: str, folder: Path, source: Repository | None = None) -> Daem
     prefix = [*needs.require_mount_namespace(), "sh", "-c", script, str(folder / "state")]
     repositories = [] if source is None else [watched("one", source.path, interval="300ms")]
     return Daemon(folder, repositories=repositories, prefix=prefix)
-
-
-def fill(disk: Path) -> Path:
-    """Leave no room."""
-    ballast = disk / "ballast"
-    for size in (CHUNK_BYTES, 1):  # a disk gives whole pages, so single bytes find the last of them
-        try:
-            with ballast.open("ab", buffering=0) as file:
-                while True:
-                    file.write(b"x" * size)
-        except OSError:
-            continue
-    return ballast
 
 
 def inside(daemon: Daemon) -> Path:
@@ -46,12 +33,6 @@ def asked(name: str) -> dict[str, Any]:
 
 def names(daemon: Daemon) -> list[str]:
     return [one["metadata"]["name"] for one in daemon.resources("Destination")]
-
-
-def opened(daemon: Daemon) -> list[str]:
-    """The types of the notifications whose cause is there."""
-    found = daemon.get("/v1/api/notifications").body["notifications"]
-    return [one["spec"]["notificationType"] for one in found if one["metadata"]["labels"]["service/state"] == "open"]
 
 
 @pytest.mark.slow
@@ -75,7 +56,7 @@ def test_a_full_disk_is_told_what_is_stored_is_served_and_room_mends_it(tmp_path
         assert (refused.status, "disk is full" in str(refused.body["errors"])) == (503, True)
         assert (daemon.get("/readyz").status, names(daemon)) == (200, ["a", "b"])
         assert "space" in daemon.repository("one")["message"]
-        daemons.until(lambda: "StoreDegraded" in opened(daemon), "what is wrong with the store is notified of")
+        daemons.until(lambda: "StoreDegraded" in daemon.opened(), "what is wrong with the store is notified of")
         ballast.unlink()
         run = daemon.run_of("one", commit)
         assert (run["outcome"], run["counts"]) == ("succeeded", {"created": 20, "configured": 1})
@@ -83,7 +64,7 @@ def test_a_full_disk_is_told_what_is_stored_is_served_and_room_mends_it(tmp_path
         assert update["status"] == "created"
         one = daemon.repository("one")
         assert (one["state"], one["message"]) == ("ready", None)
-        daemons.until(lambda: "StoreDegraded" not in opened(daemon), "it is resolved")
+        daemons.until(lambda: "StoreDegraded" not in daemon.opened(), "it is resolved")
     finally:
         daemons.end(daemon)
 

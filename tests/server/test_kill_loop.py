@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, destination, watched
+from tests.daemons import Daemon, asked, destination, watched
 from tests.repositories import Repository
 
 KILLS = 25
@@ -54,19 +54,10 @@ class Writer(threading.Thread):
             time.sleep(0.01)
 
     def _give(self, name: str, description: str) -> int:
-        return self.daemon_under_test.post("/v1/apply", {"resources": [_asked(name, description)]}).status
+        return self.daemon_under_test.post("/v1/apply", {"resources": [asked(name, description)]}).status
 
     def _take(self, name: str) -> int:
         return self.daemon_under_test.delete(f"/v1/resources/Destination/{name}").status
-
-
-def _asked(name: str, description: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "service/v1",
-        "kind": "Destination",
-        "metadata": {"name": name, "description": description},
-        "spec": {"type": "otlp"},
-    }
 
 
 @contextlib.contextmanager

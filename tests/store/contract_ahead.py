@@ -23,7 +23,7 @@ from reconciler.store.contract import (
     Traces,
 )
 from tests.store import ahead_process, looking, rows
-from tests.store.contract_commits import with_ids
+from tests.store.contract_commits import BREAKING
 from tests.store.contract_processes import start
 from tests.store.contract_redactions import files_holding
 from tests.store.engines import Engine
@@ -193,16 +193,7 @@ class AheadPromises:
             await store.commit((), record=Record(), planned_at=0, ahead=ahead)
         assert await looking.names(store) == ["a"]
 
-    @pytest.mark.parametrize(
-        "part",
-        [
-            pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
-            pytest.param(with_ids(b="one", d="one"), id="one id for two"),
-            pytest.param(with_ids(b="id-c"), id="an id of an earlier part"),
-            pytest.param(rows.stored("a"), id="a version that exists"),
-            pytest.param(rows.stored("b", project="nowhere"), id="a project that does not exist"),
-        ],
-    )
+    @pytest.mark.parametrize("part", BREAKING)
     async def test_what_breaks_the_store_ahead_is_a_fault_of_the_commit(self, store: Store, part: Changes) -> None:
         await store.commit([rows.stored("a")], record=Record(), planned_at=0)
         before = await looking.everything(store)

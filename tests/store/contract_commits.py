@@ -23,6 +23,16 @@ def with_ids(**ids: str) -> Changes:
     return replace(part, heads=tuple(head._replace(resource_id=ids[head.name]) for head in part.heads))
 
 
+# Parts that break the store, where `a` is stored and `c` came in an earlier part.
+BREAKING = [
+    pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
+    pytest.param(with_ids(b="one", d="one"), id="one id for two"),
+    pytest.param(with_ids(b="id-c"), id="an id of an earlier part"),
+    pytest.param(rows.stored("a"), id="a version that exists"),
+    pytest.param(rows.stored("b", project="nowhere"), id="a project that does not exist"),
+]
+
+
 class CommitPromises:
     """Writing."""
 
@@ -201,16 +211,7 @@ class CommitPromises:
         assert (await commit, await looking.names(again)) == (1, ["a", "b"])
         await again.close()
 
-    @pytest.mark.parametrize(
-        "part",
-        [
-            pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
-            pytest.param(with_ids(b="one", d="one"), id="one id for two"),
-            pytest.param(with_ids(b="id-c"), id="an id of an earlier part"),
-            pytest.param(rows.stored("a"), id="a version that exists"),
-            pytest.param(rows.stored("b", project="nowhere"), id="a project that does not exist"),
-        ],
-    )
+    @pytest.mark.parametrize("part", BREAKING)
     async def test_what_breaks_the_store_is_a_fault_and_nothing_is_kept(self, store: Store, part: Changes) -> None:
         await store.commit([rows.stored("a")], record=Record(), planned_at=0)
         seen = await looking.everything(store)

@@ -12,23 +12,10 @@ from pathlib import Path
 from reconciler.store.contract import Record, Store, StoreFault
 from reconciler.store.planning_view import PlanningView
 from reconciler.store.sqlite import SqliteStore
+from tests.disks import fill
 from tests.store import looking, rows
 
 LARGE = [rows.stored("b"), rows.stored("c", padding="x" * 500_000)]
-CHUNK = 64 * 1024
-
-
-def fill(folder: Path) -> Path:
-    """Leave no room."""
-    ballast = folder / "ballast"
-    for size in (CHUNK, 1):  # a disk gives whole pages, so single bytes find the last of them
-        try:
-            with ballast.open("ab", buffering=0) as file:
-                while True:
-                    file.write(b"x" * size)
-        except OSError:
-            continue
-    return ballast
 
 
 async def refused(store: Store) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests import daemons
 from tests.daemons import Daemon, Followed, destination, statuses
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import ADDRESS, AUTHOR, Repository
 
 SEEN_SECONDS = 1.0  # from the end of `git commit` to the answer of the API
@@ -60,11 +60,7 @@ def test_a_commit_creates_what_it_holds_and_says_where_it_came_from(source: Repo
 
 
 def test_a_committed_edit_is_readable_through_the_api_within_a_second(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.write("b.yaml", destination("b"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a", "b")
     source.write("a.yaml", destination("a", "edited"))
     commit = source.commit()
     begun = time.monotonic()
@@ -81,11 +77,7 @@ def test_a_committed_edit_is_readable_through_the_api_within_a_second(source: Re
 
 
 def test_what_a_commit_deletes_is_gone_and_its_history_stays(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.write("b.yaml", destination("b"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a", "b")
     source.remove("a.yaml")
     run = followed.commit()
     assert run["counts"] == {"deleted": 1}
@@ -128,10 +120,8 @@ def test_a_look_that_finds_nothing_new_writes_no_run(source: Repository, follow:
 
 
 def test_a_run_that_somebody_asks_for_is_served_until_it_is_finished(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    commit = source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a")
+    commit = source.head()
     answer = followed.daemon.post(f"/v1/repositories/{followed.name}/reconcile")
     assert (answer.status, list(answer.body)) == (202, ["run"])
     first = followed.daemon.run(answer.body["run"])
@@ -143,10 +133,7 @@ def test_a_run_that_somebody_asks_for_is_served_until_it_is_finished(source: Rep
 
 
 def test_a_commit_that_changes_nothing_of_ours_is_a_run_without_statuses(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a")
     source.write("README.md", "Read me.")
     run = followed.commit()
     assert (run["outcome"], run["counts"], run["statuses"]) == ("succeeded", {}, [])
@@ -156,11 +143,7 @@ def test_a_commit_that_changes_nothing_of_ours_is_a_run_without_statuses(source:
 
 
 def test_every_violation_of_a_document_is_told_and_its_stored_version_stays(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.write("b.yaml", destination("b"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a", "b")
     source.write("a.yaml", destination("a").replace("type: otlp", "typ: 5\n  disabled: perhaps"))
     source.write("c.yaml", destination("c"))
     run = followed.commit()
@@ -179,11 +162,7 @@ def test_every_violation_of_a_document_is_told_and_its_stored_version_stays(sour
 
 
 def test_an_invalid_document_that_leaves_takes_its_stored_version_along(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.write("b.yaml", destination("b"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a", "b")
     source.write("a.yaml", destination("a").replace("type", "typ"))
     assert followed.commit()["counts"] == {"invalid": 1}
     source.remove("a.yaml")
@@ -192,11 +171,7 @@ def test_an_invalid_document_that_leaves_takes_its_stored_version_along(source: 
 
 
 def test_a_duplicate_is_invalid_in_both_files_until_one_is_removed(source: Repository, follow: Follow) -> None:
-    source.write("a.yaml", destination("a"))
-    source.write("other.yaml", destination("other"))
-    source.commit()
-    followed = follow(source)
-    followed.head()
+    followed = holding(source, follow, "a", "other")
     source.write("z.yaml", destination("a", "another"))
     run = followed.commit()
     assert (run["outcome"], run["counts"]) == ("partial", {"invalid": 2})

@@ -7,7 +7,7 @@ import pytest
 from reconciler.planner.pruning import LEAVE_OUT
 from tests import daemons
 from tests.daemons import Followed, destination, statuses
-from tests.following import Follow
+from tests.following import Follow, holding
 from tests.repositories import Repository
 
 FILE_BYTES = 5 * 1024 * 1024
@@ -20,12 +20,7 @@ NAMES = ("bad", "edit", "keep")
 @pytest.fixture
 def followed(source: Repository, follow: Follow) -> Followed:
     """Three resources in three files: `keep` stays as it is, `edit` and `bad` are for the tests."""
-    for name in ("keep", "edit", "bad"):
-        source.write(f"{name}.yaml", destination(name))
-    source.commit()
-    followed = follow(source)
-    assert followed.head()["counts"] == {"created": 3}
-    return followed
+    return holding(source, follow, "keep", "edit", "bad")
 
 
 def held(followed: Followed, place: str) -> str:
