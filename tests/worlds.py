@@ -192,6 +192,7 @@ class World:
         self.number = 0
         self.path = folder / "store.db"
         self.recent = RecentCommits()  # what the last commits touched
+        self.masked = 0  # versions that commits of this world rewrote
         is_new = not self.path.exists()
         self._writer = database.open_writer(self.path)
         self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
@@ -403,6 +404,7 @@ class World:
                 recent=self.recent,
                 footprint=planned.footprint,
             )
+            self.masked += sum(len(part.rewritten) for part in answered.parts)
             self._tell(None, answered.planned.touched)
         return answered
 
@@ -503,6 +505,7 @@ class World:
                 ahead=ahead,
             )
             self.rows[repository] = row
+            self.masked += sum(len(part.rewritten) for part in ran.parts)
             self._tell(repository, planned.touched, changed=planned.changed)
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
 

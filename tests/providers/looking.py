@@ -45,7 +45,10 @@ SHARED = """
 # Tab goes on from where the focus was last, even when nothing has it any more.
 AT_THE_TOP = "() => { document.body.tabIndex = -1; document.body.focus(); document.body.removeAttribute('tabindex'); }"
 
-FOCUSABLE = f"() => {{ {SHARED} return focusable().map(told); }}"
+# Tab stops once at a group of radio buttons, at the chosen one; arrows move inside it.
+FOCUSABLE = f"""() => {{ {SHARED}
+  return focusable().filter(one => one.type !== 'radio' || one.checked).map(told);
+}}"""
 
 FOCUS = f"""() => {{ {SHARED}
   const one = document.activeElement;

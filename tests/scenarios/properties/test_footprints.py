@@ -10,6 +10,7 @@ import msgspec
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
+from reconciler.store.contract import Moved
 from reconciler.worker.messages import CommitPlanned, RequestPlanned, Verb
 from tests import worlds
 from tests.scenarios.properties import documents
@@ -133,7 +134,7 @@ PLANS: st.SearchStrategy[Commit | Request] = st.one_of(
 
 @profiles
 def test_a_plan_that_nothing_meets_is_what_it_would_be_now(profile: settings) -> None:
-    profile = settings(profile, max_examples=max(profile.max_examples, 15))  # fewer do not show every way
+    profile = settings(profile, max_examples=max(profile.max_examples, 20))  # fewer do not show every way
     outlived.clear()
     profile(overtaken)()
     assert all(outlived[told] >= often for told, often in OFTEN.items()), outlived
@@ -209,7 +210,13 @@ def _overtake(
         assert again.parts == made.parts
         if isinstance(plan, Commit) and isinstance(made, Ran) and isinstance(again, Ran):
             later.record(plan.repository, again)
-            late.record(plan.repository, made, ahead=staged)
+            try:
+                late.record(plan.repository, made, ahead=staged)
+            except Moved:
+                # What is written ahead may hold what a commit masks, so masking makes all of it void.
+                assert is_ahead
+                assert late.masked
+                return
             assert _dump(late) == _dump(later)
 
 
