@@ -46,7 +46,7 @@ test-slow: .venv/installed-for-development $(PROVIDERS)
 test-as-ordinary-user: .venv/installed-for-development
 	scripts/test-as-ordinary-user --numprocesses=2 --dist=loadfile \
 		tests/git tests/scenarios/local_cases tests/scenarios/remote_cases tests/servers tests/server/test_following.py \
-		tests/reconcile/test_heads.py tests/reconcile/test_signed_heads.py
+		tests/reconcile/test_heads.py tests/reconcile/test_signed_heads.py tests/worker/test_sandbox.py
 
 check: .venv/installed-for-development
 	scripts/check
@@ -54,8 +54,9 @@ check: .venv/installed-for-development
 bench: .venv/installed-for-development
 	.venv/bin/python -m benchmarks
 
+# BEFORE=PATH names an earlier checkout with its .venv, for the rows that compare with it.
 bench-full: .venv/installed-for-development
-	.venv/bin/python -m benchmarks --full
+	.venv/bin/python -m benchmarks --full $(if $(BEFORE),--before $(BEFORE))
 
 soak: .venv/installed-for-development
 	.venv/bin/python -m benchmarks.soak

@@ -19,6 +19,7 @@ from api import (
     plans,
     projects,
     repositories,
+    resource_queries,
     resources,
     users,
 )
@@ -30,7 +31,6 @@ from api.pages import forms
 from api.pages import routes as pages
 from reconciler.model.principals import Permission
 from reconciler.server.services import Services
-from reconciler.store import resource_queries
 
 HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND

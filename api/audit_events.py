@@ -14,7 +14,8 @@ from reconciler.model import names, principals
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Permission
-from reconciler.store.contract import AuditPlace, AuditRow, AuditWanted, StoreFault
+from reconciler.store.contract import StoreFault
+from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
 # Audit events of what people do that no transaction of the store's resources tells of: signing in and out, and looking
 # after queues.

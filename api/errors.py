@@ -15,6 +15,7 @@ from reconciler.auth.passwords import Throttled
 from reconciler.delivery import reporting
 from reconciler.delivery.otlp import models
 from reconciler.model import errors
+from reconciler.reconcile.locks import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
 from reconciler.worker import client
@@ -268,7 +269,7 @@ def _damaged(exception: Exception, _request: str) -> Told:
 
 def _moved(exception: Exception, request: str) -> Told:
     logger.warning(f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
-    told = "Others changed the store each time before this was stored; nothing was changed: send it again."
+    told = "What is held changed each time before this was stored; nothing was changed: send it again."
     return Told(503, (told,), (retry_after(BUSY_SECONDS),))
 
 
@@ -292,6 +293,7 @@ TABLE: Mapping[type, Answering] = {
     changes.Conflict: partial(_told, status=409),
     errors.Refused: partial(_told, status=400),
     client.Busy: _busy,
+    Locked: _outside,
     client.Overdue: _overdue,
     Throttled: _throttled,
     models.RequestTooLarge: partial(_told, status=413),

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors
+from api import bodies, calls, errors, resource_queries
 from api.calls import Call
 from api.edge import AtOnce
 from api.errors import Empty, Header, Json
@@ -16,8 +16,8 @@ from reconciler.model import names, rendering
 from reconciler.model.names import Key, Selector
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyOptions, ApplyRequest
-from reconciler.store import resource_queries
-from reconciler.store.contract import Store, StoreFault, Traces
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import Traces
 from reconciler.worker.messages import RedactPlanned
 
 # Apply and delete: reading what is asked for, and answering what the applier says.
@@ -70,7 +70,7 @@ def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
 
 # Resources: list, get, raw text, delete by name and history.
 #
-# What a change does is decided behind the applier, what a reader sees in `reconciler.store.resource_queries`.
+# What a change does is decided behind the applier, what a reader sees in `api.resource_queries`.
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources

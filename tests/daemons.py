@@ -59,10 +59,12 @@ class Daemon:
         settings: Mapping[str, object] | None = None,
         environment: Mapping[str, str] | None = None,
         prefix: Sequence[str | Path] = (),
+        program: Path = COMMAND,
         is_started: bool = False,
         has_real_reader: bool = False,
     ) -> None:
-        """`prefix` is a command that runs the daemon's, in other mounts for instance.
+        """`prefix` is a command that runs the daemon's, in other mounts for instance; `program` the console script,
+        which may be that of another installation.
 
         `is_started`: each process is a start of Python, which takes a second longer; else see `forking`.
         `has_real_reader`: `reader` is the process that reads, which a test may stop or look into; else it may kill it.
@@ -76,9 +78,9 @@ class Daemon:
         self.tls: ssl.SSLContext | None = None
         self.options: tuple[str, ...] = ()  # of the command, at the next start
         self.process: subprocess.Popen[bytes] | forking.Process
-        self._is_started = is_started or bool(prefix)
+        self._is_started = is_started or bool(prefix) or program != COMMAND
         self._has_real_reader = has_real_reader
-        self._prefix = prefix
+        self._command = (*prefix, program)
         self._environment = environment or {}
         self._settings: dict[str, object] = {"stateDir": str(self.state), "listen": "127.0.0.1:0", **(settings or {})}
         self.configure(repositories)
@@ -97,7 +99,7 @@ class Daemon:
         environment = {**os.environ, "SERVICE_API_KEY": self.key, **self._environment}
         with self.log.open("ab") as log, Path(os.devnull).open("rb") as nothing:
             if self._is_started:
-                command = [*self._prefix, COMMAND, *arguments]
+                command = [*self._command, *arguments]
                 self.process = subprocess.Popen(command, env=environment, stdin=nothing, stderr=log, stdout=log)
             else:
                 self.process = forking.Process(
@@ -426,6 +428,7 @@ def running(
     settings: Mapping[str, object] | None = None,
     environment: Mapping[str, str] | None = None,
     prefix: Sequence[str | Path] = (),
+    program: Path = COMMAND,
     is_started: bool = False,
     has_real_reader: bool = False,
 ) -> Iterator[Daemon]:
@@ -436,6 +439,7 @@ def running(
         settings=settings,
         environment=environment,
         prefix=prefix,
+        program=program,
         is_started=is_started,
         has_real_reader=has_real_reader,
     )

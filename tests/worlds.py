@@ -14,7 +14,7 @@ import itertools
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,19 +24,19 @@ import msgspec
 import pygit2
 
 from reconciler.git.faults import RepositoryState
-from reconciler.model import resource, values
+from reconciler.git.snapshots import Snapshot
+from reconciler.model import desired, values
 from reconciler.model.clock import rfc3339
 from reconciler.model.plan import PlanEntry
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import runs
-from reconciler.reconcile.runs import RunFindings
-from reconciler.store import database, staging, writing
-from reconciler.store.conflict_detection import RecentCommits
-from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.planning_view import PlanningView
-from reconciler.store.staging import Staged
+from reconciler.reconcile.runs import Run, Trigger
+from reconciler.store import commit, database
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, requests, reviews, routes
+from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
@@ -191,15 +191,14 @@ class World:
         self.now = BEGIN
         self.number = 0
         self.path = folder / "store.db"
-        self.recent = RecentCommits()  # what the last commits touched
         self.masked = 0  # versions that commits of this world rewrote
         is_new = not self.path.exists()
         self._writer = database.open_writer(self.path)
         self._writer.execute("pragma synchronous = off")  # these stores need not survive a power cut
         if is_new:
             database.migrate(self._writer, steps=database.migrations())
-            self._writer.execute(database.load_queries()["create_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = PlanningView.open(self.path)
+            self._writer.execute(database.load_queries()["put_project"], (PROJECT, rfc3339(BEGIN)))
+        self.view = SqlitePlanningView.open(self.path)
 
     def close(self) -> None:
         """Close the store."""
@@ -255,22 +254,22 @@ class World:
         body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
         version = (values.canonical_json(body), kind, name, row["version"])
         self._writer.execute(
-            "update version_row set body = ?, checksum = null where kind = ? and name = ? and version = ?", version
+            "update version set body = ?, checksum = null where kind = ? and name = ? and version = ?", version
         )
-        digest = (resource.digest_draft(owned, hmac_key=HMAC_KEY), kind, name)
-        self._writer.execute("update resource_row set digest = ? where kind = ? and name = ? and until is null", digest)
+        digest = (desired.digest(owned, hmac_key=HMAC_KEY), kind, name)
+        self._writer.execute("update resource set digest = ? where kind = ? and name = ?", digest)
 
     # What the daemon does
 
-    def look(self, repository: str, *, is_ahead: bool = False) -> Ran | None:
-        """The look that is due, if one is; with `is_ahead`, its change is written ahead."""
+    def look(self, repository: str) -> Ran | None:
+        """The look that is due, if one is."""
         if repository not in self.due:
             return None
         self.due.remove(repository)
         self._pass_time()
         row = self.rows.get(repository)
         ran = self.plan(repository, full=row is None or self._is_followed_anew(repository))
-        self.record(repository, ran, ahead=self.written_ahead(ran) if is_ahead else None)
+        self.record(repository, ran)
         return ran
 
     def settle(self) -> None:
@@ -310,9 +309,21 @@ class World:
 
     def plan(self, repository: str, *, full: bool) -> Ran:
         """A plan of the newest head, not stored."""
-        parts: list[Changes] = []
-        planned = commits.plan_commit(self.commit_job(repository, full=full), self.view, number=1, emit=parts.append)
-        return Ran(planned, tuple(parts))
+        with self.read(repository, full=full) as finish:
+            return finish()
+
+    @contextlib.contextmanager
+    def read(self, repository: str, *, full: bool) -> Iterator[Callable[[], Ran]]:
+        """The newest head as it is read; what is yielded plans it, not stored."""
+        job, allowance, parts = self.commit_job(repository, full=full), Allowance(), list[Changes]()
+        with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
+            commit = commits.read_commit(job, snapshot, self.view, allowance=allowance)
+
+            def finish() -> Ran:
+                emit, check = parts.append, allowance.time
+                return Ran(commits.plan_commit(commit, self.view, number=1, emit=emit, check=check), tuple(parts))
+
+            yield finish
 
     def review(self, repository: str, head: str, *, base: str | None = None) -> PlanEntry:
         """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
@@ -341,7 +352,10 @@ class World:
             dry_run=options.dry_run,
             accept_invalid=options.accept_invalid,
         )
-        return Answered(requests.plan_request(job, self.view, number=1, emit=parts.append), tuple(parts))
+        read = requests.read_request(job, number=1)
+        if isinstance(read, RequestPlanned):
+            return Answered(read, ())
+        return Answered(requests.plan_request(read, self.view, number=1, emit=parts.append), tuple(parts))
 
     def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
         """What the project routes, and the statuses that say otherwise, which are not stored."""
@@ -362,7 +376,7 @@ class World:
 
     def store(self, *parts: Changes) -> None:
         """Write what was planned."""
-        writing.commit(self._writer, parts, record=Record(), planned_at=None, recent=self.recent)
+        commit.commit(self._writer, parts, record=Record())
 
     def turn_back(self) -> None:
         """The next request comes at the time and with the randomness of the last one."""
@@ -395,15 +409,7 @@ class World:
         self._pass_time()
         answered = self.request(verb, body, options)
         if answered.planned.changed:
-            planned = answered.planned
-            writing.commit(
-                self._writer,
-                answered.parts,
-                record=Record(),
-                planned_at=planned.revision,
-                recent=self.recent,
-                footprint=planned.footprint,
-            )
+            commit.commit(self._writer, answered.parts, record=Record())
             self.masked += sum(len(part.rewritten) for part in answered.parts)
             self._tell(None, answered.planned.touched)
         return answered
@@ -472,17 +478,8 @@ class World:
             exclude=self.following[repository].exclude,
         )
 
-    def written_ahead(self, ran: Ran) -> Staged:
-        """A planned commit's parts, which nobody sees until they are recorded."""
-        staged, coming = Staged(), iter(ran.parts)
-        while staging.stage_step(self._writer, staged, coming):
-            pass
-        return staged
-
-    def record(self, repository: str, ran: Ran, *, ahead: Staged | None = None) -> None:
-        """As the reconciler's exit: a second look that finds what the last one told is not stored. What was written
-        `ahead` of it is shown.
-        """
+    def record(self, repository: str, ran: Ran) -> None:
+        """As the reconciler's exit: a second look that finds what the last one told is not stored."""
         planned, before = ran.planned, self.rows.get(repository)
         row = self._row(repository, planned, before)
         told = before is not None and (before.head, before.state, before.message) == (row.head, row.state, row.message)
@@ -495,22 +492,14 @@ class World:
                 forget_held_of=repository if planned.held_changed else None,
                 forget_approval_of=repository if is_free else None,
             )
-            writing.commit(
-                self._writer,
-                ran.parts if ahead is None else (),
-                record=record,
-                planned_at=planned.revision,
-                recent=self.recent,
-                footprint=planned.footprint,
-                ahead=ahead,
-            )
+            commit.commit(self._writer, ran.parts, record=record)
             self.rows[repository] = row
             self.masked += sum(len(part.rewritten) for part in ran.parts)
             self._tell(repository, planned.touched, changed=planned.changed)
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
 
     def _row(self, repository: str, planned: CommitPlanned, before: RepositoryRow | None) -> RepositoryRow:
-        verdict = runs.judge_run(RunFindings(planned=planned), before)
+        verdict = runs.judge_run(Run("run", repository, PROJECT, Trigger.POLL, "system", planned=planned), before)
         is_applied = not planned.refused
         return RepositoryRow(
             name=repository,

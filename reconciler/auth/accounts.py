@@ -13,7 +13,8 @@ from reconciler.model import text as model_text
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, Key, User, amended, is_expired
 from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
-from reconciler.store.contract import AuditRow, Store, StoreFault
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditRow, DirectoryChange
 
 # Who lost something by a change: whatever they signed in with before has ended.
 #
@@ -92,7 +93,8 @@ def _cut(text: str, longest: int = LONGEST_NAME) -> str:
 
 # The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
 #
-# One process has the store, so the directory in memory is what is stored; a change is written first and seen then.
+# The store tells of every amendment once it is written: the directory in memory follows it before the write returns, so
+# that a removed key stops working at once.
 
 log = logging.getLogger(__name__)
 
@@ -115,6 +117,12 @@ class Accounts:
         self._changing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._used: dict[str, datetime] = {}  # by the ids of keys, since they were written last
+        store.subscribe(DirectoryChange, self._follow)
+
+    def _follow(self, change: DirectoryChange) -> None:
+        self.directory = directory.amended(self.directory, change.amendment)
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     def holder(self, key: str) -> Principal | None:
         """Whose key this is, or None: unknown, revoked or expired."""
@@ -159,9 +167,6 @@ class Accounts:
                 return None
             amendment = count_lost(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
-            self.directory = directory.amended(self.directory, amendment)
-            self._changed.set()
-            self._changed = asyncio.Event()
         if amendment.audited.kind != "Project":  # a new one alone changes nobody's access
             fields = {} if request is None else {"request": request}
             log.info("%s", access_sentence(amendment.audited, actor=actor), extra={"fields": fields})

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Final, NamedTuple
 
 from reconciler.model.clock import rfc3339
-from reconciler.store.contract import AuditRow
+from reconciler.store.records import AuditRow
 
 # How often something may be begun from one address, whoever it is: what costs the service or a provider work before
 # anybody is known.

@@ -14,8 +14,8 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.oidc import flows
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Directory, User
-from reconciler.store.contract import StoreFault
-from reconciler.store.operations import Operations, SessionRow
+from reconciler.store.contract import Operations, StoreFault
+from reconciler.store.records import SessionRow
 
 # When a browser is signed in: what its cookie holds, and how long that counts.
 

@@ -13,9 +13,10 @@ from reconciler.model.errors import Refused
 from reconciler.ops import backup as ops_backup
 from reconciler.ops import databases, doctor
 from reconciler.ops.backup import Manifest, RestoredBackup
-from reconciler.ops.databases import STORE, ProgressWatch
+from reconciler.ops.databases import ProgressWatch
 from reconciler.server import process as server_process
 from reconciler.settings import loading
+from reconciler.store.files import STORE
 
 # `reconciler backup`: a copy of what the service keeps, made beside a service that runs, or without one.
 

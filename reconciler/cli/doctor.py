@@ -17,12 +17,12 @@ from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services, stores
-from reconciler.ops.databases import KINDS, DatabaseKind, DatabasePlaces
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.server import following
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
+from reconciler.store.files import KINDS, DatabaseKind, DatabasePlaces
 
 # Which checks `reconciler doctor` makes of a service with these settings, in the order in which they are shown.
 
@@ -71,6 +71,7 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         DoctorCheck(files.STATE_NAME, threaded(lambda: files.judge_state(files.gather_state(settings.state_dir)))),
         DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
         DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
+        DoctorCheck(services.SANDBOX_NAME, threaded(lambda: services.judge_protections(services.gather_protections()))),
         DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(_database(kind, places, is_full=is_full) for kind in KINDS),
         _audit(places, is_full=is_full),

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.model import ref_names
 from reconciler.model.errors import Refused
+from reconciler.model.names import check_ref_name
 
 # What of a remote is followed: a branch, a tag, a commit, any other ref, or what the remote's HEAD names.
 
@@ -60,7 +60,7 @@ class Listing(NamedTuple):
 def check_name(name: str) -> None:
     """Raise Refused unless Git allows the name of a branch, tag or ref and it cannot be taken for an option."""
     try:
-        ref_names.check_ref_name(name)
+        check_ref_name(name)
     except ValueError as why:
         raise Refused(f"{shown_name(name)} {why}") from None
 

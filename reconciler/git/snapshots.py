@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -333,10 +333,6 @@ class Snapshot:
         """The bytes in a file, known without reading it."""
         known = self._sizes.get(blob)
         return self._size(blob) if known is None else known
-
-    def know(self, sizes: Mapping[str, int]) -> None:
-        """These are the bytes of files, by blob, as another reader of the same mirror was told."""
-        self._sizes.update(sizes)
 
     def _size(self, blob: str) -> int:
         with damage(self._told):

@@ -316,7 +316,7 @@ def _quoted(text: str) -> str:
 
 # What differs between two versions of a resource, field by field, in values that hold no secret.
 #
-# Two documents without a difference have the same digest (`resource.Draft`), and the other way round: the order of a
+# Two documents without a difference have the same digest (`desired.Desired`), and the other way round: the order of a
 # mapping's keys is none.
 
 MASK_CHANGED = "(sensitive, changed)"

@@ -260,3 +260,21 @@ def _value(reader: _Reader) -> str:
     if problem is not None:
         raise BadSelector(f"the label's value at character {value.at} {problem}")
     return value.text
+
+
+# Names of Git refs: one rule for the settings and for what a remote lists.
+
+MAX_REF_BYTES = 1024
+
+# What git-check-ref-format(1) forbids anywhere in a name, and at the edges of its parts; and a leading `-`, which a
+# program takes for an option.
+_FORBIDDEN_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+_FORBIDDEN_AT_REF_EDGE = re.compile(r"^[-/]|/$|\.$|^@$|(?:^|/)\.|\.lock(?:/|$)")
+
+
+def check_ref_name(name: str) -> None:
+    """Raise ValueError with half a sentence unless Git allows the name and it cannot be taken for an option."""
+    if not name or len(name.encode("utf-8", "replace")) > MAX_REF_BYTES:
+        raise ValueError(f"must have 1 to {MAX_REF_BYTES} bytes to name a branch, tag or ref")
+    if _FORBIDDEN_IN_REF.search(name) or _FORBIDDEN_AT_REF_EDGE.search(name) or not name.isprintable():
+        raise ValueError("is not a name that Git allows for a branch, tag or ref")

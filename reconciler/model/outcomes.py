@@ -1,8 +1,5 @@
 """Update statuses, and the values that a plan takes and returns."""
 
-import hashlib
-from array import array
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -11,7 +8,6 @@ from enum import Enum, StrEnum, auto
 import msgspec
 
 from reconciler.model.names import Key
-from reconciler.model.violations import Place
 
 # The ten update statuses and what each means for the answer. How a status is chosen is in `planner`.
 
@@ -73,29 +69,6 @@ BUILT_IN = "(built-in)"
 """The owner of what the service brings along; no repository can be called so."""
 
 
-class WantedState(msgspec.Struct, frozen=True, gc=False):
-    """One document that somebody wants stored, or one key that somebody wants gone.
-
-    `ordinal` is its place in the request, or its rank by path and position in a commit; the outcomes keep that order.
-    `key` is None when kind or name could not be read. `reason` holds every violation, one a line, and is None exactly
-    when the document is valid; `digest` is what equality is decided on. `allowed` is False for what a repository's
-    `allow` setting leaves out. `conflict` says that it was made from another version than the stored one, where that
-    counts. `fault` says what failed outside of the document, so that nobody can judge it. `recent`
-    holds what recent rules have against it, one a line: a reason unless the same is stored, and then a note.
-    """
-
-    ordinal: int
-    key: Key | None
-    digest: bytes = b""
-    reason: str | None = None
-    place: Place | None = None
-    deprecated: bool = False
-    allowed: bool = True
-    fault: str | None = None
-    conflict: str | None = None
-    recent: str | None = None
-
-
 class StoredState(msgspec.Struct, frozen=True, gc=False):
     """What a plan must know of a stored resource; `owner` is a repository, None for the API, or `BUILT_IN`."""
 
@@ -149,92 +122,3 @@ class PruneWindow:
 
     owned: int = 0
     deleted: int = 0
-
-
-# Footprints: what a plan looked at and may change, and what a commit touched, as sorted hashes. Pure.
-#
-# Two footprints that do not meet have nothing in common. Two that do nearly always have; hashes that happen to be equal
-# cost a plan that is made again, and nothing else.
-#
-# Six sorts of facts, which share no hash: what is stored under a key, which resources refer to a key, who has an id,
-# what a repository owns, what is remembered of a repository (its head's files, what is held, its state), and a project
-# as a whole. Of the last there are two. Every plan of a project looks at its `ALL`, so that a commit that may have
-# touched anything there touches that. Every commit to a project touches its `SOME`, so that a plan that may have looked
-# at anything there looks at that.
-
-WIDTH = 8  # bytes of a hash
-EVERYTHING = b""
-"""The footprint of a plan that may have looked at anything, and of a commit that may have touched anything, of
-whichever project.
-"""
-ALL, SOME = "all", "some"
-PAST_ROUTES = Key("past routes", "")
-"""Stands for all that is remembered of a project's routes, which few changes touch: no resource has such a kind."""
-OF_PLAN, OF_COMMIT, OF_BOTH = (ALL,), (SOME,), (ALL, SOME)
-
-
-def footprint_of(
-    project: str,
-    keys: Iterable[Key],
-    *,
-    ids: Iterable[str] = (),
-    targets: Iterable[Key] = (),
-    owners: Iterable[str] = (),
-    repositories: Iterable[str] = (),
-    whole: Iterable[str] = (),
-) -> bytes:
-    """The footprint of facts of a project: what is stored under `keys`, who has these `ids`, what refers to `targets`,
-    what the repositories `owners` own and what is remembered of `repositories`, of whichever project; and of `whole`,
-    which is `OF_PLAN` for a plan and `OF_COMMIT` for a commit.
-
-    Of no fact at all it is `EVERYTHING`. It is the same in every process of a machine.
-    """
-    found = [*_keyed("stored", project, keys), *_keyed("referring", project, targets)]
-    found += [*_named(("id", project), ids), *_named(("owned",), owners), *_named(("remembered",), repositories)]
-    found += _named(("whole", project), whole)
-    # In this machine's own order of bytes: footprints never leave it, and are searched as numbers.
-    return array("Q", sorted(array("Q", b"".join(found)))).tobytes()
-
-
-def footprint_of_all(project: str) -> bytes:
-    """That of a plan that may have looked at anything in a project, and of a commit that may have touched anything."""
-    return footprint_of(project, (), whole=OF_BOTH)
-
-
-def footprints_meet(one: bytes, other: bytes) -> bool:
-    """Whether two footprints share a fact; `EVERYTHING` meets whatever there is. Cheap when one of them is small."""
-    if EVERYTHING in (one, other):
-        return True
-    few, many = sorted((memoryview(one).cast("Q"), memoryview(other).cast("Q")), key=len)
-    if few[-1] < many[0] or many[-1] < few[0]:
-        return False
-    at = 0
-    for fact in few:
-        at = bisect_left(many, fact, at)
-        if at == len(many):
-            return False
-        if many[at] == fact:
-            return True
-    return False
-
-
-def _keyed(sort: str, project: str, keys: Iterable[Key]) -> list[bytes]:
-    """What is hashed first is the same for all keys of a kind, of which there are a few among 200,000."""
-    kinds: dict[str, hashlib.blake2b] = {}
-    found = []
-    for kind, name in keys:
-        begun = kinds.get(kind)
-        if begun is None:
-            begun = kinds[kind] = hashlib.blake2b(_text(sort, project, kind), digest_size=WIDTH)
-        hashed = begun.copy()
-        hashed.update(name.encode("utf-8", "surrogatepass"))
-        found.append(hashed.digest())
-    return found
-
-
-def _named(before: tuple[str, ...], names: Iterable[str]) -> list[bytes]:
-    return [hashlib.blake2b(_text(*before, name), digest_size=WIDTH).digest() for name in names]
-
-
-def _text(*parts: str) -> bytes:
-    return b"".join(part.encode("utf-8", "surrogatepass") + b"\0" for part in parts)

@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, cast
+
+import msgspec
 
 from reconciler.model import (
     component_types,
     components,
-    resource,
     secret_references,
     type_definitions,
     validators,
@@ -18,7 +19,6 @@ from reconciler.model import (
 from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.components import STORAGE_TYPE, WEBHOOK, Component, ParameterMention
 from reconciler.model.names import Key
-from reconciler.model.resource import Draft
 from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
@@ -258,16 +258,16 @@ def fit(
     return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets), notes)
 
 
-def fit_draft(
-    draft: Draft, lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
+def fit_encoded(
+    owned: bytes, lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
 ) -> Fit:
-    """The same for a draft. Most hold no secret and nothing that may be one: then their values need no search."""
-    owned = resource.owned_by_user(draft)
-    spec, kind = owned["spec"], owned["kind"]
+    """The same for its JSON. Most hold no secret and nothing that may be one: then their values need no search."""
+    document = cast("dict[str, Value]", msgspec.json.decode(owned))
+    spec, kind = document["spec"], document["kind"]
     found = components.find_components(kind, spec) if isinstance(kind, str) else ()
     types = [lookup(component.type_key) for component in found]
-    if components.may_tell(draft.owned) or not all(map(_is_open, found, types)):
-        return fit(owned, lookup, available=available, refuse_unknown=refuse_unknown)
+    if components.may_tell(owned) or not all(map(_is_open, found, types)):
+        return fit(document, lookup, available=available, refuse_unknown=refuse_unknown)
     broken, notes = _judged(zip(found, types, strict=True), refuse_unknown=refuse_unknown)
     return Fit(tuple(broken), notes=notes) if broken or notes else FITTING
 

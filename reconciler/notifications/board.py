@@ -30,7 +30,8 @@ from reconciler.notifications.models import (
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace, RenderedNotifications
 from reconciler.notifications.storage import Writer
-from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
+from reconciler.store.contract import Operations
+from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow
 
 # Notifications in memory, each found by whatever it is looked for by.
 

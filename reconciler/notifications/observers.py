@@ -31,7 +31,8 @@ from reconciler.notifications.texts import NAMED as TEXTS_NAMED
 from reconciler.reconcile.apply import AppliedChange
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
-from reconciler.store.contract import Attention, DamagedVersion, Store, StoreFault, StoreFigures
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import Attention, DamagedVersion, StoreFigures
 
 # Looking again and again at all that may be wrong, beside what the service does and never in its way.
 
@@ -161,8 +162,8 @@ class RepositoryObserver:
 
     async def _resources(self, one: Reconciler) -> list[Finding]:
         name = one.watched.name
-        if one.last_run is not None and self._last.get(name) != one.last_run:
-            last = one.last_run
+        last = one.memory.last_run
+        if last is not None and self._last.get(name) != last:
             told = await self._told(name)
             if told is not None:
                 self._refused[name] = told
@@ -216,7 +217,7 @@ class RepositoryObserver:
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     """What is wrong with a repository itself."""
-    watched, row, fault = one.watched, one.remembered, one.fault
+    watched, row, fault = one.watched, one.memory.row, one.memory.fault
     state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
     message = "" if row is None else row.message or ""
     if isinstance(fault, GitFault):
@@ -230,7 +231,7 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     if isinstance(fault, ReconcilerError) and is_other:
         failed = Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project)
         yield Finding(failed, Severity.ERROR, {"message": fault.message})
-    elif fault is None and one.seen is None:
+    elif fault is None and one.memory.seen is None:
         # No look of this process has ended: whether it still fails is not known.
         yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
 

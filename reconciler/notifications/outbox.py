@@ -21,7 +21,8 @@ from reconciler.notifications import ledger, rendering
 from reconciler.notifications.models import QUICK, Notification, NotificationState, in_slices
 from reconciler.notifications.rendering import AlertContent, NotificationPlace
 from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
-from reconciler.store.operations import AlertRow, Operations
+from reconciler.store.contract import Operations
+from reconciler.store.records import AlertRow
 
 # What waits for one target, in its order, and what is counted of it. In memory alone.
 #

@@ -10,8 +10,8 @@ import msgspec
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.models import Cause, Domain, Notification, NotificationState, UserStatus
-from reconciler.store.contract import StoreFault
-from reconciler.store.operations import AlertRow, Noted, NotificationRow, NotificationStatusRow, Operations
+from reconciler.store.contract import Operations, StoreFault
+from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow
 
 # Notifications as rows of `ops.db`, and back.
 

@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,19 +15,12 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.ops import databases
-from reconciler.ops.databases import (
-    ELSEWHERE,
-    KINDS,
-    OPERATIONS,
-    STORE,
-    CopiedDatabase,
-    DatabaseKind,
-    DatabasePlaces,
-    ProgressWatch,
-)
+from reconciler.ops.databases import ELSEWHERE, CopiedDatabase, ProgressWatch
 from reconciler.settings import bounded_io
-from reconciler.store import database, directory_rows
-from reconciler.store.contract import AuditRow, StoreFault
+from reconciler.store import files
+from reconciler.store.contract import StoreFault
+from reconciler.store.files import KINDS, OPERATIONS, STORE, DatabaseKind, DatabasePlaces
+from reconciler.store.records import AuditRow
 from reconciler.version import __version__
 
 # What a backup says of itself: `manifest.json`, for people and for `reconciler restore`. Pure, save for reading it.
@@ -115,7 +107,7 @@ def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: Progr
     """Make a backup of a service, running or not, as a new folder. Raises Refused, StoreFault; then there is none."""
     _check_folder(folder)
     found = _found(places)
-    needed = sum(databases.look_at_copy(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
+    needed = sum(files.identify(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
     databases.check_room(folder.parent, needed, purpose="The backup")
     try:
         with _unfinished(folder) as partial:
@@ -195,7 +187,6 @@ def _clear(partial: Path) -> None:
 # Killed at any point: before the rename of the store the old one counts, as it was; after it the new one, and nobody is
 # signed in. What was written by then under names of its own is written over by the next restore.
 
-SETTLE_MILLISECONDS = 5_000
 KEPT = "replaced"
 INCOMING = ".restoring"  # how the name ends of what does not count yet
 
@@ -227,7 +218,7 @@ def read_backup(path: Path) -> GivenBackup:
     manifest = read_manifest(path)
     for kind in KINDS:
         if (file := manifest.of(kind)) is not None:
-            databases.check_version(file.version, kind, path / file.name)
+            files.check_version(file.version, kind, path / file.name)
     check_manifest(path, manifest)
     return GivenBackup(
         path, manifest.made_at, {kind: path / kind.file for kind in KINDS if manifest.of(kind) is not None}
@@ -242,7 +233,7 @@ def restore(
     Raises Refused, NewerStore, StoreFault; then what was there counts, as it was.
     """
     sources = backup.sources
-    needed = sum(databases.look_at_copy(path, kind).size for kind, path in sources.items())
+    needed = sum(files.identify(path, kind).size for kind, path in sources.items())
     # Both may be on one disk; what was there stays.
     databases.check_room(places.store.parent, needed, purpose="To restore this backup")
     try:
@@ -293,9 +284,7 @@ def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: st
         request=None,
         detail=json.dumps(detail, ensure_ascii=False),
     )
-    with database.faults("written"), contextlib.closing(database.open_writer(incoming)) as connection:
-        directory_rows.tell(connection, [event])
-        connection.execute("pragma journal_mode = delete").fetchone()  # one file, without a log beside it
+    files.tell(incoming, [event])
     databases.force_to_disk(incoming)
 
 
@@ -314,7 +303,7 @@ def _aside(path: Path, stamp: str) -> list[Path]:
     """Have nothing under this name, and what was there under another."""
     if not path.exists():
         return []
-    _settle(path)
+    files.settle(path)
     kept = _name(path, stamp)
     _logs_aside(path, kept)
     path.rename(kept)
@@ -326,21 +315,11 @@ def _kept(path: Path, stamp: str) -> list[Path]:
     """Have what is there under another name besides, and no log that SQLite would take for one of the new file."""
     if not path.exists():
         return []
-    _settle(path)
+    files.settle(path)
     kept = _name(path, stamp)
     databases.keep_copy(path, kept)
     _logs_aside(path, kept)
     return [kept]
-
-
-def _settle(path: Path) -> None:
-    """Take a log that a killed process left into its file, so that the file alone is all there is. A file that is too
-    damaged for that keeps its log, which goes where the file goes.
-    """
-    uri = f"{path.as_uri()}?mode=rw"
-    with contextlib.suppress(sqlite3.Error), contextlib.closing(sqlite3.connect(uri, uri=True)) as connection:
-        connection.execute(f"pragma busy_timeout = {SETTLE_MILLISECONDS}")
-        connection.execute("pragma wal_checkpoint(truncate)").fetchone()
 
 
 def _logs_aside(path: Path, kept: Path) -> None:

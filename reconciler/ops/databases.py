@@ -1,4 +1,4 @@
-"""The databases of a service: identity, copies, and files that are whole or absent."""
+"""The databases of a service: verified copies, and files that are whole or absent."""
 
 import contextlib
 import hashlib
@@ -6,82 +6,28 @@ import logging
 import os
 import re
 import shutil
-import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.settings.models import Settings
-from reconciler.store import database, operations
-from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store import files
+from reconciler.store.contract import StoreFault
+from reconciler.store.files import KINDS, DatabaseIdentity, DatabaseKind, DatabasePlaces
 
-# The two databases of a service: which they are, what a file says that it is, and whether this program may have it.
+# A service that had a store must not begin with an empty one.
 
-PACKAGE = "reconciler.ops"
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseKind:
-    """One of them: its file's name, what people call it, the number in its header, the newest version known here.
-
-    `forgotten` are the statements that run in every copy of it.
-    """
-
-    file: str
-    name: str
-    application_id: int
-    latest: int
-    forgotten: tuple[str, ...] = ()
-
-
-STORE = DatabaseKind("store.db", "store", database.APPLICATION_ID, database.migrations()[-1].number)
-OPERATIONS = DatabaseKind(
-    "ops.db",
-    "database of sessions and notifications",
-    operations.APPLICATION_ID,
-    database.migrations(operations.PACKAGE)[-1].number,
-    forgotten=("forget_sessions", "forget_flow_key"),
-)
-KINDS = (STORE, OPERATIONS)
 COPIED = re.compile(r"\.(?:before|replaced)-[0-9TZ]+")
 """How the names of copies end that an upgrade or a restore left beside a database."""
 ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
 """What to do where there is no store: the settings of a service are those of its unit, and seldom those of a shell."""
 
 
-@dataclass(frozen=True, slots=True)
-class DatabasePlaces:
-    """Where both are. `store.url` may lead anywhere, `ops.db` is in the state directory."""
-
-    store: Path
-    operations: Path
-
-    def of(self, kind: DatabaseKind) -> Path:
-        """Where one is."""
-        return self.store if kind is STORE else self.operations
-
-
-@dataclass(frozen=True, slots=True)
-class DatabaseIdentity:
-    """What a file's header says, and how large it is. `application_id` 0: nobody's."""
-
-    application_id: int
-    version: int
-    pages: int
-    page_bytes: int
-    free_pages: int
-
-    @property
-    def size(self) -> int:
-        """Bytes, all pages together."""
-        return self.pages * self.page_bytes
-
-
 def database_places(settings: Settings) -> DatabasePlaces:
-    """Those of a service with these settings."""
-    return DatabasePlaces(settings.store.path, settings.state_dir / OPERATIONS.file)
+    """Return the paths of the databases of a service with these settings."""
+    return files.places(settings.store.url, settings.state_dir)
 
 
 def missing(found: DatabasePlaces) -> str | None:
@@ -101,43 +47,6 @@ def missing(found: DatabasePlaces) -> str | None:
         f"The store {store} {is_}, and {found.operations.parent} is of a service that had one; put it back, restore a "
         f"backup with `reconciler restore {backup}`, or start once with --new-store to begin with an empty one."
     )
-
-
-def database_identity(connection: sqlite3.Connection) -> DatabaseIdentity:
-    """What the file behind a connection says of itself."""
-
-    def one(pragma: str) -> int:
-        return int(connection.execute(f"pragma {pragma}").fetchone()[0])
-
-    return DatabaseIdentity(
-        one("application_id"), one("user_version"), one("page_count"), one("page_size"), one("freelist_count")
-    )
-
-
-def check_database(found: DatabaseIdentity, kind: DatabaseKind, path: Path) -> None:
-    """Raises Refused for a file of something else, NewerStore for one that a later version of this program wrote."""
-    if found.application_id != kind.application_id:
-        raise Refused(f"{path} is not the {kind.name} of this program; name another file.")
-    check_version(found.version, kind, path)
-
-
-def check_version(version: int, kind: DatabaseKind, path: Path) -> None:
-    """Raises NewerStore for a version that this program does not know."""
-    if version > kind.latest:
-        raise NewerStore(
-            f"The {kind.name} in {path} is of version {version}, and this program knows versions up to {kind.latest}: "
-            "a later version of the program wrote it; install that one."
-        )
-
-
-def count_rows(connection: sqlite3.Connection) -> Mapping[str, int]:
-    """How many rows each table has, sorted by name."""
-    names = [name for (name,) in connection.execute(database.load_queries(PACKAGE)["tables"])]
-    return {name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0] for name in names}  # noqa: S608 - a name of the schema, quoted
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
 
 
 # Files and folders that are there whole or not at all: forced to the disk, renamed, given to whom they belong.
@@ -268,28 +177,8 @@ class ProgressWatch:
             self._told = self.clock()
             self.said(sentence)
 
-    @contextmanager
-    def over(self, connection: sqlite3.Connection, what: str) -> Iterator[None]:
-        """End whatever statement runs meanwhile when the time is up. Raises Refused then."""
 
-        def look() -> int:
-            self.tell(f"{what} ...")
-            return int(self.is_over)
-
-        connection.set_progress_handler(look, STEPS)
-        try:
-            yield
-        except sqlite3.OperationalError:
-            self.check(what)
-            raise
-        finally:
-            connection.set_progress_handler(None, 0)
-
-
-# A database copied while others write to it, by SQLite's backup API: one moment of it, verified, and on the disk.
-
-PAGES = 2048  # copied at a step, 8 MiB
-PAUSE_SECONDS = 0.05  # when the file is locked for a moment
+# A database copied while others write to it: one moment of it, verified, and on the disk.
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +187,6 @@ class CopiedDatabase:
 
     identity: DatabaseIdentity
     rows: Mapping[str, int]
-
-
-def look_at_copy(path: Path, kind: DatabaseKind) -> DatabaseIdentity:
-    """What a file is that this program may have. Raises Refused, NewerStore, StoreFault."""
-    with _reading(path) as connection, database.faults("read", of=kind.name):
-        found = database_identity(connection)
-    check_database(found, kind, path)
-    return found
 
 
 def copy_database(
@@ -317,56 +198,28 @@ def copy_database(
     Raises Refused, NewerStore, StoreFault.
     """
     try:
-        with database.faults("copied", OSError, of=kind.name):
-            make_private_file(target)
-            before = _copy(source, target, kind=kind, watch=watch)
-            copied = _verified(target, before, kind=kind, watch=watch, is_quick=is_quick)
-            force_to_disk(target)
-    except BaseException:
+        make_private_file(target)
+        before = files.copy_into(source, target, kind=kind, watch=watch)
+        copied = _verified(target, before, kind=kind, watch=watch, is_quick=is_quick)
+        force_to_disk(target)
+    except BaseException as problem:
         remove_database(target)
+        if isinstance(problem, OSError):
+            raise StoreFault(
+                f"The {kind.name} could not be copied ({problem}); nothing was changed: look at the disk's space and "
+                "permissions."
+            ) from problem
         raise
     return copied
-
-
-def _copy(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch) -> DatabaseIdentity:
-    with _reading(source) as reader, _writing(target) as writer:
-        # One moment of it, for as long as this transaction lasts: else each write of another process would begin the
-        # copy anew.
-        reader.execute("begin")
-        before = database_identity(reader)
-        check_database(before, kind, source)
-
-        def step(_status: int, remaining: int, total: int) -> None:
-            watch.check(f"The copy of {source}")
-            if remaining:
-                watch.tell(f"{source.name}: {(total - remaining) * 100 // total} % copied")
-
-        reader.backup(writer, pages=PAGES, progress=step, sleep=PAUSE_SECONDS)
-        writer.execute("pragma journal_mode = delete").fetchone()
-        _forget(writer, kind)
-    return before
-
-
-def _forget(writer: sqlite3.Connection, kind: DatabaseKind) -> None:
-    """Leave out what must not come alive again, also from pages that are not used any more."""
-    tables = count_rows(writer) if kind.forgotten else {}
-    if "session" not in tables:
-        return
-    sql = database.load_queries(PACKAGE)
-    for name in kind.forgotten:
-        writer.execute(sql[name])
-    writer.execute("vacuum")
 
 
 def _verified(
     path: Path, before: DatabaseIdentity, *, kind: DatabaseKind, watch: ProgressWatch, is_quick: bool
 ) -> CopiedDatabase:
-    with _reading(path) as connection:
-        found = database_identity(connection)
-        told = copy_verdict(connection, name=kind.file, watch=watch, is_quick=is_quick)
-        with watch.over(connection, f"{kind.file}: counting"):
-            rows = count_rows(connection)
-    is_same = (found.application_id, found.version) == (before.application_id, before.version)
+    found = files.identify(path, kind)
+    told = files.verdict(path, kind, watch=watch, is_quick=is_quick)
+    rows = files.count_rows(path, kind, watch=watch)
+    is_same = found.version == before.version
     is_whole = kind.forgotten != () or found.pages == before.pages
     if told != "ok" or not is_same or not is_whole:
         wrong = told if told != "ok" else "a copy of it is another one"
@@ -374,29 +227,6 @@ def _verified(
             f"The {kind.name} is damaged ({wrong}), so that no copy of it is worth anything; restore a backup."
         )
     return CopiedDatabase(found, rows)
-
-
-def copy_verdict(connection: sqlite3.Connection, *, name: str, watch: ProgressWatch, is_quick: bool) -> str:
-    """`ok`, or the first thing that SQLite finds wrong with a file. Raises Refused when the time is up."""
-    pragma = "quick_check(1)" if is_quick else "integrity_check(1)"
-    with watch.over(connection, f"{name}: checking"):
-        return str(connection.execute(f"pragma {pragma}").fetchone()[0]).partition("\n")[0]
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[sqlite3.Connection]:
-    with contextlib.closing(database.open_reader(path)) as connection:
-        yield connection
-
-
-@contextlib.contextmanager
-def _writing(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection to a copy: a crash may take it all, since it counts only when it is whole."""
-    uri = f"{path.as_uri()}?mode=rw"
-    with contextlib.closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-        for pragma in ("journal_mode = off", "synchronous = off"):
-            connection.execute(f"pragma {pragma}").fetchone()
-        yield connection
 
 
 # A copy of a database before this version of the program changes it: the way back to the version before.
@@ -436,7 +266,7 @@ def _older(path: Path, kind: DatabaseKind) -> DatabaseIdentity | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
     try:
-        found = look_at_copy(path, kind)
+        found = files.identify(path, kind)
     except ReconcilerError:
         return None
     return found if found.version < kind.latest else None

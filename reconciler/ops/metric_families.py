@@ -12,7 +12,7 @@ from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.reconcile.repositories import Repositories
-from reconciler.store import contract
+from reconciler.store.records import StoreFigures
 
 # What a metric is: its name, its kind, what it says, and the labels that tell its samples apart.
 
@@ -185,7 +185,7 @@ class MeasuredStore(Protocol):
     async def revision(self) -> int:
         """Raises StoreFault."""
 
-    def figures(self) -> contract.StoreFigures:
+    def figures(self) -> StoreFigures:
         """What it counts of itself."""
 
 

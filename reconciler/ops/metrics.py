@@ -16,7 +16,7 @@ from reconciler.model.histogram import Histogram
 from reconciler.ops import delivery_metrics, metric_families
 from reconciler.ops.metric_families import MetricFamily, MetricKind, MetricSources, Sample, Step, Traffic, TrafficSlot
 from reconciler.reconcile.repositories import Repositories
-from reconciler.store.contract import StoreFigures
+from reconciler.store.records import StoreFigures
 from reconciler.version import __version__
 
 # Metrics of what is asked of remotes.
@@ -226,15 +226,15 @@ def run_steps(repositories: Repositories) -> Iterator[Step]:
     every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
     every.sort(key=lambda pair: pair[0])
     for names, one in every:
-        row = one.told
+        row = one.memory.shown
         yield Sample(STATE, 1, (*names, RepositoryState.NEVER_READ if row is None else row.state))
     for names, one in every:
-        yield Sample(FAILING, int(one.fault is not None), names)
+        yield Sample(FAILING, int(one.memory.fault is not None), names)
     for names, one in every:
-        if one.tallied.succeeded is not None:
-            yield Sample(SUCCEEDED, one.tallied.succeeded.timestamp(), names)
+        if one.memory.succeeded is not None:
+            yield Sample(SUCCEEDED, one.memory.succeeded.timestamp(), names)
     for names, one in every:
-        for kind, statuses in one.tallied.planned.items():
+        for kind, statuses in one.memory.planned.items():
             for status, number in statuses.items():
                 yield Sample(RESOURCES, number, (*names, kind, status))
 
@@ -249,7 +249,8 @@ STORE_SECONDS = MetricFamily(
 STORE_FAILURES = MetricFamily(
     "reconciler_store_commit_failures_total",
     MetricKind.COUNTER,
-    "Commits that stored nothing: `moved` are planned again, `fault` is the disk's or the file's.",
+    "Commits that stored nothing: `moved` is an approval of what is not held any more, `fault` is the disk's or the "
+    "file's.",
     ("reason",),
 )
 REVISION = MetricFamily(
@@ -300,7 +301,7 @@ def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
     measured = sources.measured
     if measured.repositories is not None:
         yield from run_steps(measured.repositories)
-        yield from git_steps(measured.repositories.asked)
+        yield from git_steps(measured.repositories.remote_tally)
     yield from store_steps(sources.store.figures(), revision)
     yield from request_steps(measured.traffic, sources.in_flight)
     if measured.deliveries is not None:

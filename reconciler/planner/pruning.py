@@ -13,6 +13,8 @@ from enum import StrEnum
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
+from reconciler.planner.removed import RemovedResources
+from reconciler.store.records import HeldRow
 
 NAMED = 5  # a message names this many files or resources, and counts the rest
 UNRELATED = "The head has no history in common with the commit that was applied last"
@@ -41,39 +43,40 @@ class PruneBudget:
 
     @property
     def is_off(self) -> bool:
-        """Whether any number may be deleted."""
+        """Any number may be deleted."""
         # 100 is the switch: who deletes and creates all day may delete more than there ever was.
         return self.max_percent >= 100
 
     def covers(self, deletions: int, *, owned: int) -> bool:
-        """Whether so many deletions are allowed when the repository owns so many resources."""
+        """So many deletions are allowed when the repository owns so many resources."""
         return self.is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
 
     def spares(self, deletions: int, *, owned: int) -> bool:
-        """Whether so many deletions by one head leave enough: one may always go, more only with at most half."""
+        """So many deletions by one head leave enough: one may always go, more only with at most half."""
         return self.is_off or deletions < 2 or deletions * 2 <= owned
 
 
 @dataclass(frozen=True, slots=True)
-class TreeState:
-    """What a commit holds: (path, fault) of each file in scope that could not be read whole, and how many documents.
+class PruneCircumstances:
+    """The facts that are known before a head is judged.
 
-    `missing` says that the folder is not there; such a tree has no documents. `unrelated`: the commit has no history in
-    common with the one that was applied last; `lost`, since that one is nowhere any more, so that nobody knows.
-    `released`: the last plan of this very tree held nothing.
+    `window` is the last 24 hours. `approved` are the keys that an admin released, None when nobody did. `unrelated`:
+    the commit has no history in common with the one that was applied last; `lost`, since that one is nowhere any more,
+    so that nobody knows. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last
+    plan kept though its head did not hold it.
     """
 
-    unreadable: Sequence[tuple[str, str]]
-    documents: int  # invalid ones included
-    missing: str | None = None
+    window: PruneWindow
+    approved: Set[Key] | None
     unrelated: bool = False
     lost: bool = False
     released: bool = False
+    stayed: frozenset[HeldRow] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What goes and what is in use, in order; or why all of it stays.
+    """The deletions and the resources in use, in order; or why all of them stay.
 
     `held` would go and stays, `protected` stays by its label, of which `note` tells. `approvable`: an admin can
     release what is held; `unreadable`: a file must be mended first. `approved`: somebody did release it, so that these
@@ -94,12 +97,12 @@ class Pruning:
 
     @property
     def holds_all(self) -> bool:
-        """Whether nothing goes."""
+        """Nothing is deleted."""
         return self.hold is not None and not self.partly
 
     @property
     def applies(self) -> bool:
-        """Whether anything of the head is applied, apart from what goes."""
+        """Something of the head is applied, apart from deletions."""
         return self.hold is not PruneHold.UNRELATED_ROOT
 
     @property
@@ -107,54 +110,68 @@ class Pruning:
         """How many deletions count for the budget of the next 24 hours."""
         return 0 if self.approved else len(self.deletions)
 
+    @property
+    def approvable_flag(self) -> int | None:
+        """1 when an admin can release what is held, 0 when a file must be mended first; None otherwise."""
+        if self.hold is None:
+            return None
+        if self.approvable:
+            return 1
+        return 0 if self.unreadable else None
+
+    def held_rows(self, repository: str) -> frozenset[HeldRow]:
+        """Return the rows of what is kept although the head does not contain it."""
+        held = (HeldRow(repository, *stored.key, "held") for stored in self.held)
+        in_use = (HeldRow(repository, *outcome.key, "in-use") for outcome in self.in_use if outcome.key is not None)
+        protected = (HeldRow(repository, *stored.key, "protected") for stored in self.protected)
+        return frozenset((*held, *in_use, *protected))
+
 
 def removed_resources(gone: Iterable[StoredState]) -> list[StoredState]:
-    """What is to go of what is gone, in order: a protected resource stays."""
+    """Return what is to be deleted of what is gone, in order: a protected resource stays."""
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
 def is_unsure(stored: StoredState, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
-    """Whether what is gone waits for its own file: a document there is refused, which may be a slip in its name."""
+    """Return True when what is gone waits for its own file: a document there is refused, maybe for a slip in a name."""
     return stored.path in refused and (approved is None or stored.key not in approved)
 
 
 def decide_prune(
-    gone: Iterable[StoredState],
+    removed: RemovedResources,
+    around: PruneCircumstances,
     *,
-    tree: TreeState,
-    owned: int,
     budget: PruneBudget | None,
-    window: PruneWindow,
     in_use: Mapping[Key, tuple[Key, ...]],
     passing: Set[Key],
-    approved: Set[Key] | None,
     renamed: Set[Key],
     refused: Mapping[str, str],
 ) -> Pruning:
-    """What becomes of the stored resources that a repository owns and its head does not contain.
+    """Decide about the stored resources that a repository owns and its head does not contain.
 
-    `owned` is how many it owns, `budget` None when nothing is ever pruned. `in_use` are those of `gone` that cannot go,
-    with what refers to them. `passing` are those that another repository takes over: they are held like the others, and
-    are neither deleted nor counted. `approved` are the keys that an admin let go, None when nobody did. `renamed` are
-    those that the head holds under another name. `refused` are the files of which a document is refused, and where.
+    `budget` is None when nothing is ever pruned. `in_use` are those that are gone and cannot be deleted, with what
+    refers to them. `passing` are those that pass to another repository: they are held like the others, and are neither
+    deleted nor counted. `renamed` are those that the head holds under another name. `refused` are the files of which a
+    document is refused, and where.
     """
-    everything = [] if budget is None else list(gone)
+    approved = around.approved
+    everything = [] if budget is None else removed.gone
     to_go = removed_resources(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
     unsure = [stored for stored in wanted if is_unsure(stored, refused=refused, approved=approved)]
     staying = passing | {stored.key for stored in unsure}
     lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)
-    if tree.unrelated and not covered:
-        return _unrelated(tree, wanted)
-    if tree.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
-        held = _elsewhere(wanted, tree.unreadable)
-        message = f"{_faults(tree.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
+    if around.unrelated and not covered:
+        return _unrelated(removed, wanted, lost=around.lost)
+    if removed.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
+        held = _elsewhere(wanted, removed.unreadable)
+        message = f"{_faults(removed.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
         return Pruning(held=tuple(held), hold=PruneHold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
-    reason = _reason(wanted, lost, tree=tree, owned=owned, budget=budget, window=window, renamed=renamed)
+    reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
     # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
-    is_released = covered if wanted else tree.released
+    is_released = covered if wanted else around.released
     if reason is not None and not is_released:
         hold, message = reason
         message = " ".join([message, *_unsure_message(unsure, refused)])
@@ -184,21 +201,21 @@ def decide_prune(
 def _reason(
     wanted: Sequence[StoredState],
     lost: Sequence[StoredState],
+    removed: RemovedResources,
     *,
-    tree: TreeState,
-    owned: int,
     budget: PruneBudget | None,
     window: PruneWindow,
     renamed: Set[Key],
 ) -> tuple[PruneHold, str] | None:
-    """What holds a head whose files can all be read, and the sentence for it. `lost` is what nobody takes over of what
-    is `wanted` away, and what does not wait for its own file.
+    """Find what holds a head whose files can all be read, and the sentence for it. `lost` is what is `wanted` away and
+    neither passes to another repository nor waits for its own file.
     """
-    if tree.missing is not None:
-        return PruneHold.PATH_MISSING, f"{tree.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
+    if removed.missing is not None:
+        return PruneHold.PATH_MISSING, f"{removed.missing}. Until then nothing is deleted{_would_go(len(wanted))}."
     if budget is None:
         return None
-    if tree.documents == 0:
+    owned = removed.owned
+    if removed.documents == 0:
         return PruneHold.EMPTY, _empty_message(wanted)
     most = max(owned, window.owned)
     if lost and not budget.covers(len(lost) + window.deleted, owned=most):
@@ -219,18 +236,18 @@ def _empty_message(wanted: Sequence[StoredState]) -> str:
     )
 
 
-def _unrelated(tree: TreeState, wanted: Sequence[StoredState]) -> Pruning:
+def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost: bool) -> Pruning:
     """Nothing of such a head is applied. What cannot be read is told with it, and must be mended first."""
     release = "release this with `reconciler approve`"
-    if tree.unreadable:
-        release = f"mend what cannot be read and then {release}: {_faults(tree.unreadable)}"
+    if removed.unreadable:
+        release = f"mend what cannot be read and then {release}: {_faults(removed.unreadable)}"
     return Pruning(
         held=tuple(wanted),
         hold=PruneHold.UNRELATED_ROOT,
-        message=f"{LOST if tree.lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
+        message=f"{LOST if lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
         f"history back, or {release}.",
-        approvable=not tree.unreadable,
-        unreadable=bool(tree.unreadable),
+        approvable=not removed.unreadable,
+        unreadable=bool(removed.unreadable),
     )
 
 
@@ -247,7 +264,7 @@ def _staying(stored: StoredState, users: tuple[Key, ...]) -> Outcome:
 
 
 def _elsewhere(wanted: Sequence[StoredState], unreadable: Sequence[tuple[str, str]]) -> list[StoredState]:
-    """What stood in a file that cannot be read is not known to be gone."""
+    """Leave out what was in a file that cannot be read: it is not known to be gone."""
     paths = {path for path, _ in unreadable}
     return [stored for stored in wanted if stored.path not in paths]
 
@@ -276,7 +293,7 @@ def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -
 
 
 def _note(protected: Sequence[StoredState]) -> str | None:
-    """What a protected resource's reader has to know; it is as it should be, so it is no message of a hold."""
+    """Tell of protected resources. They are as they should be, so this is no message of a hold."""
     if not protected:
         return None
     return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."

@@ -1,37 +1,33 @@
-"""Apply: a change is planned in the worker, then stored in one transaction.
-
-The plan holds until what it looked at is touched: see `Store.commit`. When the store moved there meanwhile, it is made
-again; `conflict_retry` in the end keeps other changes out, so that a large commit ends too.
-"""
+"""Apply: the worker plans a change, and one transaction stores it while the project is locked."""
 
 import asyncio
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Iterable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model import log_context, outcomes
+from reconciler.model import log_context
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.names import Key
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Actor
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconcile.conflict_retry import ConflictRetry, Round, to_its_end
+from reconciler.reconcile.locks import ProjectLocks, Writer, to_its_end
 from reconciler.settings.bounded_io import BoundedIO
-from reconciler.store.contract import ApprovalRow, AuditRow, Changes, DamagedVersion, Moved, Record, Store
-from reconciler.worker.change_stream import Begin, ChangeStream
-from reconciler.worker.client import Answered, WorkerClient
+from reconciler.store.contract import Store
+from reconciler.store.records import ApprovalRow, AuditRow, Changes, DamagedVersion, Record
+from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Context,
-    Job,
     LineageFound,
     LineageJob,
     RedactJob,
@@ -46,8 +42,8 @@ from reconciler.worker.messages import (
 )
 
 SEED_BYTES = 16
-
-T = TypeVar("T")
+LOCK_SECONDS = 60.0  # that a request waits for its project's lock
+STORE_SECONDS = 300.0  # for the transaction of one change, its wait for those of other projects included
 
 _routes = msgspec.msgpack.Decoder(Routes)
 
@@ -114,7 +110,7 @@ class Applier:
     def __init__(
         self,
         store: Store,
-        reader: WorkerClient,
+        worker: WorkerClient,
         *,
         store_path: str,
         limits: ApplyLimits,
@@ -122,14 +118,14 @@ class Applier:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._reader = reader
+        self._worker = worker
         self._store_path = store_path
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
         # Each project may have its own disk for these.
         self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
-        self._retry = ConflictRetry()
+        self._locks = ProjectLocks()
         self._listeners: list[Listener] = []
 
     def listen(self, listener: Listener) -> None:
@@ -143,14 +139,14 @@ class Applier:
     async def apply(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
 
-        Raises StoreFault, ReaderGone, Hangs.
+        Raises StoreFault, WorkerGone, DiskHangs.
         """
         return await self._answer(Verb.APPLY, body, request=request, options=options)
 
     async def delete(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
-        Raises StoreFault, ReaderGone, Hangs.
+        Raises StoreFault, WorkerGone, DiskHangs.
         """
         return await self._answer(Verb.DELETE, body, request=request, options=options)
 
@@ -158,7 +154,7 @@ class Applier:
         self, key: Key, *, request: ApplyRequest, matching: tuple[str, ...] | None = None
     ) -> ApplyAnswer:
         """Delete one resource: 204, or 403, 404, 409 with `errors`, 412 where it has none of the versions and hashes
-        of `matching`. Raises StoreFault, ReaderGone, Hangs.
+        of `matching`. Raises StoreFault, WorkerGone, DiskHangs.
         """
         body = msgspec.json.encode([{"kind": key.kind, "metadata": {"name": key.name}}])
         answer = await self.delete(body, request=request, options=ApplyOptions(matching=matching))
@@ -182,39 +178,29 @@ class Applier:
     ) -> CommitPlanned:
         """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
 
-        Raises GitFault, StoreFault, ReaderGone, Hangs.
+        Raises GitFault, StoreFault, WorkerGone, Overdue, DiskHangs.
         """
-
-        async def store(answered: Answered) -> CommitPlanned:
+        lock = partial(self._locks.hold, project)
+        async with self._worker.planned(job(await self._context(project)), lock) as answered:
             planned = answered.planned
             assert isinstance(planned, CommitPlanned)
             self._suspect(project, planned.damaged)
             recorded = record(planned)
             if recorded is not None:
-                parts, ahead = answered.inflow.handed_over()
-                await self._store.commit(
-                    parts,
-                    record=recorded,
-                    planned_at=planned.revision,
-                    footprint=planned.footprint,
-                    ahead=ahead,
-                )
+                await self._write(answered.parts(), recorded)
                 endpoints = planned.changed_endpoints
                 self._tell(AppliedChange(origin, planned.touched, planned.changed, project, endpoints))
             return planned
 
-        attempt = self._attempt(job, project=project, store=store, ahead=self._store.ahead)
-        return await self._retry.of_commit(project, attempt)
-
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
-        What it was stays in the files until the store's traces are erased. Others are kept out meanwhile: what quotes
-        the text may be stored beside any revision. Raises StoreFault, ReaderGone, Hangs.
+        What it was stays in the files until the store's traces are erased. Raises StoreFault, WorkerGone, Busy,
+        DiskHangs.
         """
-
-        def job(context: Context) -> Job:
-            return RedactJob(
+        async with self._request_lock(request.project, dry_run=dry_run)():
+            context = await self._context(request.project)
+            job = RedactJob(
                 context=context,
                 kind=key.kind,
                 name=key.name,
@@ -223,154 +209,120 @@ class Applier:
                 request=request.id,
                 dry_run=dry_run,
             )
-
-        async def store(answered: Answered) -> RedactPlanned:
+            answered = await self._worker.plan(job)
             planned = answered.planned
             assert isinstance(planned, RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                record = Record(redacts=True, address=log_context.request_address())
-                await self._store.commit(
-                    answered.parts(),
-                    record=record,
-                    planned_at=planned.revision,
-                    footprint=outcomes.footprint_of_all(request.project),
-                )
+                await self._write(answered.parts(), Record(redacts=True, address=log_context.request_address()))
                 if planned.ends_routes:
                     self._tell(AppliedChange(None, project=request.project))
             return planned
 
-        attempt = self._attempt(job, project=request.project, store=store)
-        if dry_run:
-            return await attempt()
-        return await self._retry.alone(request.project, attempt)
-
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
-        """Find which commits changed what a repository brought, and store it when nothing else is under way.
+        """Find which commits changed what a repository brought, and store it where it still holds.
 
-        Raises StoreFault, ReaderGone, Hangs.
+        Raises StoreFault, WorkerGone, DiskHangs.
         """
-        answered = await self._reader.plan(job(await self._context(project)))
+        answered = await self._worker.plan(job(await self._context(project)))
         assert isinstance(answered.planned, LineageFound)
-        for part in answered.parts():
-            async with self._retry.when_idle(project):
-                await to_its_end(self._store.commit((part,), record=Record(), planned_at=None))
+        for part in answered.parts():  # each in a transaction of some milliseconds
+            async with self._locks.hold(project):
+                await self._write((part,), Record())
         return answered.planned
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
         """What a project routes, and in `former` what is known of the destinations `left` that nothing routes to.
 
-        Statuses that say something else of it are stored anew, unless the store moved: then the next call finds them.
-        Raises StoreFault, ReaderGone, Hangs, and Refused when the project routes more than the service can hold.
+        Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
+        Refused when the project routes more than the service can hold.
         """
         job = RoutesJob(await self._context(project), tuple(sorted(left)))
-        answered = await self._reader.plan(job)
+        answered = await self._worker.plan(job)
         found = answered.planned
         assert isinstance(found, RoutesFound)
-        if found.restated:
-            async with self._retry.beside(project):
-                with contextlib.suppress(Moved):
-                    await to_its_end(
-                        self._store.commit(
-                            answered.parts(),
-                            record=Record(),
-                            planned_at=found.revision,
-                            footprint=outcomes.footprint_of_all(project),
-                        )
-                    )
+        if found.restated:  # only after an upgrade: every change writes what it makes of them
+            async with self._locks.hold(project):
+                answered = await self._worker.plan(job)
+                await self._write(answered.parts(), Record())
+                found = answered.planned
+                assert isinstance(found, RoutesFound)
         return await _joined(answered.routes, project=project, revision=found.revision)
 
     async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
 
-        Raises GitFault, Refused, StoreFault, ReaderGone, Overdue, Busy, Hangs.
+        Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
         """
-        answered = await self._reader.plan(job(await self._context(project)))
+        answered = await self._worker.plan(job(await self._context(project)))
         assert isinstance(answered.planned, ReviewPlanned)
         return answered.planned
 
     async def secrets(self, project: str) -> AvailableSecrets:
-        """The names that a project may refer to now, as the next plan is told. Raises Hangs."""
+        """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""
         return await self._asking[project].answer(partial(self._secrets, project))
 
     async def release(self, repository: str, *, audit: AuditRow) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        async with self._retry.everywhere():
-            record = Record(release_repository=repository, audit=(audit,))
-            await to_its_end(self._store.commit((), record=record, planned_at=None))
+        await self._record(Record(release_repository=repository, audit=(audit,)), project=audit.project)
         self._tell(AppliedChange(repository))
 
     async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
-        """Let go what is held at a commit. Raises Moved when something else is held by now, StoreFault."""
-        async with self._retry.beside(audit.project):
-            parts = (Changes(audit=(audit,)),)
+        """Let go what is held at a commit. Raises Moved when something else is held by now, Busy, StoreFault."""
+        async with self._request_lock(audit.project)():
             record = Record(approval=approval, address=log_context.request_address())
-            await to_its_end(self._store.commit(parts, record=record, planned_at=None))
+            await self._write((Changes(audit=(audit,)),), record)
 
     async def tell(self, record: Record, *, project: str) -> None:
-        """Store what a run told without a plan; whoever is alone in the project sees all of it. Raises StoreFault."""
-        async with self._retry.beside(project):
-            await to_its_end(self._store.commit((), record=record, planned_at=None))
+        """Store what a run found out without a plan. Raises StoreFault."""
+        await self._record(record, project=project)
 
-    async def note(self, record: Record) -> None:
+    async def note(self, record: Record, *, project: str) -> None:
         """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
-        told = replace(record, address=log_context.request_address())
-        async with self._retry.everywhere():
-            await to_its_end(self._store.commit((), record=told, planned_at=None))
+        await self._record(replace(record, address=log_context.request_address()), project=project)
+
+    async def _record(self, record: Record, *, project: str) -> None:
+        async with self._locks.hold(project):
+            await self._write((), record)
+
+    def _request_lock(self, project: str, *, dry_run: bool = False) -> Callable[[], AbstractAsyncContextManager[None]]:
+        """Return the lock of a request that arrives now: it waits at most LOCK_SECONDS. A dry run needs none."""
+        if dry_run:
+            return contextlib.nullcontext
+        until = asyncio.get_running_loop().time() + LOCK_SECONDS
+        return partial(self._locks.hold, project, writer=Writer.REQUEST, until=until)
+
+    async def _write(self, parts: Iterable[Changes], record: Record) -> None:
+        """Store a change of a project that is locked. Raises StoreFault, Moved."""
+        await to_its_end(self._store.commit(parts, record=record, timeout=STORE_SECONDS))
 
     async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
-        def job(context: Context) -> Job:
-            return RequestJob(
-                context=context,
-                verb=verb,
-                actor=request.actor.name,
-                role=request.actor.role.value,
-                request=request.id,
-                body=body,
-                max_resources=self._limits.max_resources,
-                atomic=options.atomic,
-                dry_run=options.dry_run,
-                accept_invalid=options.accept_invalid,
-                strict_version=options.strict_version,
-                matching=options.matching,
-            )
-
-        async def store(answered: Answered) -> ApplyAnswer:
+        lock = self._request_lock(request.project, dry_run=options.dry_run)
+        job = RequestJob(
+            context=await self._context(request.project),
+            verb=verb,
+            actor=request.actor.name,
+            role=request.actor.role.value,
+            request=request.id,
+            body=body,
+            max_resources=self._limits.max_resources,
+            atomic=options.atomic,
+            dry_run=options.dry_run,
+            accept_invalid=options.accept_invalid,
+            strict_version=options.strict_version,
+            matching=options.matching,
+        )
+        async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
             self._suspect(request.project, planned.damaged)
             if planned.changed:
-                await self._store.commit(
-                    answered.parts(),
-                    record=Record(address=log_context.request_address()),
-                    planned_at=planned.revision,
-                    footprint=planned.footprint,
-                )
+                await self._write(answered.parts(), Record(address=log_context.request_address()))
                 endpoints = planned.changed_endpoints
                 self._tell(AppliedChange(None, planned.touched, project=request.project, changed_endpoints=endpoints))
             return ApplyAnswer(planned.status, planned.answer)
 
-        return await self._retry.of_request(request.project, self._attempt(job, project=request.project, store=store))
-
     def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
         self._store.suspect(DamagedVersion(project, *one) for one in damaged)
-
-    def _attempt(
-        self,
-        job: Callable[[Context], Job],
-        *,
-        project: str,
-        store: Callable[[Answered], Coroutine[None, None, T]],
-        ahead: Begin | None = None,
-    ) -> Round[T]:
-        """One round: plan and store. With `ahead`, a large change is written meanwhile. It raises Moved."""
-
-        async def round_() -> T:
-            async with ChangeStream(ahead) as inflow:  # whatever is not stored of it is dropped
-                answered = await self._reader.plan(job(await self._context(project)), inflow)
-                await inflow.written()  # which takes long, and may be given up
-                return await to_its_end(store(answered))
-
-        return round_
 
     async def _context(self, project: str) -> Context:
         now = self._clock()

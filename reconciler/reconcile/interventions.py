@@ -1,6 +1,11 @@
-"""Interventions of admins: suspensions, and approvals of held deletions."""
+"""Changes of a repository beside its runs: admins suspend, resume and approve, and the settings watch it or not.
 
-import contextlib
+Each is a record with its audit event. Pure, but for `approve`. Permissions are checked by the API; what an approval
+releases is decided in `planner.pruning`.
+"""
+
+import dataclasses
+import json
 import math
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,25 +14,44 @@ from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
-from reconciler.model.principals import Actor
+from reconciler.reconcile import runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.store.contract import ApprovalRow, AuditRow, Held, Moved, RepositoryRow, Store, SuspensionRow
-
-# Suspensions: what one says, when it is over, and how its repository is remembered when one begins or ends. Pure.
+from reconciler.store.contract import Moved, Store
+from reconciler.store.records import ApprovalRow, AuditRow, Held, Record, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
 RESUMED = "It was resumed; until the head is read again, what was changed meanwhile stays."
-SYSTEM = "system"
+SYSTEM = "system"  # the actor of a resume whose time came
+SETTINGS = "settings"  # the actor of a change of what is watched
+CREATED, CONFIGURED, DELETED = "created", "configured", "deleted"
+ORIGIN = "where its commits come from"
+SETTING_NAMES = {  # of fields of a watched repository, where they differ
+    "full_interval": "fullInterval",
+    "prune": "prune.enabled",
+    "prune_min_count": "prune.minCount",
+    "prune_max_percent": "prune.maxPercent",
+    "suspended": "suspend",
+    "allowed_kinds": "allow.kinds",
+    "allowed_names": "allow.names",
+    "accept_invalid": "acceptInvalid",
+    "signers_file": "verify.signersFile",
+    "hook_secret_file": "hook.secretFile",
+}
+APPROVALS = 3  # attempts, since a run may change what is held between its reading and the approval of it
 
 
 class Suspended(Refused):
-    """A run was asked for, or a resume that a setting does not allow; the message says who can change that."""
+    """A run was requested, or a resume that a setting does not allow; the message says who can change that."""
+
+
+class NotHeld(Refused):
+    """Nothing can be approved at this commit; the message says where it can, or what to correct."""
 
 
 @dataclass(frozen=True, slots=True)
-class SuspensionAsker:
-    """Who suspends or resumes, when, by which request or in which run."""
+class Intervention:
+    """The actor of a change, when it is made, and by which request or in which run."""
 
     actor: str
     at: str
@@ -35,8 +59,11 @@ class SuspensionAsker:
     run: str | None = None
 
 
+# Suspensions
+
+
 def suspension_message(suspension: SuspensionRow) -> str:
-    """Who suspended the repository, why, until when, and what ends it."""
+    """Say who suspended the repository, why, until when, and what ends it."""
     until = f" until {suspension.until}" if suspension.until else ""
     return (
         f"Suspended by {suspension.actor}{until} ({suspension.reason}): nothing is looked at, and admins may change "
@@ -44,75 +71,46 @@ def suspension_message(suspension: SuspensionRow) -> str:
     )
 
 
-def no_run(name: str, why: str) -> Suspended:
-    """A run was asked for meanwhile."""
-    return Suspended(f"There is no run of {name} while it is suspended. {why}")
-
-
-def suspended_by_setting(name: str) -> Suspended:
-    """Somebody wants to resume what only the settings can."""
-    return Suspended(
-        f"{name} is suspended by its setting `suspend: true`, which the API does not change; set it to false, and "
-        "reload the settings."
-    )
-
-
 def is_suspension_over(suspension: SuspensionRow, now: datetime) -> bool:
-    """Whether its time has passed."""
+    """Tell if its time has passed."""
     return suspension.until is not None and suspension.until <= rfc3339(now)
 
 
 def seconds_left(suspension: SuspensionRow | None, now: datetime) -> float:
-    """How long until it is over, 0 when it is; infinity when nothing is to be waited for: it has no end, or is none."""
+    """Seconds until it is over, 0 when it is; infinity when there is none, or it has no end."""
     if suspension is None or suspension.until is None:
         return math.inf
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
-def begin_suspension(row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow) -> RepositoryRow:
-    """The repository as it is remembered while it is suspended: what was applied and seen last stays known."""
-    before = row or RepositoryRow(
-        name=watched.name,
-        project=watched.project,
-        fingerprint=None,
-        commit=None,
-        tree=None,
-        head=None,
-        state=RepositoryState.NEVER_READ,
-        message=None,
-        since=suspension.since,
-    )
-    since = before.since if before.state == RepositoryState.SUSPENDED else suspension.since
-    return before._replace(state=RepositoryState.SUSPENDED.value, message=suspension_message(suspension), since=since)
+def suspension_record(
+    row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow, *, by: Intervention
+) -> Record:
+    """The begin of a suspension: the repository's last applied and last seen heads stay known."""
+    row = row or runs.unread_row(watched)
+    since = row.since if row.state == RepositoryState.SUSPENDED else suspension.since
+    state = RepositoryState.SUSPENDED.value
+    row = row._replace(state=state, message=suspension_message(suspension), since=since)
+    event = _event("suspended", row.name, row.project, by, detail=_reason(suspension))
+    return Record(repository=row, suspension=suspension, audit=(event,))
 
 
-def end_suspension(row: RepositoryRow | None, *, at: str) -> RepositoryRow | None:
-    """The repository as it is remembered from its resumption to its first run.
+def resume_record(
+    row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow, *, by: Intervention
+) -> Record:
+    """The end of a suspension.
 
-    Without a fingerprint everything is read again, also by another process: so what drifted is overwritten.
+    Without a fingerprint everything is read again, even by another process: so what drifted is overwritten.
     """
-    if row is None:
-        return None
-    state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
-    return row._replace(fingerprint=None, state=state.value, message=RESUMED, since=at)
+    if row is not None:
+        state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
+        row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
+    event = _event("resumed", watched.name, watched.project, by, detail=_reason(suspension))
+    return Record(repository=row, resume=watched.name, audit=(event,))
 
 
-def suspension_event(suspension: SuspensionRow, *, project: str, action: str, asker: SuspensionAsker) -> AuditRow:
-    """That somebody suspended or resumed a repository, with the reason for the suspension."""
-    until = f" (until {suspension.until})" if suspension.until else ""
-    return AuditRow(
-        at=asker.at,
-        project=project,
-        actor=asker.actor,
-        action=action,
-        kind="Repository",
-        name=suspension.repository,
-        version_before=None,
-        version_after=None,
-        run=asker.run,
-        request=asker.request,
-        detail=suspension.reason + until,
-    )
+def _reason(suspension: SuspensionRow) -> str:
+    return suspension.reason + (f" (until {suspension.until})" if suspension.until else "")
 
 
 def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] | None:
@@ -122,38 +120,39 @@ def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] 
     return {name: value for name, value in suspension._asdict().items() if name != "repository"}
 
 
-# Approving what a repository's guards hold: an admin looked at it and lets it go.
-#
-# Who may is the door's business; what an approval releases is decided in `planner.pruning`.
-
-OVERTAKEN = 2  # times that a run may change what is held between the look at it and the write
+# Approvals of held deletions
 
 
-class NotHeld(Refused):
-    """Nothing can be approved at this commit; the message says where it can, or what to mend."""
+async def approve(name: str, *, commit: str, by: Intervention, store: Store, applier: Applier) -> None:
+    """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Busy."""
+    for attempt in range(1, APPROVALS + 1):
+        project = _project_at(await store.repository(name), name, commit=commit)
+        held = await store.held(name, limit=0)
+        event = _event("approved", name, project, by, detail=f"{held.total} held at {commit}")
+        try:
+            await applier.approve(ApprovalRow(name, commit=commit, actor=by.actor, at=by.at), audit=event)
+            break
+        except Moved:
+            if attempt == APPROVALS:
+                raise
 
 
-@dataclass(frozen=True, slots=True)
-class Approval:
-    """Who lets go what a repository holds at a commit, by which request, and when."""
-
-    repository: str
-    commit: str
-    actor: Actor
-    request: str
-    at: str
-
-
-async def approve(approval: Approval, *, store: Store, applier: Applier) -> None:
-    """Let it go; the next plan deletes it. Raises NotHeld, StoreFault."""
-    for _ in range(OVERTAKEN):
-        with contextlib.suppress(Moved):
-            return await _approve(approval, store=store, applier=applier)
-    return await _approve(approval, store=store, applier=applier)
+def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
+    """The repository's project, if something can be approved at this commit; otherwise NotHeld is raised."""
+    if row is None or row.approvable is None or row.head is None:
+        raise NotHeld(f"{name} holds nothing, so there is nothing to approve.")
+    if row.head != commit:
+        raise NotHeld(
+            f"{name} holds nothing at the commit {faults.short_commit(commit)}; "
+            f"what it holds, it holds at its head {row.head}."
+        )
+    if row.approvable == 0:
+        raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
+    return row.project
 
 
 def shown_approval(row: RepositoryRow | None, held: Held) -> dict[str, object] | None:
-    """What is held at a repository's head, for a reader; None when nothing is."""
+    """The held deletions at a repository's head, for a reader; None when there are none."""
     if row is None or row.approvable is None or (row.approvable == 0 and held.total == 0):
         return None
     return {
@@ -164,41 +163,52 @@ def shown_approval(row: RepositoryRow | None, held: Held) -> dict[str, object] |
     }
 
 
-async def _approve(approval: Approval, *, store: Store, applier: Applier) -> None:
-    row = _checked(await store.repository(approval.repository), approval)
-    held = await store.held(approval.repository, limit=0)
-    await applier.approve(
-        ApprovalRow(approval.repository, commit=approval.commit, actor=approval.actor.name, at=approval.at),
-        audit=_audit(approval, project=row.project, total=held.total),
-    )
+# Changes of the settings
 
 
-def _checked(row: RepositoryRow | None, approval: Approval) -> RepositoryRow:
-    """The repository, when something can be approved at this commit; else NotHeld is raised."""
-    name = approval.repository
-    if row is None or row.approvable is None or row.head is None:
-        raise NotHeld(f"{name} holds nothing, so there is nothing to approve.")
-    if row.head != approval.commit:
-        raise NotHeld(
-            f"{name} holds nothing at the commit {faults.short_commit(approval.commit)}; "
-            f"what it holds, it holds at its head {row.head}."
-        )
-    if row.approvable == 0:
-        raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
-    return row
+def watching_event(
+    now: WatchedRepository, *, before: WatchedRepository | None, remembered: RepositoryRow | None, at: str
+) -> AuditRow | None:
+    """The event of a repository that is watched, or otherwise than `before` in this process; None if nothing changed.
+
+    Of an earlier process, the store remembers where commits came from, and no other setting.
+    """
+    by = Intervention(SETTINGS, at)
+    if before is not None:
+        fields = [one.name for one in dataclasses.fields(now)]
+        changed = [name for name in fields if getattr(now, name) != getattr(before, name)]
+        names = sorted(SETTING_NAMES.get(name, name) for name in changed)
+        return _event(CONFIGURED, now.name, now.project, by, detail=_changed(names))
+    if remembered is None:
+        return _event(CREATED, now.name, now.project, by)
+    if remembered.origin in (None, now.origin):
+        return None
+    return _event(CONFIGURED, now.name, now.project, by, detail=_changed([ORIGIN]))
 
 
-def _audit(approval: Approval, *, project: str, total: int) -> AuditRow:
+def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
+    """The event of a repository that is not watched any more, or fills the project `to` now: the API owns what it
+    applied.
+    """
+    action, detail = (DELETED, None) if to is None else (CONFIGURED, _changed(["project"]))
+    return _event(action, remembered.name, remembered.project, Intervention(SETTINGS, at), detail=detail)
+
+
+def _changed(names: list[str]) -> str:
+    return json.dumps({"changed": names})
+
+
+def _event(action: str, name: str, project: str, by: Intervention, *, detail: str | None = None) -> AuditRow:
     return AuditRow(
-        at=approval.at,
+        at=by.at,
         project=project,
-        actor=approval.actor.name,
-        action="approved",
+        actor=by.actor,
+        action=action,
         kind="Repository",
-        name=approval.repository,
+        name=name,
         version_before=None,
         version_after=None,
-        run=None,
-        request=approval.request,
-        detail=f"{total} held at {approval.commit}",
+        run=by.run,
+        request=by.request,
+        detail=detail,
     )

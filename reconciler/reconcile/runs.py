@@ -1,7 +1,6 @@
-"""Runs: their records, outcomes and counts."""
+"""A run: what it finds out, what that means, and the records that it leaves. Pure; the reconciler writes them."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -14,14 +13,14 @@ from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
 from reconciler.model.outcomes import REFUSED
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.store.contract import Record, RepositoryRow, RunRow
+from reconciler.store.records import Record, RepositoryRow, RunRow
 from reconciler.worker.messages import CommitPlanned
 
-# Runs that are queued or running. They live in memory; a finished run is in the store.
+SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)  # of runs, as buckets
 
 
 class Trigger(StrEnum):
-    """Why a run was made."""
+    """Why a run is made."""
 
     START = "start"
     WATCH = "watch"
@@ -44,19 +43,48 @@ class RunOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Run:
-    """One run that has not ended."""
+    """One run, from the request to the end. The reconciler fills in what it finds; the store keeps its record."""
 
     id: str
     repository: str
     project: str
     trigger: Trigger
     actor: str
-    started: datetime | None = None
-    commit: str | None = None
+    full: bool = False  # read every file, and not only what changed
+    started: datetime | None = None  # None while it is queued
+    fingerprint: str | None = None  # the digest of all that shapes what it reads
+    head: RefHead | None = None
+    suspended: str | None = None  # why nothing is polled
+    planned: CommitPlanned | None = None
+    fault: ReconcilerError | None = None
+    is_recorded: bool = False
+
+    @property
+    def commit(self) -> str | None:
+        """The commit that it is about, as far as it is known."""
+        return None if self.head is None else self.head.commit
+
+    @property
+    def is_requested(self) -> bool:
+        """True if a person waits for it."""
+        return self.trigger is Trigger.REQUEST
+
+    @property
+    def is_kept(self) -> bool:
+        """True if it has a record: a suspension is a state of the repository, and no run unless one was requested."""
+        return self.suspended is None or self.is_requested
+
+    def again(self) -> "Run":
+        """The same run, not begun."""
+        return Run(self.id, self.repository, self.project, self.trigger, self.actor)
+
+    def fail(self, fault: ReconcilerError) -> None:
+        """End it with a fault, which leaves nothing of what was found before."""
+        self.suspended, self.planned, self.fault = None, None, fault
 
 
 def shown_run(run: Run) -> bytes:
-    """The run as a JSON object, in the shape of a finished one."""
+    """A run that has not ended as a JSON object, in the shape of a finished one."""
     return msgspec.json.encode(
         {
             "id": run.id,
@@ -78,18 +106,6 @@ def shown_run(run: Run) -> bytes:
     )
 
 
-# What a run's findings mean: the repository's state, the run's outcome, and the sentences for a person. Pure.
-
-
-@dataclass(frozen=True, slots=True)
-class RunFindings:
-    """What one run has found out: a fault, a plan, neither when there was nothing new, or why it must not look."""
-
-    suspended: str | None = None
-    planned: CommitPlanned | None = None
-    fault: ReconcilerError | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
     """The repository's state with its message, and the run's outcome."""
@@ -99,204 +115,142 @@ class RunVerdict:
     outcome: RunOutcome
 
 
-def judge_run(findings: RunFindings, before: RepositoryRow | None) -> RunVerdict:
-    """What the findings mean, given what was remembered of the repository."""
-    state, message = _state(findings, before)
-    if findings.fault is not None:
-        return RunVerdict(state, message, RunOutcome.FAILED)
-    if findings.suspended is not None:
-        return RunVerdict(state, message, RunOutcome.REFUSED)
-    if findings.planned is not None and findings.planned.refused:
-        return RunVerdict(state, message, RunOutcome.REFUSED)
-    note = None if findings.planned is None else findings.planned.note
-    fell_short = state is not RepositoryState.READY or message not in (None, note)
-    return RunVerdict(state, message, RunOutcome.PARTIAL if fell_short else RunOutcome.SUCCEEDED)
+def judge_run(run: Run, before: RepositoryRow | None) -> RunVerdict:
+    """Return what the run's findings mean; `before` is what was remembered of the repository."""
+    state = RepositoryState.NEVER_READ if before is None else RepositoryState(before.state)
+    if run.suspended is not None:
+        outcome = RunOutcome.REFUSED if run.fault is None else RunOutcome.FAILED
+        return RunVerdict(RepositoryState.SUSPENDED, run.suspended, outcome)
+    if run.fault is not None:
+        state = run.fault.state if isinstance(run.fault, GitFault) else state
+        return RunVerdict(state, run.fault.message, RunOutcome.FAILED)
+    planned = run.planned
+    if planned is None:  # nothing new
+        message, note = None if before is None else before.message, None
+    else:
+        state = RepositoryState.READY if planned.hold is None else RepositoryState(planned.hold)
+        message, note = _plan_message(planned), planned.note
+        if planned.refused:
+            return RunVerdict(state, message, RunOutcome.REFUSED)
+    is_whole = state is RepositoryState.READY and message in (None, note)
+    return RunVerdict(state, message, RunOutcome.SUCCEEDED if is_whole else RunOutcome.PARTIAL)
 
 
-def run_sentence(name: str, commit: str, counts: Mapping[str, int], verdict: RunVerdict) -> str:
+def _plan_message(planned: CommitPlanned) -> str | None:
+    """Why the store is not what the head says, in one or two sentences; None when it is.
+
+    What is as it should be, and is good to know, comes last.
+    """
+    short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
+    counts = ", ".join(f"{short[status]} {status}" for status in sorted(short))
+    if planned.refused and planned.hold != RepositoryState.UNRELATED_ROOT:
+        return f"The commit is refused as a whole, since the repository is atomic: {counts}; nothing of it was stored."
+    sentences = [planned.message] if planned.message else []
+    if short and not planned.message:
+        sentences.append(f"Not stored as the head says: {counts}; the run names them.")
+    if planned.note:
+        sentences.append(planned.note)
+    return " ".join(sentences) or None
+
+
+def run_sentence(run: Run, verdict: RunVerdict) -> str:
     """One line about a run for the log."""
-    told = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
-    where = f"{name} at {commit[:12]}" if commit else name
-    line = f"{where} {verdict.outcome}: {told}."
+    counts = run.planned.counts if run.planned else {}
+    listed = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
+    where = f"{run.repository} at {run.commit[:12]}" if run.commit else run.repository
+    line = f"{where} {verdict.outcome}: {listed}."
     return line if verdict.message is None else f"{line} {verdict.message}"
 
 
-def _state(findings: RunFindings, before: RepositoryRow | None) -> tuple[RepositoryState, str | None]:
-    if findings.suspended is not None:
-        return RepositoryState.SUSPENDED, findings.suspended
-    if isinstance(findings.fault, GitFault):
-        return findings.fault.state, findings.fault.message
-    if findings.planned is not None:
-        state = RepositoryState.READY if findings.planned.hold is None else RepositoryState(findings.planned.hold)
-        return state, _message(findings.planned)
-    state = RepositoryState.NEVER_READ if before is None else RepositoryState(before.state)
-    if findings.fault is not None:
-        return state, findings.fault.message
-    return state, None if before is None else before.message
-
-
-def _message(planned: CommitPlanned) -> str | None:
-    """Why the store is not what the head says, in one or two sentences; None when it is, and all of it.
-
-    What is as it should be and still to be known comes last.
-    """
-    short = {status.value: planned.counts[status.value] for status in REFUSED if status.value in planned.counts}
-    told = ", ".join(f"{short[status]} {status}" for status in sorted(short))
-    if planned.refused and planned.hold != RepositoryState.UNRELATED_ROOT:
-        return f"The commit is refused as a whole, since the repository is atomic: {told}; nothing of it was stored."
-    said = [planned.message] if planned.message else []
-    if short and not planned.message:
-        said.append(f"Not stored as the head says: {told}; the run names them.")
-    if planned.note:
-        said.append(planned.note)
-    return " ".join(said) or None
-
-
-# What a run leaves behind: its own record and what is remembered of the repository, from what it has found out. Pure.
-#
-# The reconciler writes them.
-
-
-@dataclass(slots=True)
-class RunAttempt:
-    """What one run has found out so far; the exit records it."""
-
-    run: Run
-    started: datetime
-    full: bool
-    head: RefHead | None = None
-    findings: RunFindings = field(default_factory=RunFindings)
-    recorded: bool = False
-
-    @property
-    def is_asked_for(self) -> bool:
-        """Whether somebody waits for this run."""
-        return self.run.trigger is Trigger.REQUEST
-
-    @property
-    def is_run(self) -> bool:
-        """That a repository is suspended is a state and no run, unless somebody asked for one."""
-        return self.findings.suspended is None or self.is_asked_for
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryReader:
-    """By whom and how the repository is read.
-
-    `fingerprint` is the digest of all that shapes a read, `origin` that of the URL and of what is followed there.
-    """
-
-    watched: WatchedRepository
-    fingerprint: str
-    origin: str
-
-
-def run_record(
-    attempt: RunAttempt, before: RepositoryRow | None, *, reader: HistoryReader, finished: datetime, forget: bool
-) -> Record:
-    """Everything that is written beside the changes. `forget`: the parts hold the whole index of the files."""
-    planned, name = attempt.findings.planned, reader.watched.name
-    # An approval ends with the first head that is applied and holds nothing.
-    is_free = planned is not None and planned.hold is None and not planned.refused
-    return Record(
-        run=run_row(attempt, before, watched=reader.watched, finished=finished) if attempt.is_run else None,
-        repository=repository_row(attempt, before, reader=reader),
-        forget_files_of=name if forget else None,
-        forget_held_of=name if planned is not None and planned.held_changed else None,
-        forget_approval_of=name if is_free else None,
+def run_record(run: Run, before: RepositoryRow | None, *, watched: WatchedRepository, finished: datetime) -> Record:
+    """Everything that is written beside the changes."""
+    planned, name = run.planned, watched.name
+    record = Record(
+        run=_run_row(run, before, finished=finished) if run.is_kept else None,
+        repository=repository_row(run, before, watched=watched),
+    )
+    if planned is None:
+        return record
+    is_applied = not planned.refused
+    return replace(
+        record,
+        # After a full read the parts hold the whole index of the files.
+        forget_files_of=name if is_applied and planned.full else None,
+        forget_held_of=name if planned.held_changed else None,
+        # An approval ends with the first head that is applied and holds nothing.
+        forget_approval_of=name if is_applied and planned.hold is None else None,
     )
 
 
-def repository_row(attempt: RunAttempt, before: RepositoryRow | None, *, reader: HistoryReader) -> RepositoryRow:
-    """What is remembered from now on; `before` is what was."""
-    planned = attempt.findings.planned
-    verdict = judge_run(attempt.findings, before)
-    state = verdict.state.value
-    is_applied = planned is not None and not planned.refused
-    return RepositoryRow(
-        name=reader.watched.name,
-        project=reader.watched.project,
-        fingerprint=reader.fingerprint if planned else (before and before.fingerprint),
-        commit=attempt.run.commit if is_applied else (before and before.commit),
-        # After a refused read under new settings the index is of the old ones: then the next read is whole.
-        tree=planned.tree if planned and is_applied else (None if planned else before and before.tree),
-        head=attempt.run.commit if planned else (before and before.head),
-        state=state,
-        message=verdict.message,
-        since=before.since if before is not None and before.state == state else rfc3339(attempt.started),
-        origin=reader.origin if is_applied else (before and before.origin),
-        approvable=planned.approvable if planned else (before and before.approvable),
-    )
+def repository_row(run: Run, before: RepositoryRow | None, *, watched: WatchedRepository) -> RepositoryRow:
+    """Return what is remembered of the repository after the run; `before` is what was."""
+    assert run.started is not None
+    planned, verdict = run.planned, judge_run(run, before)
+    row = before or unread_row(watched)
+    since = row.since if row.since and row.state == verdict.state else rfc3339(run.started)
+    row = row._replace(project=watched.project, state=verdict.state.value, message=verdict.message, since=since)
+    if planned is None:
+        return row
+    # After a refused read under new settings the index is of the old ones: without a tree the next read is whole.
+    row = row._replace(fingerprint=run.fingerprint, head=run.commit, tree=None, approvable=planned.approvable)
+    return row if planned.refused else row._replace(commit=run.commit, tree=planned.tree, origin=watched.origin)
 
 
-def run_row(
-    attempt: RunAttempt, before: RepositoryRow | None, *, watched: WatchedRepository, finished: datetime
-) -> RunRow:
-    """The finished run."""
-    planned, fault = attempt.findings.planned, attempt.findings.fault
-    verdict = judge_run(attempt.findings, before)
+def unread_row(watched: WatchedRepository) -> RepositoryRow:
+    """Return the row of a repository of which nothing is remembered; it has no `since`."""
+    state = RepositoryState.NEVER_READ.value
+    return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
+
+
+def _run_row(run: Run, before: RepositoryRow | None, *, finished: datetime) -> RunRow:
+    assert run.started is not None
+    planned, verdict = run.planned, judge_run(run, before)
     return RunRow(
-        id=attempt.run.id,
-        project=watched.project,
-        repository=watched.name,
-        trigger=attempt.run.trigger.value,
-        actor=attempt.run.actor,
-        commit=attempt.run.commit,
+        id=run.id,
+        project=run.project,
+        repository=run.repository,
+        trigger=run.trigger.value,
+        actor=run.actor,
+        commit=run.commit,
         outcome=verdict.outcome.value,
-        message=fault.message if fault else verdict.message,
+        message=run.fault.message if run.fault else verdict.message,
         counts=msgspec.json.encode(planned.counts if planned else {}),
         rewound=int(planned is not None and planned.rewound),
-        started_at=rfc3339(attempt.started),
+        started_at=rfc3339(run.started),
         finished_at=rfc3339(finished),
-        duration_ms=round((finished - attempt.started).total_seconds() * 1000),
+        duration_ms=round((finished - run.started).total_seconds() * 1000),
     )
 
 
-def tells_something_new(attempt: RunAttempt, row: RepositoryRow, before: RepositoryRow | None) -> bool:
-    """A fault or a suspension is recorded when it begins or changes, not each time it is met again."""
-    findings = attempt.findings
-    return (findings.fault is not None or findings.suspended is not None) and (
-        before is None or (before.state, before.message) != (row.state, row.message)
-    )
+def is_news(run: Run, row: RepositoryRow, before: RepositoryRow | None) -> bool:
+    """Tell if a fault or a suspension began or changed: it is recorded then, and not each time it is met again."""
+    is_state = run.fault is not None or run.suspended is not None
+    return is_state and (before is None or (before.state, before.message) != (row.state, row.message))
 
 
-def came_to_nothing(attempt: RunAttempt, before: RepositoryRow | None, *, fingerprint: str) -> bool:
-    """Whether the head was judged again, and all is as the last run has told."""
-    planned = attempt.findings.planned
-    if planned is None or before is None or attempt.is_asked_for:
+def changed_nothing(run: Run, before: RepositoryRow | None) -> bool:
+    """Tell if the head was judged again, and all is as the last run has recorded."""
+    planned = run.planned
+    if planned is None or before is None or run.is_requested or run.full:
         return False
-    verdict = judge_run(attempt.findings, before)
-    told = (before.head, before.fingerprint, before.state, before.message)
-    now = (attempt.run.commit, fingerprint, verdict.state.value, verdict.message)
-    is_stored = planned.changed or planned.held_changed or planned.index_changed
-    return not is_stored and not attempt.full and told == now
-
-
-# What came of runs, counted for whoever looks at the service from outside.
-
-SECONDS = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+    verdict = judge_run(run, before)
+    recorded = (before.head, before.fingerprint, before.state, before.message)
+    return not (planned.changed or planned.held_changed or planned.index_changed) and recorded == (
+        run.commit,
+        run.fingerprint,
+        verdict.state.value,
+        verdict.message,
+    )
 
 
 @dataclass(slots=True)
 class RunTally:
-    """Runs that were recorded since the start, by outcome, and how long they took in seconds."""
+    """Runs of all repositories that were recorded since the start, by outcome, and how long they took in seconds."""
 
     runs: dict[RunOutcome, int] = field(default_factory=lambda: dict.fromkeys(RunOutcome, 0))
     seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
 
     def note(self, outcome: RunOutcome, *, seconds: float) -> None:
-        """A run was recorded."""
+        """Count a run that was recorded."""
         self.runs[outcome] += 1
         self.seconds.note(seconds)
-
-
-@dataclass(slots=True)
-class SeenRuns:
-    """Of one repository, since the start.
-
-    `succeeded`: when a look last found that all is stored as its head says. `planned`: of the last run that came to a
-    plan, how many resources had which status, by kind.
-    """
-
-    succeeded: datetime | None = None
-    planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

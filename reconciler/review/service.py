@@ -292,7 +292,7 @@ class Reviewing:
         def job(context: Context) -> ReviewJob:
             nonlocal told
             told = context.secrets
-            return reconciler.review(context, proposed, plan=plan)
+            return reconciler.review_job(context, proposed, plan=plan)
 
         planned = await self._applier.review(job, project=question.watched.project)
         if not planned.entry:

@@ -2,14 +2,10 @@
 
 import os
 import re
-import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from pathlib import Path
-from types import TracebackType
 
 from msgspec.structs import replace as replace_struct
 
@@ -19,74 +15,55 @@ from reconciler.git.file_selection import FileGlobs
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile
-from reconciler.model import builtins, documents, positions
+from reconciler.model import builtins, desired, documents, positions
 from reconciler.model.clock import rfc3339
+from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
-from reconciler.planner import candidates
-from reconciler.planner.candidates import Candidate, CandidateRules
-from reconciler.store import database, writing
-from reconciler.store.conflict_detection import RecentCommits
-from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.planning_view import PlanningView
+from reconciler.store.records import Changes, Record, RepositoryRow
+from reconciler.store.scratch import ScratchStore, open_scratch
 from reconciler.worker import commits, reviews, trees
-from reconciler.worker.limits import Allowance, PlanMode
+from reconciler.worker.allowance import Allowance
+from reconciler.worker.commits import PlanMode
 from reconciler.worker.messages import CommitJob, Context
 from reconciler.worker.trees import FileScope
 
-# A store for one plan: in a temporary folder, filled from the base, thrown away afterwards.
+# The store of one plan, filled from the base.
 
 SEED_BYTES = 16
 
 
-class ScratchStore(AbstractContextManager["ScratchStore"]):
-    """The store; use it in a `with` statement. Only its owner may read it, since bases hold secrets too."""
+@dataclass(frozen=True, slots=True)
+class BaseStore:
+    """A store that holds what the base holds, as if a service had stored it long ago."""
 
-    def __init__(self, *, api_versions: frozenset[str], now: datetime, refuse_unknown: bool = False) -> None:
-        self._now = now
-        self._refuse_unknown = refuse_unknown
-        self._stack = ExitStack()
-        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="reconciler-plan-"))
-        self._path = Path(folder) / "store.db"
-        try:
-            self._writer = self._stack.enter_context(closing(database.open_writer(self._path)))
-            # It is lost with the process anyway.
-            self._writer.execute("pragma synchronous = off")
-            database.migrate(self._writer, steps=database.migrations())
-            self.view = self._stack.enter_context(closing(PlanningView.open(self._path)))
-        except BaseException:
-            self._stack.close()
-            raise
-        (key,) = self._writer.execute(database.load_queries()["hmac_key"]).fetchone()
-        self.rules = CandidateRules(api_versions=api_versions, hmac_key=bytes(key))
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
+    store: ScratchStore
+    rules: DocumentRules
+    now: datetime
+    refuse_unknown: bool
 
     def context(self, project: str) -> Context:
-        """What a plan in this store is told; the project is made."""
-        at = rfc3339(self._now)
-        self._writer.execute(database.load_queries()["create_project"], (project, at))
+        """Return what a plan in this store is told; the project is made."""
+        at = rfc3339(self.now)
+        self.store.create_project(project, at=at)
         return Context(
-            store=str(self._path),
+            store=self.store.address,
             project=project,
             hmac_key=self.rules.hmac_key,
             api_versions=self.rules.api_versions,
-            refuse_unknown=self._refuse_unknown,
+            refuse_unknown=self.refuse_unknown,
             at=at,
-            milliseconds=int(self._now.timestamp() * 1000),
+            milliseconds=int(self.now.timestamp() * 1000),
             seed=os.urandom(SEED_BYTES),
         )
 
     def apply(self, job: CommitJob, snapshot: Snapshot, *, terms: PlanMode) -> None:
-        """Store what a commit holds, as if a service had stored it long ago. Raises GitFault, StoreFault."""
+        """Store what a commit holds. Raises GitFault, StoreFault."""
         parts: list[Changes] = []
         planned = commits.plan_snapshot(
             job,
             snapshot,
-            self.view,
+            self.store.view,
             number=0,
             emit=parts.append,
             allowance=Allowance(),
@@ -105,7 +82,7 @@ class ScratchStore(AbstractContextManager["ScratchStore"]):
             origin=job.origin,
         )
         record = Record(repository=row, forget_files_of=job.repository)
-        writing.commit(self._writer, parts, record=record, planned_at=planned.revision, recent=RecentCommits())
+        self.store.commit(parts, record=record)
 
 
 # Which files a plan without a server must read: what the change touches, and all that hangs together with it.
@@ -146,7 +123,7 @@ def find_relevant(
     changes: Iterable[TreeChange],
     matter: Iterable[TreeFile],
     *,
-    rules: CandidateRules,
+    rules: DocumentRules,
 ) -> RelevantFiles:
     """What a change concerns. `matter` are the files of the merge that count. Raises GitFault."""
     files = {file.path: file.blob for file in matter if file.readable}
@@ -169,7 +146,7 @@ def find_relevant(
 
 
 def every_file(
-    base: Snapshot, before: Iterable[TreeFile], merged: Snapshot, matter: Iterable[TreeFile], *, rules: CandidateRules
+    base: Snapshot, before: Iterable[TreeFile], merged: Snapshot, matter: Iterable[TreeFile], *, rules: DocumentRules
 ) -> RelevantFiles:
     """The same when every file is read."""
     search = _Search(merged, {file.path: file.blob for file in matter if file.readable}, rules)
@@ -194,7 +171,7 @@ class _Search:
 
     merged: Snapshot
     files: Mapping[str, str]
-    rules: CandidateRules
+    rules: DocumentRules
     included: set[str] = field(default_factory=set)
     held: set[Key] = field(default_factory=set)
     named: set[Key] = field(default_factory=set)
@@ -202,7 +179,7 @@ class _Search:
     needed: set[Key] = field(default_factory=set)
     sought: set[Key] = field(default_factory=set)
     ids: set[bytes] = field(default_factory=set)
-    _documents: list[Candidate] = field(default_factory=list)
+    _documents: list[Desired] = field(default_factory=list)
     _cache: dict[str, bytes] = field(default_factory=dict)
     _cached: int = 0
 
@@ -212,7 +189,7 @@ class _Search:
             self.included.add(path)
             self.take(_parsed(self.merged, path, self.files[path], self.rules), seeds=seeds)
 
-    def take(self, found: Iterable[Candidate], *, seeds: bool) -> None:
+    def take(self, found: Iterable[Desired], *, seeds: bool) -> None:
         """Documents that were read. Of those that are `seeds` everything matters, of others what leads to these."""
         for one in found:
             if one.key is None:
@@ -221,8 +198,8 @@ class _Search:
             self._documents.append(one)
             if seeds:
                 self.touched.add(one.key)
-                if one.draft is not None and one.draft.proposed_id:
-                    self.ids.add(one.draft.proposed_id.encode())
+                if one.proposed_id:
+                    self.ids.add(one.proposed_id.encode())
 
     def spread(self) -> None:
         """Read on until nothing new matters."""
@@ -244,7 +221,7 @@ class _Search:
             grows = False
             for one in self._documents:
                 assert one.key is not None
-                refers = frozenset() if one.draft is None else frozenset(one.draft.references)
+                refers = frozenset(one.references)
                 self.named |= refers
                 if one.key not in self.touched and not refers.isdisjoint(self.touched):
                     self.touched.add(one.key)
@@ -296,9 +273,9 @@ def _mentioning(names: set[bytes]) -> Callable[[bytes], Iterable[bytes]]:
     return mentions
 
 
-def _parsed(snapshot: Snapshot, path: str, blob: str, rules: CandidateRules) -> tuple[Candidate, ...]:
+def _parsed(snapshot: Snapshot, path: str, blob: str, rules: DocumentRules) -> tuple[Desired, ...]:
     data = b"" if documents.syntax_of(path) is None else _content(snapshot, blob)
-    return candidates.candidates_of_file(data, path=path, rules=rules) or () if data else ()
+    return desired.read_file(data, path=path, rules=rules) or () if data else ()
 
 
 def _content(snapshot: Snapshot, blob: str) -> bytes:
@@ -352,7 +329,9 @@ def plan_static(
     options: StaticOptions,
 ) -> tuple[PlanEntry, ...]:
     """The plan of each entry, in order. Raises GitFault, Refused."""
-    with ScratchStore(api_versions=api_versions, now=now, refuse_unknown=options.refuse_unknown) as scratch:
+    with open_scratch() as opened:
+        rules = DocumentRules(api_versions=api_versions, hmac_key=opened.hmac_key)
+        scratch = BaseStore(opened, rules, now, options.refuse_unknown)
         run = _Run(merged, scratch, options)
         found = [(entry, run.relevant(entry)) for entry in entries]
         held: dict[str, frozenset[Key]] = defaultdict(frozenset)
@@ -367,7 +346,7 @@ def plan_static(
 @dataclass(frozen=True, slots=True)
 class _Run:
     merged: Merged
-    scratch: ScratchStore
+    scratch: BaseStore
     options: StaticOptions
 
     def relevant(self, entry: EntrySettings) -> RelevantFiles:
@@ -420,10 +399,10 @@ class _Run:
     def planned(self, entry: EntrySettings, relevant: RelevantFiles, terms: PlanMode) -> PlanEntry:
         """What merging would do with the entry."""
         job = self.job(entry, self.merged.base)
-        reviewed = reviews.review(job, self.merged, self.scratch.view, allowance=Allowance(), terms=terms)
+        reviewed = reviews.review(job, self.merged, self.scratch.store.view, allowance=Allowance(), terms=terms)
         return replace_struct(reviewed.entry, untouched_files=relevant.untouched)
 
-    def _scope(self, entry: EntrySettings, rules: CandidateRules) -> FileScope:
+    def _scope(self, entry: EntrySettings, rules: DocumentRules) -> FileScope:
         return FileScope(
             repository=entry.name,
             project=entry.project,

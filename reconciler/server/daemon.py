@@ -15,6 +15,7 @@ from typing import Any
 import uvloop
 
 from reconciler.model import errors
+from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.server import following, parts, process, serving, sign_in
@@ -23,7 +24,8 @@ from reconciler.server.process import ShutdownDeadline
 from reconciler.server.services import Services
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
-from reconciler.store.contract import Store, StoreFault, Traces
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import Traces
 
 # Taking traces of what was rewritten out of the store's files, for as long as there are any.
 
@@ -109,7 +111,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
         process.hold_state_directory(settings.state_dir),
-        process.hold_store(settings.store.path),
+        process.hold_store(databases.database_places(settings).store),
         _signals(stop=stop, reload=reload, bound=bound),
         contextlib.ExitStack() as opened,
     ):

@@ -20,12 +20,12 @@ from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.targets import AlertTarget
+from reconciler.ops import databases
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
 from reconciler.settings.models import Alert, Settings
-from reconciler.store.contract import Store
-from reconciler.store.operations import Operations
+from reconciler.store.contract import Operations, Store
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 
@@ -104,7 +104,12 @@ async def build_notifying(
 def _disks(settings: Settings) -> notifications_observers.DiskObserver:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
-    folders = (settings.state_dir, settings.store.path.parent, settings.state_dir / following.MIRRORS, queues)
+    folders = (
+        settings.state_dir,
+        databases.database_places(settings).store.parent,
+        settings.state_dir / following.MIRRORS,
+        queues,
+    )
     return notifications_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 

@@ -25,7 +25,8 @@ from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.ops import databases
 from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
-from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
+from reconciler.reconcile.reconciler import ReconcileEnvironment
+from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
 from reconciler.server import connections, delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
@@ -34,15 +35,13 @@ from reconciler.server.process import ShutdownDeadline
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.server.services import Services
 from reconciler.settings.models import Settings
-from reconciler.store.operations import SqliteOperations
-from reconciler.store.sqlite import SqliteStore
+from reconciler.store import engines
+from reconciler.store.contract import Operations, Store
 from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
     from reconciler.auth.oidc.provider import Provider
     from reconciler.auth.people import People
-
-OPERATIONS = "ops.db"  # in the state directory
 
 
 class Parts(NamedTuple):
@@ -56,10 +55,10 @@ class Parts(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """What is open on the disk, and everybody."""
+    """The open store, and everybody."""
 
-    store: SqliteStore
-    operations: SqliteOperations
+    store: Store
+    operations: Operations
     accounts: Accounts
 
 
@@ -88,9 +87,8 @@ async def build_parts(
     """
     async with (
         _kept(settings, bound, confirm_auth_change=confirm_auth_change, new_store=new_store) as kept,
-        _reading(bound) as reader,
+        _reading(settings, bound, kept.store) as reader,
     ):
-        path = str(settings.store.path)
         limits = ApplyLimits(
             api_versions=settings.api.accepted_versions,
             max_resources=settings.api.max_resources,
@@ -99,7 +97,9 @@ async def build_parts(
         secrets = partial(
             delivery_secrets.available_secrets, delivery_secrets.configured_sources(settings, environment=environment)
         )
-        applier = Applier(kept.store, reader, store_path=path, limits=limits, secrets=secrets, clock=clock.now)
+        applier = Applier(
+            kept.store, reader, store_path=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
+        )
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         applier.listen(auditing.heard)
         async with (
@@ -161,17 +161,13 @@ async def _kept(
     settings: Settings, bound: ShutdownDeadline, *, confirm_auth_change: bool, new_store: bool
 ) -> AsyncIterator[_Kept]:
     """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
-    path = settings.store.path
-    missing = await asyncio.to_thread(databases.missing, databases.database_places(settings))
+    places = databases.database_places(settings)
+    missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
-    await asyncio.to_thread(
-        databases.copy_before_upgrade, databases.database_places(settings), clock=time.monotonic, beating=process.beat
-    )
-    store = await asyncio.to_thread(SqliteStore, path)
-    operations: SqliteOperations | None = None
+    await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
+    store, operations = await engines.open_store(settings.store.url, settings.state_dir)
     try:
-        operations = await asyncio.to_thread(SqliteOperations, settings.state_dir / OPERATIONS)
         accounts = Accounts(store, await store.directory(), clock=clock.now)
         await sign_in.settle_auth(
             accounts,
@@ -187,15 +183,16 @@ async def _kept(
         yield _Kept(store, operations, accounts)
     finally:
         bound.begin()
-        if operations is not None:
-            await bound.waits("a write of sessions", operations.close())
+        await bound.waits("a write of sessions", operations.close())
         await bound.waits("a write to the store", store.close())
 
 
 @contextlib.asynccontextmanager
-async def _reading(bound: ShutdownDeadline) -> AsyncIterator[WorkerClient]:
-    """The reader child."""
-    reader = WorkerClient()
+async def _reading(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+    """The reader child. What it may open is settled at its start, and mirrors come later: so their folder is made."""
+    mirrors = settings.state_dir / following.MIRRORS
+    await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
+    reader = WorkerClient(granted=(store.address, str(mirrors)))
     try:
         await reader.start()
         yield reader
@@ -231,7 +228,7 @@ async def _entrance(settings: Settings, bound: ShutdownDeadline, kept: _Kept) ->
             await bound.waits("the provider", provider.close())
 
 
-async def _sessions(settings: Settings, operations: SqliteOperations, accounts: Accounts) -> Sessions:
+async def _sessions(settings: Settings, operations: Operations, accounts: Accounts) -> Sessions:
     """Those of an earlier start. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
     sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, randomness=os.urandom)
@@ -258,25 +255,22 @@ def _through_a_provider(
     )
 
 
-def _surroundings(
-    settings: Settings, *, store: SqliteStore, applier: Applier, accounts: Accounts
-) -> ReconcileEnvironment:
+def _surroundings(settings: Settings, *, store: Store, applier: Applier, accounts: Accounts) -> ReconcileEnvironment:
     return ReconcileEnvironment(
         store=store,
         applier=applier,
         remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
         ensure_project=accounts.ensure_project,
-        api_versions=settings.api.accepted_versions,
-        refuse_unknown=settings.resources.refuse_unknown,
-        schemas=_schemas_digest(),
+        rules=_rules_digest(settings),
         clock=clock.now,
     )
 
 
-def _schemas_digest() -> str:
+def _rules_digest(settings: Settings) -> str:
     """A digest of what documents are judged by: new schemas or built-in types read every file again."""
     shaping = {name: schemas.load(name) for name in sorted(schemas.names())}
-    digest = hashlib.sha256(json.dumps(shaping, sort_keys=True).encode())
+    rules = [shaping, sorted(settings.api.accepted_versions), settings.resources.refuse_unknown]
+    digest = hashlib.sha256(json.dumps(rules, sort_keys=True).encode())
     for name, document in sorted(schemas.built_in()):
         digest.update(name.encode() + b"\0" + document)
     return digest.hexdigest()

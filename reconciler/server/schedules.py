@@ -1,37 +1,52 @@
-"""Scheduled jobs, and the upkeep of the audit; the only module that imports APScheduler."""
+"""Work at intervals: dead letters that expire, what is kept for a time. The only module that imports APScheduler.
+
+    schedules = Schedules()
+    schedules.every(600.0, expire, name="dead-letters")
+    schedules.start()
+    ...
+    await schedules.stop()
+
+Work that a process missed while it was not running is not made up for. If that matters, do it once before the start.
+
+APScheduler goes by the clock of the machine, which may be set. Its own trigger adds the interval to the time before:
+after a jump forward it goes through every missed time, 9 s without the event loop for 40 days at one second. After a
+jump back nothing is due until the clock is where it was. So the next time is counted from now, and once more when the
+clock was set back.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.interval import IntervalTrigger
+from apscheduler.triggers.base import BaseTrigger
 
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
 from reconciler.store.audit_chain import ZERO, ChainAnchor, ChainHead
-from reconciler.store.contract import AuditRow, Store, StoreFault
-
-# Work that comes round: dead letters that expire, what is kept for a time. The one door of APScheduler's scheduler.
-#
-#     schedules = Schedules()
-#     schedules.every(600.0, expire, name="dead-letters")
-#     schedules.start()
-#     ...
-#     await schedules.stop()
-#
-# What a process missed while it was not running is not made up for: whoever adds work has it done once by hand if that
-# matters.
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditRow
 
 log = logging.getLogger(__name__)
 
 STOP_SECONDS = 5.0  # for work that was cancelled to come to its end
+CLOCK_SECONDS = 10.0  # between two looks at the clock; work may be late by so much after it was set back
 
 Work: TypeAlias = Callable[[], Awaitable[object]]
+
+
+class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """Fire an interval after the present time, however many intervals were missed."""
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
+        return now + self._interval
 
 
 class Schedules:
@@ -43,31 +58,41 @@ class Schedules:
             timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
         self._running: dict[str, asyncio.Task[None]] = {}
+        self._clock: asyncio.Task[None] | None = None
 
     def every(self, seconds: float, work: Work, *, name: str) -> None:
-        """Do something again and again, for the first time after so many seconds. Of one name the last one counts."""
+        """Do the work again and again, for the first time after so many seconds. The last work of a name counts."""
 
         async def run() -> None:
             if name not in self._running:
                 task = self._running[name] = asyncio.create_task(_done(work, name), name=name)
                 task.add_done_callback(lambda _: self._running.pop(name))
 
-        trigger = IntervalTrigger(seconds=seconds, timezone=UTC)
+        trigger = _FromNow(timedelta(seconds=seconds))
         self._scheduler.add_job(run, trigger, id=name, name=name, replace_existing=True)
 
     def start(self) -> None:
         """Begin, on the running loop."""
         self._scheduler.start()
+        self._clock = asyncio.create_task(self._follow_clock(), name="schedules")
 
     async def stop(self) -> None:
         """Begin nothing more, and cancel what runs."""
         self._scheduler.shutdown(wait=False)
         await asyncio.sleep(0)  # that happens in a callback of the loop
-        running = [*self._running.values()]
+        running = [*self._running.values(), *([] if self._clock is None else [self._clock])]
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=STOP_SECONDS)
+
+    async def _follow_clock(self) -> None:
+        while True:
+            before = datetime.now(UTC)
+            await asyncio.sleep(CLOCK_SECONDS)
+            if datetime.now(UTC) < before:
+                for job in self._scheduler.get_jobs():
+                    job.reschedule(job.trigger)
 
 
 async def _done(work: Work, name: str) -> None:
@@ -79,17 +104,17 @@ async def _done(work: Work, name: str) -> None:
         log.exception("The work on %s met a fault of the program; it is done again the next time.", name)
 
 
-# What the audit needs beside the transactions that write it: refused attempts written down, the head said in the log,
-# and the end of what is kept.
+# The upkeep of the audit: refused attempts are written down, its head is logged, and events are removed when their time
+# is over.
 
 MINUTE = 60.0
-RETENTION_SECONDS = 600.0  # between two looks for what is over
-NOTHING = ChainAnchor(ChainHead(0, ZERO))  # went so far
+RETENTION_SECONDS = 600.0  # between two removals of what is over
+NOTHING = ChainAnchor(ChainHead(0, ZERO))  # was removed so far
 PAUSE_SECONDS = 0.02  # between two steps: others write in between
 
 
 class AuditTold(Protocol):
-    """What is told of a change of resources: which repository's run it was; None for a request."""
+    """A change of resources; `origin` is the repository whose run made it, None for a request."""
 
     @property
     def origin(self) -> str | None: ...
@@ -111,7 +136,7 @@ class AuditUpkeep:
         self._waiting: tuple[AuditRow, ...] = ()  # which the disk did not take
 
     async def keep(self) -> None:
-        """All of it, until cancelled; what was refused until then is written."""
+        """Do all of it until cancelled; then write the attempts that were refused until then."""
         schedules = Schedules()
         schedules.every(MINUTE, self.minute, name="audit")
         schedules.every(RETENTION_SECONDS, self.forget, name="audit-retention")
@@ -126,13 +151,13 @@ class AuditUpkeep:
             await self.minute()
 
     def heard(self, told: AuditTold) -> None:
-        """Resources changed: after a run the head is said at once."""
+        """Note a change of resources: after a run the head is logged at once."""
         if told.origin is not None:
             self._ran.set()
 
     async def minute(self) -> None:
-        """Write the attempts that were refused, and say the head where it is another one."""
-        # Whoever is cancelled leaves a write that goes on: one that is begun anew would write the same once more.
+        """Write the attempts that were refused, and log the head if it changed."""
+        # A write goes on when its caller is cancelled: a second one would write the same again.
         await asyncio.shield(asyncio.create_task(self._write_refused(), name="refused attempts"))
         await self.say()
 
@@ -150,9 +175,7 @@ class AuditUpkeep:
                 self._waiting = ()
 
     async def say(self) -> None:
-        """Say in the log where the audit begins and ends, when that changed since: kept elsewhere, it proves what the
-        store held.
-        """
+        """Log where the audit begins and ends, if that changed: kept elsewhere, the line proves what the store held."""
         try:
             anchor, head = await self._store.audit_anchor(), await self._store.audit_head()
         except StoreFault as fault:
@@ -165,7 +188,7 @@ class AuditUpkeep:
             log.info("The audit's head is %s.", head, extra={"fields": fields})
 
     def _say_anchor(self, anchor: ChainAnchor) -> None:
-        """After each move, and at a start: a service that was killed may have said nothing of the last one."""
+        """Log the anchor after each move, and at a start: a service that was killed may have missed the last one."""
         if anchor == self._said_anchor:
             return
         self._said_anchor = anchor

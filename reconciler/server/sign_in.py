@@ -25,8 +25,7 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
 from reconciler.model.errors import Refused
 from reconciler.settings.models import Settings
-from reconciler.store.contract import Store
-from reconciler.store.operations import Operations
+from reconciler.store.contract import Operations, Store
 
 # Sign-in through a provider, built from the settings; imported where `auth.type` is `oidc` alone.
 

@@ -124,11 +124,6 @@ class Store(Topic):
 
     url: StoreURL = Field(default="sqlite:////var/lib/reconciler/store.db", description="The store's database.")
 
-    @property
-    def path(self) -> Path:
-        """The file that the URL names."""
-        return Path(self.url.removeprefix("sqlite:///"))
-
 
 class TLS(Topic):
     """The listener's certificate; the two files go together."""

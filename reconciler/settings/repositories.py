@@ -6,7 +6,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, Strict
 
-from reconciler.model import gitignore, ref_names
+from reconciler.model import gitignore
+from reconciler.model.names import check_ref_name
 from reconciler.settings import scalars
 from reconciler.settings.scalars import (
     Allowed,
@@ -44,7 +45,7 @@ def _branch(text: str | None) -> str | None:
     if not text:
         return None
     try:
-        ref_names.check_ref_name(text)
+        check_ref_name(text)
     except ValueError:
         raise ValueError from None  # the sentence is that of the type, with what is allowed
     return text

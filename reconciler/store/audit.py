@@ -13,9 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.model import errors, text
-from reconciler.store import audit_chain, database, rows
+from reconciler.store import audit_chain, checksums, database
 from reconciler.store.audit_chain import ChainAnchor, ChainedEvent, ChainHead, ChainHeader, ChainRewrite, Content
-from reconciler.store.contract import AuditPlace, AuditWanted
+from reconciler.store.records import AuditPlace, AuditWanted
 
 # The audit as rows that are read and that go: pages of events, retention, and the chain for whoever verifies it.
 
@@ -99,7 +99,7 @@ def audited_version(connection: sqlite3.Connection, event: ChainedEvent, number:
         return None
     sql = database.load_queries()
     row = connection.execute(sql["version_shown"], (event.project, event.kind, event.name, number)).fetchone()
-    return None if row is None else rows.shown(row, damaged=lambda *_: None)
+    return None if row is None else checksums.shown_row(row, damaged=lambda *_: None)
 
 
 def forget(connection: sqlite3.Connection, *, before: str) -> bool:
@@ -118,13 +118,7 @@ def forget(connection: sqlite3.Connection, *, before: str) -> bool:
 
 def _sweep(connection: sqlite3.Connection) -> bool:
     sql = database.load_queries()
-    span = connection.execute(sql["ended_span"]).fetchone()
-    if span is None:
-        return False
-    link, first, last, since = span
-    if connection.execute(sql["sweep_events"], (first, last, since, EVENTS)).rowcount < EVENTS:
-        connection.execute(sql["remove_span"], (link, first))
-    return True
+    return connection.execute(sql["sweep_events"], (EVENTS,)).rowcount > 0
 
 
 def _anchor(connection: sqlite3.Connection, before: str) -> bool:
@@ -168,11 +162,6 @@ def read_anchor(connection: sqlite3.Connection) -> ChainAnchor | None:
     return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
 
 
-def chain_head(connection: sqlite3.Connection) -> ChainHead:
-    """The last link. Raises sqlite3.Error."""
-    return rows.event_head(connection)
-
-
 def read_links(connection: sqlite3.Connection) -> Generator[ChainLink, None, None]:
     """Every link in order."""
     sql = database.load_queries()
@@ -213,7 +202,7 @@ def redaction(connection: sqlite3.Connection, link: int) -> int | None:
 
 
 def stray_events(connection: sqlite3.Connection) -> int | None:
-    """The first event that readers of the store see and that belongs to no link."""
+    """An event that belongs to no link, or to one that was gone before it was written."""
     sql = database.load_queries()
     row = connection.execute(sql["stray_event"]).fetchone()
     return None if row is None else int(row[0])

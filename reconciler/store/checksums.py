@@ -10,15 +10,15 @@ import logging
 import sqlite3
 import zlib
 from collections.abc import Callable, Iterator
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 
-from reconciler.model import components, values
-from reconciler.model.rendering import MARK
+from reconciler.model import components, rendering, values
+from reconciler.model.rendering import LATEST, MARK, is_source
 from reconciler.model.values import Value
 from reconciler.store import database
-from reconciler.store.contract import DamagedVersion
+from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
 
@@ -47,29 +47,28 @@ def judge_version(body: bytes, secrets: bytes | None, *, kind: str, name: str, v
     return checksum_of(body, secrets) if sound else UNSOUND
 
 
-def judge_all(connection: sqlite3.Connection) -> Iterator[None]:
-    """Give each version that has no checksum one, some in each step. Raises `StoreFault`."""
+def judge_some(connection: sqlite3.Connection) -> bool:
+    """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
+    `StoreFault`.
+    """
     sql = database.load_queries()
-    while True:
-        with (
-            database.faults("checked"),
-            database.unsynced(connection),
-            database.transaction(connection, kind="immediate"),
-        ):
-            rows = connection.execute(sql["unchecked"], (JUDGED,)).fetchall()
-            judged = [
-                (judge_version(body, secrets, kind=kind, name=name, version=version), number)
-                for number, kind, name, version, body, secrets in rows
-            ]
-            connection.executemany(sql["put_checksum"], judged)
-        if not rows:
-            return
-        yield
+    with (
+        database.faults("checked"),
+        database.unsynced(connection),
+        database.transaction(connection, kind="immediate"),
+    ):
+        rows = connection.execute(sql["unchecked"], (JUDGED,)).fetchall()
+        judged = [
+            (judge_version(body, secrets, kind=kind, name=name, version=version), number)
+            for number, kind, name, version, body, secrets in rows
+        ]
+        connection.executemany(sql["put_checksum"], judged)
+    return bool(rows)
 
 
 def damaged(connection: sqlite3.Connection) -> Iterator[list[DamagedVersion]]:
     """Every damaged version, in the order in which they were stored: those of some hundred versions in each step, often
-    none. Versions that have no checksum yet are judged here, too. Raises sqlite3.Error.
+    none. Versions without a checksum are left out. Raises sqlite3.Error.
     """
     sql = database.load_queries()
     last = 0
@@ -78,10 +77,7 @@ def damaged(connection: sqlite3.Connection) -> Iterator[list[DamagedVersion]]:
         before = last
         for row in connection.execute(sql["examined"], (before, EXAMINED)):
             last, project, kind, name, version, body, secrets, checksum = row
-            known = (
-                judge_version(body, secrets, kind=kind, name=name, version=version) if checksum is None else checksum
-            )
-            if is_damaged(body, secrets, known):
+            if is_damaged(body, secrets, checksum):
                 found.append(DamagedVersion(project, kind, name, version))
         if last == before:
             return
@@ -132,3 +128,25 @@ def _are_secrets(document: dict[str, Value], secrets: bytes) -> bool:
     places = [values.located(document, pointer) for pointer in held]
     masked = all(values.value_at(document, place) == components.MASK for place in places)
     return masked and values.canonical_json(held) == secrets
+
+
+def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
+    """Return a resource as a reader gets it. A damaged one is replaced by a text that says so, and `damaged` is called
+    with its kind, name and version: one that cannot be read never spoils the others of a list.
+    """
+    if is_damaged_row(row):
+        kind, name, version = row[8:]
+        damaged(kind, name, version)
+        return rendering.damaged(kind, name, version=version, latest=row[1] is not None)
+    return rendering.shown(row[:6])
+
+
+def is_damaged_row(row: tuple[Any, ...]) -> bool:
+    """Tell if a row that a reader would see is not what was stored.
+
+    Every resource of every list comes by here, so most of them are decided by few calls.
+    """
+    body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
+    if checksum is not None and checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
+        return True
+    return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))

@@ -3,13 +3,14 @@
 import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from typing import Any
 
 from reconciler.model.directory import Amendment, Directory, Invitation, Key, Project, ProviderIdentity, User
 from reconciler.model.principals import Role, Scope
 from reconciler.store import database
-from reconciler.store import rows as store_rows
-from reconciler.store.contract import AuditRow
-from reconciler.store.rows import EventGroup
+from reconciler.store.commit import NextLink
+from reconciler.store.records import AuditRow
 
 
 def directory(connection: sqlite3.Connection) -> Directory:
@@ -46,7 +47,7 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
         connection.executemany(sql["remove_key"], ((one.id,) for one in amendment.revoked_keys))
         connection.executemany(sql["insert_key"], map(_key_row, amendment.keys))
         connection.executemany(sql["remove_invitation"], ((one.id,) for one in amendment.ended_invitations))
-        connection.executemany(sql["insert_invitation"], map(_invitation_row, amendment.invitations))
+        connection.executemany(sql["insert_invitation"], map(_values, amendment.invitations))
         if amendment.auth_type:
             connection.execute(sql["put_auth_type"], (amendment.auth_type,))
         _chain(connection, (audit,))
@@ -59,9 +60,9 @@ def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
 
 
 def _chain(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
-    group = EventGroup()
-    store_rows.write_events(connection, group, since=store_rows.ALWAYS, audit=rows)
-    store_rows.close_events(connection, group)
+    link = NextLink(connection)
+    link.write(audit=rows)
+    link.close()
 
 
 def put_auth_type(connection: sqlite3.Connection, auth_type: str) -> None:
@@ -79,94 +80,35 @@ def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
         connection.executemany(sql["touch_key"], rows)
 
 
-def _user(row: tuple[str, str, str, str, int, str | None, str | None, str | None, str, int]) -> User:
-    identifier, name, created_at, display_name, organization_admin, password, issuer, subject, email, losses = row
-    return User(
-        id=identifier,
-        name=name,
-        created_at=created_at,
-        display_name=display_name,
-        organization_admin=bool(organization_admin),
-        password=password,
-        identity=None if issuer is None or subject is None else ProviderIdentity(issuer, subject),
-        email=email,
-        losses=losses,
-    )
+# The statements name columns in the order of fields; an identity is two of them.
 
 
-def _user_row(user: User) -> tuple[object, ...]:
-    return (
-        user.id,
-        user.name,
-        user.display_name,
-        int(user.organization_admin),
-        user.password,
-        user.created_at,
-        *(user.identity or (None, None)),
-        user.email,
-        user.losses,
-    )
+def _values(one: User | Invitation | Key) -> list[Any]:
+    return [getattr(one, each.name) for each in fields(one)]
 
 
-def _invitation(row: tuple[str, str, str, str, str, str, bytes | None, str]) -> Invitation:
-    identifier, project, role, created_at, created_by, expires_at, digest, email = row
-    return Invitation(
-        id=identifier,
-        project=project,
-        role=Role(role),
-        created_at=created_at,
-        created_by=created_by,
-        expires_at=expires_at,
-        digest=digest,
-        email=email,
-    )
+def _user(row: tuple[Any, ...]) -> User:
+    *plain, is_admin, password, issuer, subject, email, losses = row
+    identity = None if issuer is None else ProviderIdentity(issuer, subject)
+    values = [*plain, bool(is_admin), password, identity, email, losses]
+    return User(*values)
 
 
-def _invitation_row(one: Invitation) -> tuple[object, ...]:
-    return (
-        one.id,
-        one.project,
-        one.role.value,
-        one.created_at,
-        one.created_by,
-        one.expires_at,
-        one.digest,
-        one.email,
-    )
+def _user_row(user: User) -> list[Any]:
+    *others, identity, email, losses = _values(user)
+    return [*others, *(identity or (None, None)), email, losses]
 
 
-def _key(row: tuple[str, str, str, bytes, str | None, str, str, str, str, str | None, str | None, str | None]) -> Key:
-    identifier, name, prefix, digest, project, role, scopes, created_at, created_by, expires_at, last_used_at, owner = (
-        row
-    )
-    return Key(
-        id=identifier,
-        name=name,
-        prefix=prefix,
-        digest=digest,
-        project=project,
-        role=Role(role),
-        scopes=frozenset(map(Scope, scopes.split())),
-        created_at=created_at,
-        created_by=created_by,
-        expires_at=expires_at,
-        last_used_at=last_used_at,
-        owner=owner,
-    )
+def _invitation(row: tuple[Any, ...]) -> Invitation:
+    return replace(Invitation(*row), role=Role(row[2]))
 
 
-def _key_row(key: Key) -> tuple[object, ...]:
-    return (
-        key.id,
-        key.name,
-        key.prefix,
-        key.digest,
-        key.project,
-        key.role.value,
-        " ".join(sorted(key.scopes)),
-        key.created_at,
-        key.created_by,
-        key.expires_at,
-        key.last_used_at,
-        key.owner,
-    )
+def _key(row: tuple[Any, ...]) -> Key:
+    found = Key(*row)
+    return replace(found, role=Role(found.role), scopes=frozenset(map(Scope, row[6].split())))
+
+
+def _key_row(key: Key) -> list[Any]:
+    values = _values(key)
+    values[6] = " ".join(sorted(key.scopes))
+    return values

@@ -1,132 +1,25 @@
-"""Sessions, notifications and alerts, in a database of their own."""
+"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread."""
 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
 
-# What is kept beside the resources, in a file of its own (`ops.db`), so that a sign-in never waits for a large commit.
+# A file of its own, so that a sign-in never waits for a large commit.
 #
-# What is taken from somebody ends their sessions without this file: the store counts it with the person, in the same
-# transaction, and a session counts only with the number that it began with. So nobody is removed later because this
-# file cannot be written, and no session comes back with a file that was not.
-
-
-class SessionRow(NamedTuple):
-    """A browser that is signed in. Instants are RFC 3339, UTC, as everywhere."""
-
-    digest: bytes  # SHA-256 of what its cookie holds
-    user: str  # an id
-    losses: int  # those of the person when it began
-    created_at: str
-    seen_at: str
-    id_token: str  # of the provider, for its own sign-out; empty for a person with a password
-
-    def __repr__(self) -> str:
-        return f"SessionRow(user={self.user!r}, created_at={self.created_at!r})"
-
-
-class NotificationRow(NamedTuple):
-    """A notification that is kept; `body` is JSON, which `reconciler.notifications.storage` reads and writes."""
-
-    id: str
-    body: bytes
-
-
-class NotificationStatusRow(NamedTuple):
-    """What somebody did with a notification. Of one that they have not looked at there is no row."""
-
-    notification: str
-    user: str
-    status: str
-
-
-class AlertRow(msgspec.Struct, frozen=True, gc=False):
-    """An alert that is still to be sent: to which target, and the body as it is sent at each attempt.
-
-    One look may make 20,000 of them. They refer to nothing that could refer to them, so that the garbage collector,
-    which holds everything up, need not go through them.
-    """
-
-    id: str
-    target: str
-    body: bytes
-    made_at: str
-
-    def __repr__(self) -> str:
-        return f"AlertRow(id={self.id!r}, target={self.target!r})"
-
-
-class Noted(NamedTuple):
-    """What one look changed: rows to put, the ids of notifications to forget with all that people did with them, those
-    of notifications that nobody has read any more, and alerts to send. `targets` are the names of all that alerts go to
-    from now on; None leaves those that are kept.
-    """
-
-    put: Sequence[NotificationRow] = ()
-    forget: Collection[str] = ()
-    unread: Collection[str] = ()
-    alerts: Sequence[AlertRow] = ()
-    targets: Collection[str] | None = None
-
-
-class Operations(Protocol):
-    """The file. Each method raises `StoreFault` (`reconciler.store.contract`) when the disk or SQLite does, and where
-    too much waits to be written.
-    """
-
-    async def flow_key(self) -> bytes:
-        """The key of sealed sign-ins (`reconciler.auth.oidc.flows`), 32 random bytes that were made once."""
-
-    async def sessions(self) -> list[SessionRow]:
-        """Every session, by its age."""
-
-    async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
-        """Keep a new one and forget those with these digests, both or neither, on the disk before this returns."""
-
-    async def remove_sessions(self, digests: Collection[bytes]) -> None:
-        """Forget these, on the disk before this returns."""
-
-    async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        """When these were seen last; nobody waits for the disk."""
-
-    async def notifications(self) -> list[NotificationRow]:
-        """Every notification, by its id."""
-
-    async def notification_statuses(self) -> list[NotificationStatusRow]:
-        """What people did with them, by notification and person."""
-
-    async def alerts(self) -> list[AlertRow]:
-        """The alerts that are still to be sent, in the order in which they were made."""
-
-    async def alert_targets(self) -> list[str]:
-        """The names of all that alerts went to when they were noted last, sorted."""
-
-    async def note(self, noted: Noted) -> None:
-        """Keep what a look changed, all of it or nothing, on the disk before this returns."""
-
-    async def put_notification_status(self, row: NotificationStatusRow) -> None:
-        """Keep what somebody did with a notification, in place of what they did before; `unread` removes that. On the
-        disk before this returns.
-        """
-
-    async def remove_alerts(self, ids: Collection[str]) -> None:
-        """Forget alerts that are sent, or given up, on the disk before this returns."""
-
-    async def close(self) -> None:
-        """End with what is under way."""
-
-
-# `ops.db` on SQLite: one connection, and one thread that uses it.
+# Taking a role or a password from a person ends their sessions without this file: the store counts it with the person,
+# in the same transaction, and a session counts only with the number that it began with. So a removal never waits for
+# this file, and restoring an older one brings no session back.
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
@@ -138,8 +31,15 @@ UNREAD = "unread"
 T = TypeVar("T")
 
 
+class _Step(NamedTuple):
+    """A statement, and the rows for which it runs."""
+
+    name: str
+    rows: Iterable[Sequence[object]]
+
+
 class SqliteOperations:
-    """See `Operations` for what each method promises."""
+    """See `contract.Operations` for what each method promises."""
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
@@ -164,29 +64,17 @@ class SqliteOperations:
         return await self._run("read", lambda: [SessionRow(*row) for row in self._connection.execute(sql)])
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
-        def put() -> None:
-            with database.transaction(self._connection, kind="immediate"):
-                self._remove(without)
-                self._connection.execute(self._sql["insert_session"], row)
-
-        await self._run("written", put)
+        await self._write(_Step("remove_session", _each(without)), _Step("insert_session", [row]))
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
-        def remove() -> None:
-            with database.transaction(self._connection, kind="immediate"):
-                self._remove(digests)
-
-        await self._run("written", remove)
+        await self._write(_Step("remove_session", _each(digests)))
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        rows = [(at, digest) for digest, at in sorted(seen.items())]
+        step = _Step("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
 
         def touch() -> None:
-            with (
-                database.unsynced(self._connection),
-                database.transaction(self._connection, kind="immediate"),
-            ):
-                self._connection.executemany(self._sql["touch_session"], rows)
+            with database.unsynced(self._connection):
+                self._take(step)
 
         await self._run("written", touch)
 
@@ -203,40 +91,25 @@ class SqliteOperations:
         return [name for (name,) in await self._all("all_alert_targets", of=ALERTS)]
 
     async def note(self, noted: Noted) -> None:
-        forget, unread = [*noted.forget], [*noted.unread]  # which may grow while this is written
-
-        def note() -> None:
-            forgotten = [(one,) for one in sorted(forget)]
-            with database.transaction(self._connection, kind="immediate"):
-                self._connection.executemany(self._sql["put_notification"], noted.put)
-                self._connection.executemany(self._sql["remove_notification"], forgotten)
-                self._connection.executemany(self._sql["remove_notification_statuses"], forgotten)
-                self._connection.executemany(self._sql["remove_read_statuses"], ((one,) for one in sorted(unread)))
-                self._connection.executemany(self._sql["insert_alert"], map(msgspec.structs.astuple, noted.alerts))
-                if noted.targets is not None:
-                    self._connection.execute(self._sql["remove_alert_targets"])
-                    self._connection.executemany(
-                        self._sql["insert_alert_target"], [(name,) for name in sorted(noted.targets)]
-                    )
-
-        await self._run("written", note, of=NOTIFICATIONS)
+        forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
+        steps = [
+            _Step("put_notification", noted.put),
+            _Step("remove_notification", forgotten),
+            _Step("remove_notification_statuses", forgotten),
+            _Step("remove_read_statuses", unread),
+            _Step("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
+        ]
+        if noted.targets is not None:
+            steps += [_Step("remove_alert_targets", [()]), _Step("insert_alert_target", _each(noted.targets))]
+        await self._write(*steps, of=NOTIFICATIONS)
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
-        def put() -> None:
-            with database.transaction(self._connection, kind="immediate"):
-                if row.status == UNREAD:
-                    self._connection.execute(self._sql["remove_notification_status"], row[:2])
-                else:
-                    self._connection.execute(self._sql["put_notification_status"], row)
-
-        await self._run("written", put, of=NOTIFICATIONS)
+        is_unread = row.status == UNREAD
+        step = _Step("remove_notification_status", [row[:2]]) if is_unread else _Step("put_notification_status", [row])
+        await self._write(step, of=NOTIFICATIONS)
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
-        def remove() -> None:
-            with database.transaction(self._connection, kind="immediate"):
-                self._connection.executemany(self._sql["remove_alert"], ((one,) for one in sorted(ids)))
-
-        await self._run("written", remove, of=ALERTS)
+        await self._write(_Step("remove_alert", _each(ids)), of=ALERTS)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
@@ -245,8 +118,14 @@ class SqliteOperations:
     async def _all(self, name: str, *, of: str) -> list[tuple[Any, ...]]:
         return await self._run("read", lambda: self._connection.execute(self._sql[name]).fetchall(), of=of)
 
-    def _remove(self, digests: Collection[bytes]) -> None:
-        self._connection.executemany(self._sql["remove_session"], [(digest,) for digest in sorted(digests)])
+    async def _write(self, *steps: _Step, of: str = SESSIONS) -> None:
+        await self._run("written", lambda: self._take(*steps), of=of)
+
+    def _take(self, *steps: _Step) -> None:
+        """Take the steps in one transaction."""
+        with database.transaction(self._connection, kind="immediate"):
+            for step in steps:
+                self._connection.executemany(self._sql[step.name], step.rows)
 
     async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
         """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
@@ -262,6 +141,11 @@ class SqliteOperations:
             return await asyncio.get_running_loop().run_in_executor(self._thread, guarded)
         finally:
             self._waiting -= 1
+
+
+def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
+    """A row for each value, sorted."""
+    return [(value,) for value in sorted(values)]
 
 
 def _opened(path: Path) -> sqlite3.Connection:

@@ -2,51 +2,46 @@
 
 import asyncio
 import json
-import logging
-import shutil
 import sqlite3
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from time import monotonic
+from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
 from reconciler.model import rendering
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
-from reconciler.model.outcomes import EVERYTHING
-from reconciler.store import audit, checksums, database, directory_rows, staging, writing, writing_ahead
-from reconciler.store import rows as store_rows
+from reconciler.store import audit, checksums, database, directory_rows
+from reconciler.store import commit as commits
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
-from reconciler.store.conflict_detection import RecentCommits
-from reconciler.store.contract import (
-    Ahead,
+from reconciler.store.contract import C, Damaged, Moved, StoreFault
+from reconciler.store.records import (
     Attention,
     AuditRow,
     AuditWanted,
     Changes,
     CommitFigures,
-    Damaged,
     DamagedVersion,
     DeprecatedRow,
+    DirectoryChange,
     Held,
-    Moved,
     Record,
     Remembered,
     RepositoryRow,
+    ResourceChange,
     RunRow,
     Some,
     StatusRow,
-    StoreFault,
     StoreFigures,
     SuspensionRow,
     Traces,
 )
-from reconciler.store.writing_ahead import SqliteAhead, Sweeper
 
 # What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
 # cannot deliver, and what is deprecated and in use.
@@ -128,8 +123,6 @@ def render_run_status(row: StatusRow) -> bytes:
 #
 # Rules about resources do not belong here, nor does SQL: see `queries.sql`.
 
-log = logging.getLogger(__name__)
-
 # What is read from the file and rendered at a stretch, about a millisecond each.
 PAGE = 200  # resources of a list, or versions of a history
 PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
@@ -154,6 +147,7 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
         self.path = path
+        self.address = str(path)
         self._sql = database.load_queries()
         self._writer = database.open_writer(path)
         try:
@@ -164,28 +158,18 @@ class SqliteStore:
             self._writer.close()
             raise
         self._file = _file(path)
-        self._give_up_others()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
-        self._recent = RecentCommits()
         self._damage = Damage()
-        self._sweeper = Sweeper(self._writer, self._thread)
-        self._thread.submit(self._sweeper.begin)
-        self._ahead: SqliteAhead | None = None
         self._commits = CommitFigures()
+        self._listeners: list[tuple[type, Callable[[Any], None]]] = []
 
-    def _give_up_others(self) -> None:
-        """What a process wrote ahead that is gone, or another's that is not: that one plans again."""
-        try:
-            with database.faults("written"):
-                if self._writer.execute(self._sql["all_staged"]).fetchone() is not None:
-                    staging.mark_others(self._writer, None)
-        except StoreFault as fault:
-            # Nobody sees it, and the next large change gives it up: a full disk keeps nobody from reading.
-            log.warning("%s", fault)
+    async def _on_writer(self, work: Callable[[], T]) -> T:
+        """Do some work on the thread that writes, after what came before."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     async def _written(self, work: Callable[[], None]) -> None:
         """Write something, and have it acknowledged. Raises StoreFault."""
-        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        await self._on_writer(work)
         self._check_file()
 
     def _check_file(self) -> None:
@@ -195,8 +179,13 @@ class SqliteStore:
         if self._file is None or _file(self.path) != self._file:
             raise StoreFault(LOST.format(path=self.path))
 
-    def _room(self) -> int:
-        return shutil.disk_usage(self.path.parent).free
+    def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
+        self._listeners.append((kind, listener))
+
+    def _announce(self, change: ResourceChange | DirectoryChange) -> None:
+        for kind, listener in self._listeners:
+            if isinstance(change, kind):
+                listener(change)
 
     async def revision(self) -> int:
         self._check_file()
@@ -211,7 +200,7 @@ class SqliteStore:
     async def create_project(self, name: str, *, at: str) -> None:
         def create() -> None:
             with database.faults("written"), self._writer:
-                self._writer.execute(self._sql["create_project"], (name, at))
+                self._writer.execute(self._sql["put_project"], (name, at))
 
         await self._written(create)
 
@@ -219,85 +208,56 @@ class SqliteStore:
         row = self._first("get", project, key.kind, key.name)
         if row is None:
             return None
-        if store_rows.is_damaged(row):
+        if checksums.is_damaged_row(row):
             self._damage.note(DamagedVersion(project, *row[8:]))
             raise Damaged(rendering.DAMAGED.format(kind=key.kind, name=key.name))
         return rendering.shown(row[:6])
 
     async def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         wanted, damaged = (project, kind, after, limit), self._noting(project)
-        with self._snapshot() as reader, _paged_bodies(reader, self._sql["list_page"], wanted) as pages:
+        with self._snapshot() as reader, _paged(reader, self._sql["list_page"], wanted) as pages:
             for rows in pages:
-                yield [store_rows.shown(row, damaged=damaged) for row in rows]
+                yield [checksums.shown_row(row, damaged=damaged) for row in rows]
 
     async def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         wanted, damaged = (project, key.kind, key.name), self._noting(project)
-        with self._snapshot() as reader, _paged_bodies(reader, self._sql["history"], wanted) as pages:
+        with self._snapshot() as reader, _paged(reader, self._sql["history"], wanted) as pages:
             for rows in pages:
-                yield [store_rows.shown(row, damaged=damaged) for row in rows]
+                yield [checksums.shown_row(row, damaged=damaged) for row in rows]
 
     async def commit(
         self,
         parts: Iterable[Changes],
         *,
         record: Record,
-        planned_at: int | None,
-        footprint: bytes = EVERYTHING,
-        ahead: Ahead | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
-        now = asyncio.get_running_loop().time
-        begun = now()
+        begun = monotonic()
+        deadline = None if timeout is None else begun + timeout
+
+        def write() -> int:
+            return commits.commit(self._writer, parts, record=record, deadline=deadline)
+
         try:
-            after = await self._commit(parts, record=record, planned_at=planned_at, footprint=footprint, ahead=ahead)
+            after = await self._on_writer(write)
+            self._check_file()
         except Moved:
             self._commits.moved += 1
             raise
         except StoreFault:
             self._commits.failed += 1
             raise
-        try:
-            self._check_file()
-        except StoreFault:
-            self._commits.failed += 1
-            raise
-        self._commits.seconds.note(now() - begun)
+        self._commits.seconds.note(monotonic() - begun)
+        if record.change is not None:
+            self._announce(record.change)
         return after
-
-    async def _commit(
-        self,
-        parts: Iterable[Changes],
-        *,
-        record: Record,
-        planned_at: int | None,
-        footprint: bytes,
-        ahead: Ahead | None,
-    ) -> int:
-        if ahead is not None:
-            assert isinstance(ahead, SqliteAhead)
-            return await ahead.commit(parts, record=record, planned_at=planned_at, footprint=footprint)
-
-        def write() -> int:
-            after = writing.commit(
-                self._writer, parts, record=record, planned_at=planned_at, recent=self._recent, footprint=footprint
-            )
-            if any((record.forget_files_of, record.forget_held_of, record.release_repository)):
-                self._sweeper.begin()
-            return after
-
-        return await asyncio.get_running_loop().run_in_executor(self._thread, write)
-
-    def ahead(self) -> Ahead | None:
-        if self._ahead is None or self._ahead.is_ended:
-            self._ahead = SqliteAhead(
-                self._writer, thread=self._thread, sweeper=self._sweeper, recent=self._recent, room=self._room
-            )
-            return self._ahead
-        return None
 
     def figures(self) -> StoreFigures:
         return StoreFigures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
 
     async def examine(self) -> None:
+        while await self._on_writer(lambda: checksums.judge_some(self._writer)):  # noqa: ASYNC110 - a pause, not a wait
+            await asyncio.sleep(EXAMINING_PAUSE)
         with closing(database.open_reader(self.path)) as reader:
             steps = checksums.damaged(reader)
             while (found := await _interruptible(reader, lambda: next(steps, None))) is not None:
@@ -314,29 +274,13 @@ class SqliteStore:
 
     def _is_damaged(self, one: DamagedVersion) -> bool:
         row = self._first("version_shown", *one)
-        return row is not None and store_rows.is_damaged(row)
+        return row is not None and checksums.is_damaged_row(row)
 
     def _noting(self, project: str) -> Callable[[str, str, int], None]:
         return lambda kind, name, version: self._damage.note(DamagedVersion(project, kind, name, version))
 
     async def erase_traces(self) -> Traces:
-        steps: Iterator[None] = iter(())
-
-        def step() -> Traces | None:
-            # What does not count any more may hold what is to be erased. So a sweep from its beginning must have found
-            # nothing, and nobody written since.
-            nonlocal steps
-            if not writing.is_erasing_due(self._writer):
-                return Traces.NONE
-            if next(steps, self) is self:
-                steps = writing_ahead.sweep_everything(self._writer)
-                if next(steps, self) is self:
-                    return writing.erase_traces(self._writer, folder=self.path.parent)
-            return None
-
-        while (erased := await asyncio.get_running_loop().run_in_executor(self._thread, step)) is None:
-            pass
-        return erased
+        return await self._on_writer(lambda: commits.erase_traces(self._writer, folder=self.path.parent))
 
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
@@ -413,6 +357,7 @@ class SqliteStore:
 
     async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
         await self._written(lambda: directory_rows.amend(self._writer, amendment, audit=audit))
+        self._announce(DirectoryChange(amendment))
 
     async def tell(self, events: Sequence[AuditRow]) -> None:
         await self._written(lambda: directory_rows.tell(self._writer, events))
@@ -434,7 +379,7 @@ class SqliteStore:
 
     async def audit_head(self) -> ChainHead:
         with database.faults("read"):
-            return audit.chain_head(self._reader)
+            return commits.chain_head(self._reader)
 
     async def audit_anchor(self) -> ChainAnchor:
         with database.faults("read"):
@@ -444,9 +389,7 @@ class SqliteStore:
         return anchor
 
     async def forget_events(self, *, before: str) -> bool:
-        return await asyncio.get_running_loop().run_in_executor(
-            self._thread, lambda: audit.forget(self._writer, before=before)
-        )
+        return await self._on_writer(lambda: audit.forget(self._writer, before=before))
 
     async def auth_type(self) -> str | None:
         row = self._first("auth_type")
@@ -459,7 +402,6 @@ class SqliteStore:
         await self._written(lambda: directory_rows.touch(self._writer, used))
 
     async def close(self) -> None:
-        self._sweeper.end()
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._reader.close()
         self._writer.close()
@@ -539,34 +481,24 @@ def _runs(
 
 
 def _paged(
-    reader: sqlite3.Connection, sql: str, arguments: tuple[object, ...], *, size: int
+    reader: sqlite3.Connection, sql: str, arguments: tuple[object, ...], *, size: int = PAGE
 ) -> closing[Generator[Rows, None, None]]:
-    """What a statement finds, so many rows at a time, read as they are asked for."""
+    """Read the rows of a statement in pages, each when it is asked for.
+
+    A page ends after `size` rows, or when their first columns, which may be bodies, are large together.
+    """
 
     def pages() -> Generator[Rows, None, None]:
         # A cursor that is left open would keep the transaction, even when its connection is closed.
         with database.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
-            while rows := cursor.fetchmany(size):
-                yield rows
-
-    return closing(pages())
-
-
-def _paged_bodies(
-    reader: sqlite3.Connection, sql: str, arguments: tuple[object, ...]
-) -> closing[Generator[Rows, None, None]]:
-    """The same for rows that begin with a body; a page ends, too, when its bodies are large."""
-
-    def pages() -> Generator[Rows, None, None]:
-        with database.faults("read"), closing(reader.execute(sql, arguments)) as cursor:
             page: Rows = []
-            size = 0
+            length = 0
             for row in cursor:
                 page.append(row)
-                size += len(row[0])
-                if size >= PAGE_BYTES or len(page) == PAGE:
+                length += len(row[0])
+                if length >= PAGE_BYTES or len(page) == size:
                     yield page
-                    page, size = [], 0
+                    page, length = [], 0
             if page:
                 yield page
 

@@ -1,32 +1,36 @@
 """The main program of the worker process.
 
-It is started by `client`, takes jobs from its standard input and answers on its standard output. Jobs of the same sort
-run one after another on a thread of their own, so that a request does not wait behind a large commit. What is searched
-for in the background rests while there is anything else to do. It ends when its input does: whoever started it is gone
-then.
+It is started by `client`, takes orders from its standard input and answers on its standard output. Jobs of one kind run
+on a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while
+there is anything else to do. The process ends when its input does: the service is gone then.
 """
 
 import contextlib
+import ctypes
+import gc
 import os
 import queue
 import threading
 import traceback
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO, NoReturn, TypeAlias
 
 import msgspec
 
 from reconciler.git.faults import GitFault
+from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
 from reconciler.model.routes import Routes
-from reconciler.store.contract import Changes
-from reconciler.store.planning_view import PlanningView
+from reconciler.store import engines
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, crew, history, limits, messages, requests, reviews, routes
-from reconciler.worker.crew import Crew, CrewBroken
-from reconciler.worker.limits import Exhausted
+from reconciler.worker import commits, history, messages, requests, reviews, routes, sandbox
+from reconciler.worker.allowance import Allowance, Exhausted
 from reconciler.worker.messages import (
+    Abandon,
     Answer,
     At,
     Begun,
@@ -36,74 +40,100 @@ from reconciler.worker.messages import (
     Failed,
     Job,
     LineageJob,
+    Order,
     Part,
     Planned,
+    Proceed,
+    Ready,
     RedactJob,
     RequestJob,
+    RequestPlanned,
     ReviewJob,
     RoutesJob,
     RoutesPart,
 )
+from reconciler.worker.sandbox import Granted
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
 FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
 
 
-def main() -> None:
-    """Serve jobs until the input ends."""
-    limits.limit_process()
-    limits.settle_memory()
-    helpers = crew.start_crew(crew.most_helpers())  # before there is a thread
-    jobs, answers = _take_over_pipes()
-    child = Worker(answers, helpers)
-    limits.close_files()
-    child.serve(jobs)
+def main(store: str | None = None, mirrors: str = "") -> None:
+    """Serve jobs until the input ends.
+
+    No other store than the one with this address can be read, and no mirror but those in this folder; without a store,
+    all that the user may read.
+    """
+    _settle_memory()
+    sandbox.enter(None if store is None else _granted(store, mirrors))
+    orders, answers = _take_over_pipes()
+    child = Worker(answers)
+    sandbox.start_no_more()
+    child.serve(orders)
     # A lane may still plan; nobody waits for its answer any more.
     os._exit(0)
 
 
-class Worker:
-    """Hands each job to the lane of its sort and sends what the lanes answer."""
+def _granted(store: str, mirrors: str) -> Granted:
+    files = engines.view_files(store)
+    return Granted(readable=(*files.readable, mirrors), writable=files.writable)
 
-    def __init__(self, answers: BinaryIO, helpers: Crew) -> None:
+
+Steps: TypeAlias = Generator[None, None, Planned]
+"""A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
+
+
+class Worker:
+    """Hands each order to the lane of its job and sends what the lanes answer."""
+
+    def __init__(self, answers: BinaryIO) -> None:
         self._answers = answers
-        self._crew = helpers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        sorts = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
-        self._lanes: dict[type[Job], JobLane] = {sort: JobLane(sort.__name__, self._run) for sort in sorts}
+        jobs: tuple[type[Job], ...] = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
+        # A commit takes much memory and time: the next one is read when its plan is made.
+        self._lanes = {
+            job.__struct_config__.tag: JobLane(job.__name__, self._begin, self._go_on, one_at_a_time=job is CommitJob)
+            for job in jobs
+        }
 
-    def serve(self, jobs: BinaryIO) -> None:
-        """Read jobs until the end of the input."""
-        while (payload := _read_frame(jobs)) is not None:
-            envelope = messages.envelope(payload)
-            self._lanes[type(envelope.job)].put(envelope)
+    def serve(self, orders: BinaryIO) -> None:
+        """Read orders until the end of the input."""
+        while (payload := _read_frame(orders)) is not None:
+            order = messages.order(payload)
+            tag = messages.tag_of(order.job) if isinstance(order, Envelope) else order.job
+            self._lanes[tag].put(order)
 
     def _is_wanted(self) -> bool:
         """Whether there is anything to do that somebody waits for."""
-        return any(self._lanes[sort].is_busy for sort in (CommitJob, RequestJob, RoutesJob))
+        return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
-    def _run(self, envelope: Envelope, views: "StoreViews") -> None:
+    def _begin(self, envelope: Envelope, views: "StoreViews") -> Steps | None:
+        """Begin a job; returns its steps if it waits for the project's lock."""
         self._send(Begun(envelope.number))
+        return self._go_on(envelope.number, self._steps(envelope, views))
+
+    def _go_on(self, number: int, steps: Steps) -> Steps | None:
+        """Run a job to where it waits for the project's lock, or to its end."""
         try:
-            planned = self._plan(envelope, views.of(envelope.job.context.store))
-            self._send(planned)
-            if isinstance(planned, CommitPlanned) and planned.full:
-                limits.give_back_memory()  # a hundred thousand files take hundreds of megabytes, which nobody needs now
-        except CrewBroken as broken:
-            crew.end_crew(broken)
+            next(steps)
+            self._send(Ready(number))
+            return steps
+        except StopIteration as end:
+            self._send(end.value)
+            if isinstance(end.value, CommitPlanned) and end.value.full:
+                _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
             lasting = isinstance(error, Exhausted)
-            self._send(
-                Failed(envelope.number, message=error.message, state=state, transient=transient, lasting=lasting)
-            )
+            self._send(Failed(number, message=error.message, state=state, transient=transient, lasting=lasting))
         except Exception:
-            # A fault of ours, or the memory limit. The child goes on: others wait for it, and it keeps no state.
-            self._send(Failed(envelope.number, message=FAULT, transient=True, trace=traceback.format_exc()))
+            # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
+            self._send(Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
+        return None
 
-    def _plan(self, envelope: Envelope, view: PlanningView) -> Planned:
+    def _steps(self, envelope: Envelope, views: "StoreViews") -> Steps:
         number = envelope.number
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
@@ -117,24 +147,32 @@ class Worker:
         def at(blob: str) -> None:
             self._send(At(number, blob))
 
+        view = views.of(envelope.job.context.store)
+        planned: Planned
         match envelope.job:
             case CommitJob() as job:
-                # A careful one is read by this thread alone, so that its end tells over which file.
-                together = None if job.careful else self._crew.of(job.mirror, job.commit)
-                told = at if job.careful else None
-                return commits.plan_commit(job, view, number=number, emit=emit, at=told, together=together)
+                allowance = Allowance(aside=job.aside, at=at if job.careful else None)
+                with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
+                    commit = commits.read_commit(job, snapshot, view, allowance=allowance)
+                    yield
+                    planned = commits.plan_commit(commit, view, number=number, emit=emit, check=allowance.time)
             case RequestJob() as job:
-                return requests.plan_request(job, view, number=number, emit=emit)
+                request = requests.read_request(job, number=number)
+                if isinstance(request, RequestPlanned):
+                    planned = request
+                else:
+                    yield
+                    planned = requests.plan_request(request, view, number=number, emit=emit)
             case LineageJob() as job:
-                return history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
+                planned = history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
             case RedactJob() as job:
-                return history.plan_redaction(job, view, number=number, emit=emit)
+                planned = history.plan_redaction(job, view, number=number, emit=emit)
             case RoutesJob() as job:
-                return routes.find_routes(job, view, number=number, emit=emit, route=route)
+                planned = routes.find_routes(job, view, number=number, emit=emit, route=route)
             case ReviewJob() as job:
-                return reviews.plan_review(
-                    job, view, number=number, rests=self._is_wanted, at=at if job.commit.careful else None
-                )
+                careful = at if job.commit.careful else None
+                planned = reviews.plan_review(job, view, number=number, rests=self._is_wanted, at=careful)
+        return planned
 
     def _send(self, message: Answer) -> None:
         frame = messages.framed(message)
@@ -144,33 +182,66 @@ class Worker:
 
 
 class JobLane:
-    """One thread with its own views of stores. A connection and a snapshot belong to one thread."""
+    """One thread with its own views of stores, since a connection and a snapshot belong to one thread."""
 
-    def __init__(self, name: str, run: "Callable[[Envelope, StoreViews], None]") -> None:
-        self._run = run
-        self._jobs: queue.SimpleQueue[Envelope] = queue.SimpleQueue()
+    def __init__(
+        self,
+        name: str,
+        begin: "Callable[[Envelope, StoreViews], Steps | None]",
+        go_on: "Callable[[int, Steps], Steps | None]",
+        *,
+        one_at_a_time: bool,
+    ) -> None:
+        """`one_at_a_time`: no job begins while another one waits for the project's lock."""
+        self._begin = begin
+        self._go_on = go_on
+        self._one_at_a_time = one_at_a_time
+        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
+        self._later: deque[Envelope] = deque()  # jobs that must not begin yet
+        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
         self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
 
-    def put(self, envelope: Envelope) -> None:
-        """Queue a job."""
-        self._jobs.put(envelope)
+    def put(self, order: Order) -> None:
+        """Queue an order."""
+        self._orders.put(order)
+
+    @property
+    def is_busy(self) -> bool:
+        """Return True while a job runs or waits for the thread."""
+        return self._is_running or bool(self._later) or not self._orders.empty()
 
     def _work(self) -> None:
         views = StoreViews()
         while True:
-            envelope = self._jobs.get()
+            order = self._next()
             self._is_running = True
             try:
-                self._run(envelope, views)
+                self._run(order, views)
             except BaseException:
                 _end()  # without its thread the lane would take jobs, and nobody would do them
             self._is_running = False
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a job runs or waits."""
-        return self._is_running or not self._jobs.empty()
+    def _next(self) -> Order:
+        while True:
+            if self._later and not self._ready:
+                return self._later.popleft()
+            order = self._orders.get()
+            if not (self._one_at_a_time and self._ready and isinstance(order, Envelope)):
+                return order
+            self._later.append(order)
+
+    def _run(self, order: Order, views: "StoreViews") -> None:
+        match order:
+            case Envelope(number=number):
+                steps = self._begin(order, views)
+            case Proceed(number=number):
+                steps = self._go_on(number, self._ready.pop(number))
+            case Abandon(number=number):
+                self._ready.pop(number).close()
+                return
+        if steps is not None:
+            self._ready[number] = steps
 
 
 class StoreViews:
@@ -182,7 +253,7 @@ class StoreViews:
     def of(self, store: str) -> PlanningView:
         """Open it on first use. Raises StoreFault."""
         if store not in self._open:
-            self._open[store] = PlanningView.open(Path(store))
+            self._open[store] = engines.open_view(store)
         return self._open[store]
 
 
@@ -203,10 +274,35 @@ def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
     return jobs, answers
 
 
-def _read_frame(jobs: BinaryIO) -> bytes | None:
-    head = jobs.read(messages.LENGTH.size)
+def _read_frame(orders: BinaryIO) -> bytes | None:
+    head = orders.read(messages.LENGTH.size)
     if len(head) < messages.LENGTH.size:
         return None
     (length,) = messages.LENGTH.unpack(head)
-    payload = jobs.read(length)
+    payload = orders.read(length)
     return payload if len(payload) == length else None
+
+
+# The child's memory: what stays out of the garbage collector's sight, and what is given back.
+
+# Objects that came, less those that went, until cycles are looked for among them. Reading keeps what it makes, and
+# makes next to no cycles: at Python's own 700, a twelfth of the time of a first read went into looking.
+COLLECT_AFTER = 10_000
+
+
+def _settle_memory() -> None:
+    """Once all is imported: that is never looked through again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
+
+
+def _give_back_memory() -> None:
+    """What was freed, to the machine, since allocators keep it. Where the C library cannot be asked, they do.
+
+    Takes some milliseconds, in most of which the interpreter is free.
+    """
+    gc.collect()
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
+    if trim is not None:
+        trim(0)

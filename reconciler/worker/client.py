@@ -5,21 +5,22 @@ import contextlib
 import itertools
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Generic, TypeVar
 
 from msgspec.structs import replace
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.worker.change_stream import ChangeStream
-from reconciler.worker.limits import Exhausted
+from reconciler.worker.allowance import Exhausted
 from reconciler.worker.messages import CommitJob, Job, RequestJob, ReviewJob
 from reconciler.worker.process import (
     COMMAND,
     SECONDS,
     Answered,
     Busy,
+    JobLock,
     Overdue,
     WorkerGone,
     WorkerProcess,
@@ -181,9 +182,14 @@ class WorkerClient:
     """`start` and `stop` bracket its use; `plan` may be called by any number of tasks."""
 
     def __init__(
-        self, *, command: Sequence[str] = COMMAND, seconds: Mapping[type[Job], WorkerSeconds] = SECONDS
+        self,
+        *,
+        granted: Sequence[str] = (),
+        command: Sequence[str] = COMMAND,
+        seconds: Mapping[type[Job], WorkerSeconds] = SECONDS,
     ) -> None:
-        self._command = command
+        """`granted`: the arguments of `child.main`, by which a child can open nothing else."""
+        self._command = (*command, *granted)
         self._seconds = seconds
         self._numbers = itertools.count(1)
         self._child: WorkerProcess | None = None  # the shared one
@@ -202,22 +208,37 @@ class WorkerClient:
         """Start the child, so that the first job does not wait for it."""
         await self._present()
 
-    async def plan(self, job: Job, inflow: ChangeStream | None = None) -> Answered:
-        """Have a job planned. The parts of its change go to `inflow`, which is the caller's, or wait in memory.
+    async def plan(self, job: Job) -> Answered:
+        """Have a job planned that needs no lock, or whose lock the caller holds. Raises what `planned` raises."""
+        return await self._plan(job, JobLock())
 
-        Raises GitFault, Refused, Transient as the child says, ReaderGone when the job ends its child, Overdue when it
-        takes too long, Busy when others do.
+    @contextlib.asynccontextmanager
+    async def planned(
+        self, job: CommitJob | RequestJob, lock: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> AsyncIterator[Answered]:
+        """Have a job planned. `lock` is taken when all is read that can be read without it, and held until the context
+        ends. A worker that ends meanwhile releases it; the job is then begun anew.
+
+        Raises GitFault, Refused, Transient as the worker says, WorkerGone when the job ends its worker, Overdue when it
+        takes too long, Busy when others do, and what the lock raises.
         """
-        inflow = inflow or ChangeStream()
-        if isinstance(job, CommitJob | ReviewJob):
-            return await self._plan_commit(job, inflow)
+        held = JobLock(lock)
+        answered = await self._plan(job, held)
         try:
-            return await self._shared(job, inflow)
+            yield answered
+        finally:
+            await held.release()
+
+    async def _plan(self, job: Job, lock: JobLock) -> Answered:
+        if isinstance(job, CommitJob | ReviewJob):
+            return await self._plan_commit(job, lock)
+        try:
+            return await self._shared(job, lock)
         except WorkerGone as gone:
             if not gone.begun or self._stopped.is_set() or not isinstance(job, RequestJob):
                 raise
         async with self._turn(RequestJob), self._alone() as child:
-            return await child.plan(next(self._numbers), job, inflow)
+            return await child.plan(next(self._numbers), job, lock)
 
     async def stop(self) -> None:
         """End the children; jobs under way raise ReaderGone."""
@@ -230,12 +251,12 @@ class WorkerClient:
         """The shared child's process, while there is one."""
         return None if self._child is None or self._child.has_ended else self._child.process.pid
 
-    async def _plan_commit(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _plan_commit(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
         refusal = self._memory.refusal(job, now=_now())
         if refusal is not None:
             raise Exhausted(refusal)
         try:
-            answered = await self._commit(job, inflow)
+            answered = await self._commit(job, lock)
         except Overdue:
             self._memory.suspect(job)
             raise
@@ -245,22 +266,22 @@ class WorkerClient:
         self._memory.trust(job)
         return answered
 
-    async def _commit(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _commit(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
         if not self._memory.is_for_one_apart(job):
             try:
-                return await self._shared(self._memory.prepared(job, careful=False), inflow)
+                return await self._shared(self._memory.prepared(job, careful=False), lock)
             except WorkerGone as gone:
                 if not gone.begun or self._stopped.is_set():
                     raise
             self._memory.suspect(job)
         async with self._turn(type(job)):
-            return await (self._review(job, inflow) if isinstance(job, ReviewJob) else self._searched(job, inflow))
+            return await (self._review(job, lock) if isinstance(job, ReviewJob) else self._searched(job, lock))
 
-    async def _review(self, job: ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _review(self, job: ReviewJob, lock: JobLock) -> Answered:
         """Plan a proposal apart. Raises Exhausted where it ended a child before, not only what it is merged into."""
         was_suspect = self._memory.is_suspect(job)
         try:
-            return await self._in_time(job, inflow)
+            return await self._in_time(job, lock)
         except (Overdue, WorkerGone) as end:
             if self._stopped.is_set() or (isinstance(end, WorkerGone) and not end.begun):
                 raise
@@ -269,12 +290,12 @@ class WorkerClient:
                 raise Exhausted(ENDED) from end
             raise
 
-    async def _in_time(self, job: ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _in_time(self, job: ReviewJob, lock: JobLock) -> Answered:
         """As `_searched`; whatever it ends, one proposal has the time of one. Raises Overdue."""
         seconds = self._seconds[ReviewJob].run
         try:
             async with asyncio.timeout(seconds):
-                return await self._searched(job, inflow)
+                return await self._searched(job, lock)
         except TimeoutError:
             log.warning("A proposal was given up: it took longer than %g seconds apart from all others.", seconds)
             raise overdue(seconds) from None
@@ -293,35 +314,35 @@ class WorkerClient:
         finally:
             turn.release()
 
-    async def _searched(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _searched(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
         """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
-                return await self._carefully(job, inflow)
+                return await self._carefully(job, lock)
             except (WorkerGone, Overdue) as end:
                 if not end.blob or self._stopped.is_set():
                     raise
                 self._memory.ended_at(end.blob)
-        return await self._carefully(job, inflow)
+        return await self._carefully(job, lock)
 
-    async def _carefully(self, job: CommitJob | ReviewJob, inflow: ChangeStream) -> Answered:
+    async def _carefully(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
         async with self._alone() as child:
-            return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True), inflow)
+            return await child.plan(next(self._numbers), self._memory.prepared(job, careful=True), lock)
 
-    async def _shared(self, job: Job, inflow: ChangeStream) -> Answered:
+    async def _shared(self, job: Job, lock: JobLock) -> Answered:
         """In the child of all, or the next one while a job was not begun."""
         for _ in range(MOST_STARTS - 1):
             child = await self._present()  # where none starts, the next will not either
             try:
-                return await self._in(child, job, inflow)
+                return await self._in(child, job, lock)
             except WorkerGone as gone:
                 if gone.begun or self._stopped.is_set():
                     raise
-        return await self._in(await self._present(), job, inflow)
+        return await self._in(await self._present(), job, lock)
 
-    async def _in(self, child: WorkerProcess, job: Job, inflow: ChangeStream) -> Answered:
+    async def _in(self, child: WorkerProcess, job: Job, lock: JobLock) -> Answered:
         try:
-            return await child.plan(next(self._numbers), job, inflow)
+            return await child.plan(next(self._numbers), job, lock)
         except GitFault as fault:
             if fault.state is RepositoryState.MIRROR_CORRUPT:
                 # libgit2 keeps a pack that it has opened, by its path. A mirror that is made anew has the same packs at

@@ -17,8 +17,10 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import StoredState
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
-from reconciler.store import rows
-from reconciler.store.contract import (
+from reconciler.planner.changes import ChangePart
+from reconciler.store import records
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import (
     AuditRow,
     Changes,
     HeadStatusRow,
@@ -26,8 +28,9 @@ from reconciler.store.contract import (
     OriginRow,
     PastRouteRow,
     RewrittenRow,
+    StoredVersion,
+    Unexplained,
 )
-from reconciler.store.planning_view import PlanningView, StoredVersion, Unexplained
 from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, RedactPlanned
 
 # Planning a redaction: which stored versions hold a text, what is left of each, and what else quotes it.
@@ -36,9 +39,6 @@ from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, Reda
 # secret, that is where a secret belongs. A dry run looks at what readers see, and at nothing else.
 
 Emit = Callable[[Changes], None]
-
-PART_BYTES = 4 * 1024 * 1024  # of rows, which a part closes behind
-ROW_BYTES = 200  # of a row, beside what it holds
 
 
 class _Obstacle(Exception):
@@ -51,29 +51,18 @@ class _Parts:
     def __init__(self, emit: Emit, *, dry_run: bool) -> None:
         self._emit = emit
         self._dry_run = dry_run
-        self._gathered: list[Changes] = []
-        self._bytes = 0
+        self.rows = ChangePart()
 
-    def add(self, part: Changes, *, size: int = 0) -> None:
-        """Take one row."""
-        self._gathered.append(part)
-        self._bytes += size + ROW_BYTES
-        if self._bytes > PART_BYTES:
+    def added(self, size: int = 0) -> None:
+        """Count one more of `rows`, which holds so many bytes."""
+        if self.rows.add(size):
             self.flush()
 
     def flush(self) -> None:
         """Send what is gathered."""
-        if self._gathered and not self._dry_run:
-            self._emit(
-                Changes(
-                    head_statuses=tuple(row for part in self._gathered for row in part.head_statuses),
-                    past_routes=tuple(row for part in self._gathered for row in part.past_routes),
-                    rewritten=tuple(row for part in self._gathered for row in part.rewritten),
-                    quotes=tuple(row for part in self._gathered for row in part.quotes),
-                    audit=tuple(row for part in self._gathered for row in part.audit),
-                )
-            )
-        self._gathered, self._bytes = [], 0
+        part = self.rows.take()
+        if not self._dry_run:
+            self._emit(part)
 
 
 def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
@@ -89,7 +78,7 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emi
             return RedactPlanned(number, revision, exists=True, obstacle=str(obstacle))
         places += _status(job, key, view, parts) + _quotes(job, view, parts)
         ends_routes = _end_routes(job, key, view, parts, rewritten=rewritten)
-    parts.add(Changes(audit=(_audit(job, versions, places),)))
+    parts.rows.audit.append(_audit(job, versions, places))
     parts.flush()
     return RedactPlanned(
         number, revision, exists=True, versions=tuple(versions), places=places, ends_routes=ends_routes
@@ -110,7 +99,8 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
         if left is None:
             continue
         row = RewrittenRow(project, *key, version.version, left.body, left.secrets)
-        parts.add(Changes(rewritten=(row,)), size=len(left.body) + len(left.secrets or b""))
+        parts.rows.rewritten.append(row)
+        parts.added(len(left.body) + len(left.secrets or b""))
         rewritten.add(version.version)
         places += left.places
         if left.places:
@@ -134,7 +124,8 @@ def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, 
             ended = True
             past = structs.replace(past, at=job.context.at)
             row = PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
-            parts.add(Changes(past_routes=(row,)))
+            parts.rows.past_routes.append(row)
+            parts.added()
             _restate(job, Key("Configuration", name), past, view, parts)
     return ended
 
@@ -150,11 +141,12 @@ def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _P
         lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
         status = rendering.with_incomplete(key.kind, status, lines)
         row = HeadStatusRow(project, *key, stored.incomplete, status)
-        parts.add(Changes(head_statuses=(row,)), size=len(status))
+        parts.rows.head_statuses.append(row)
+        parts.added(len(status))
 
 
 def _left(job: RedactJob, version: StoredVersion, present: StoredState | None) -> rendering.RedactedVersion | None:
-    """What is to be left of a version; None when it stays as it is. Raises _Obstacle."""
+    """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
     is_present = present is not None and present.version == version.version
     secrets = None if job.dry_run or is_present else version.secrets
     which = f"{version.key.kind} {version.key.name}"
@@ -175,7 +167,7 @@ def _left(job: RedactJob, version: StoredVersion, present: StoredState | None) -
 
 
 def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
-    """What the status of the resource lists as missing may quote a version before, or its type."""
+    """Redact the status: what it lists as missing may quote an earlier version, or its type."""
     project = job.context.project
     identity = view.identities(project, [key]).get(key)
     if identity is None:
@@ -185,7 +177,8 @@ def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
     places = sum(one != other for one, other in zip(lines, left, strict=True))
     if places:
         status = rendering.with_incomplete(key.kind, identity.status, left)
-        parts.add(Changes(head_statuses=(HeadStatusRow(project, *key, 1, status),)), size=len(status))
+        parts.rows.head_statuses.append(HeadStatusRow(project, *key, 1, status))
+        parts.added(len(status))
     return places
 
 
@@ -193,7 +186,8 @@ def _quotes(job: RedactJob, view: PlanningView, parts: _Parts) -> int:
     places = 0
     for quote in view.quotes(job.context.project, rendering.spellings(job.text)):
         row = quote._replace(text=rendering.redaction_sentence(quote.text, job.text))
-        parts.add(Changes(quotes=(row,)), size=len(row.text))
+        parts.rows.quotes.append(row)
+        parts.added(len(row.text))
         places += 1
     return places
 
@@ -352,7 +346,7 @@ class _Origins:
         told = self._told.get((origin, commit))
         if told is None:
             before = self._rows[origin]
-            told = self._told[origin, commit] = rows.origin_row(
+            told = self._told[origin, commit] = records.origin_row(
                 {**self._sources[origin], "changedBy": changed_by},
                 actor=before.actor,
                 run=before.run,
@@ -362,6 +356,6 @@ class _Origins:
         return told
 
     def _is_same(self, one: Unexplained) -> bool:
-        """Whether the status tells of the commit that the version is of."""
+        """The status tells of the commit that the version is of."""
         version, shown = self._sources[one.origin], self._sources[one.shown]
         return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

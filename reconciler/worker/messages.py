@@ -10,7 +10,6 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model.outcomes import EVERYTHING
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 
 LENGTH = struct.Struct(">I")
@@ -174,7 +173,7 @@ class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
 Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, tag="job"):
     """A job with the number that its answers carry, and the version of the program that asks."""
 
     number: int
@@ -182,8 +181,32 @@ class Envelope(msgspec.Struct, frozen=True):
     job: Job
 
 
+class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
+    """The service holds the project's lock for this job, which is `Ready`. `job` is the job's tag."""
+
+    number: int
+    job: str
+
+
+class Abandon(msgspec.Struct, frozen=True, tag="abandon"):
+    """Nobody waits any more for this job, which is `Ready`. `job` is the job's tag."""
+
+    number: int
+    job: str
+
+
+Order: TypeAlias = Envelope | Proceed | Abandon
+"""Everything that the service sends."""
+
+
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """The job does not wait any more: what ends the child from now on may be this one's doing."""
+
+    number: int
+
+
+class Ready(msgspec.Struct, frozen=True, tag="ready"):
+    """Everything that the job reads without the project's lock is read: it waits for `Proceed`."""
 
     number: int
 
@@ -196,7 +219,7 @@ class At(msgspec.Struct, frozen=True, tag="at"):
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
-    """One part of the change: `store.contract.Changes` in msgpack, decoded only where it is written."""
+    """One part of the change: `store.records.Changes` in msgpack, decoded only where it is written."""
 
     number: int
     changes: bytes
@@ -246,7 +269,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
     explained: bool = True  # it is known of all that this stores which commit changed its file
-    footprint: bytes = EVERYTHING  # what the plan looked at and may change: see `outcomes.footprint_of`
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()
@@ -261,7 +283,6 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     answer: bytes
     changed: bool
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
-    footprint: bytes = EVERYTHING  # as of a commit
     damaged: tuple[tuple[str, str, int], ...] = ()
     changed_endpoints: tuple[str, ...] = ()  # as of a commit
 
@@ -329,25 +350,30 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 
 Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned
-Answer: TypeAlias = Begun | At | Part | RoutesPart | Planned | Failed
+Answer: TypeAlias = Begun | Ready | At | Part | RoutesPart | Planned | Failed
 """Everything that the child sends."""
 
 _encoder = msgspec.msgpack.Encoder()
-_envelopes = msgspec.msgpack.Decoder(Envelope)
+_orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
 
 
-def framed(message: Envelope | Answer) -> bytes:
+def framed(message: Order | Answer) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
 
 
-def envelope(payload: bytes) -> Envelope:
-    """A job; raises msgspec.DecodeError for anything else."""
-    return _envelopes.decode(payload)
+def order(payload: bytes) -> Order:
+    """Decode what the service sent. Raises msgspec.DecodeError for anything else."""
+    return _orders.decode(payload)
 
 
 def answer(payload: bytes) -> Answer:
-    """What the child sent; raises msgspec.DecodeError for anything else."""
+    """Decode what the worker sent. Raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)
+
+
+def tag_of(job: Job) -> str:
+    """Return the tag of a job's kind, which names its lane in the worker."""
+    return str(job.__struct_config__.tag)

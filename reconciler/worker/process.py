@@ -5,19 +5,21 @@ import contextlib
 import logging
 import os
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
 import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model import errors, log_context
-from reconciler.store.contract import Changes
+from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
-from reconciler.worker.change_stream import CHANGE_BYTES, GIBIBYTE, TOO_LARGE, ChangeStream
-from reconciler.worker.limits import Exhausted
+from reconciler.worker.allowance import Exhausted
 from reconciler.worker.messages import (
+    Abandon,
     Answer,
     At,
     Begun,
@@ -26,8 +28,11 @@ from reconciler.worker.messages import (
     Failed,
     Job,
     LineageJob,
+    Order,
     Part,
     Planned,
+    Proceed,
+    Ready,
     RedactJob,
     RequestJob,
     ReviewJob,
@@ -75,32 +80,56 @@ def _log(lines: list[bytes], left: int) -> int:
 STOP_SECONDS = 2.0
 FILE_SECONDS = 60.0  # over one file, in a child of its own: the largest one takes some seconds
 # Isolated mode: neither the working directory nor PYTHON* variables choose what the child imports.
-COMMAND = (sys.executable, "-I", "-c", "from reconciler.worker.child import main; main()")
+COMMAND = (sys.executable, "-I", "-c", "import sys; from reconciler.worker.child import main; main(*sys.argv[1:])")
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
+
+GIBIBYTE = 2**30
+CHANGE_BYTES = GIBIBYTE  # of one change, which waits in memory until it is written
+TOO_LARGE = "This would change more than {} GiB at once; commit or send it in parts."
+
+_changes = msgspec.msgpack.Decoder(Changes)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSeconds:
-    """How long one job may wait until it is begun, if that is bounded, and how long it may take then.
+    """The limits of one job; None where there is none.
 
-    `file` is how long it may take over one file, if that is bounded, where it says which one it reads.
+    `wait`: until it is begun. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
+    that it holds the lock until it is answered. `file`: over one file, where the job says which one it reads.
     """
 
     run: float
     wait: float | None = None
     file: float | None = None
+    locked: float | None = None
 
 
 # The processor time of a commit ends well before this, so that only what hangs gets so far. Requests share one lane:
 # one that takes a minute keeps all others from their answers.
 SECONDS: Mapping[type[Job], WorkerSeconds] = {
-    CommitJob: WorkerSeconds(run=900.0, file=FILE_SECONDS),
-    RequestJob: WorkerSeconds(run=60.0, wait=60.0),
+    CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=FILE_SECONDS),
+    RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
     LineageJob: WorkerSeconds(run=900.0),
-    RedactJob: WorkerSeconds(run=900.0, wait=60.0),
+    RedactJob: WorkerSeconds(run=300.0, wait=60.0),
     RoutesJob: WorkerSeconds(run=300.0),
     ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
 }
+
+
+class JobLock:
+    """The lock that a job needs once it is `Ready`. Whoever has the job planned releases it."""
+
+    def __init__(self, lock: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext) -> None:
+        self._lock = lock
+        self._held = contextlib.AsyncExitStack()
+
+    async def acquire(self) -> None:
+        """Wait for the lock. Raises what the lock raises."""
+        await self._held.enter_async_context(self._lock())
+
+    async def release(self) -> None:
+        """Release the lock if it is held."""
+        await self._held.aclose()
 
 
 class WorkerGone(errors.Transient):
@@ -136,15 +165,16 @@ class Busy(errors.Transient):
 
 @dataclass(slots=True)
 class Answered:
-    """A planned job and the parts of its change."""
+    """A planned job and the parts of its change, in bytes."""
 
     planned: Planned
-    inflow: ChangeStream = field(repr=False)
+    changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
     def parts(self) -> Iterator[Changes]:
-        """The parts that wait in memory, once, decoded one at a time: on the thread that writes them."""
-        return self.inflow.rest()
+        """Yield the parts, once, each decoded and forgotten when it is asked for: by the thread that writes them."""
+        while self.changes:
+            yield _changes.decode(self.changes.popleft())
 
 
 @dataclass(slots=True)
@@ -152,42 +182,50 @@ class _Waiting:
     """A job that is not answered. When its future is done nobody waits for it any more."""
 
     future: "asyncio.Future[Planned]"
-    inflow: ChangeStream
+    tag: str
     seconds: WorkerSeconds
     is_handed_over: bool = False
     moved: asyncio.Event = field(default_factory=asyncio.Event)  # it is begun, or over
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)  # it is ready for its lock, or over
     begun: bool = False
+    at_work: bool = False  # the worker may end by its doing: it is begun, and does not wait for its lock
+    is_ready: bool = False
     blob: str = ""
     limit: asyncio.TimerHandle | None = None
     file_limit: asyncio.TimerHandle | None = None
     overdue: Overdue | None = None
+    changes: deque[bytes] = field(default_factory=deque, repr=False)
     routes: list[bytes] = field(default_factory=list, repr=False)
-    routes_size: int = 0
+    size: int = 0  # of both, in bytes
 
     def end_limits(self) -> None:
-        """It is over."""
+        """Stop the timers."""
         for limit in (self.limit, self.file_limit):
             if limit is not None:
                 limit.cancel()
 
     def take(self, part: Part | RoutesPart) -> None:
-        """Keep a part, or end the job when it is one too many, or one before it could not be written."""
+        """Keep a part, or end the job when it is one too many."""
         if self.future.done():
             return
-        try:
-            if isinstance(part, Part):
-                self.inflow.take(part.changes)
-            else:
-                self._take_routes(part.routes)
-        except Exception as fault:  # a part that holds no rows, even: whoever waits gets to know
-            self.future.set_exception(fault)
+        kept, content = (self.changes, part.changes) if isinstance(part, Part) else (self.routes, part.routes)
+        self.size += len(content)
+        if self.size > CHANGE_BYTES:
+            self.forget()
+            self.future.set_exception(errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE)))
+        else:
+            kept.append(content)
 
-    def _take_routes(self, routes: bytes) -> None:
-        self.routes_size += len(routes)
-        if self.routes_size > CHANGE_BYTES:
-            self.routes.clear()
-            raise errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE))
-        self.routes.append(routes)
+    def forget(self) -> None:
+        """Drop the parts."""
+        self.changes.clear()
+        self.routes.clear()
+
+    def over(self) -> None:
+        """Wake whoever waits for it."""
+        self.end_limits()
+        self.moved.set()
+        self.stopped.set()
 
 
 class WorkerProcess:
@@ -236,31 +274,54 @@ class WorkerProcess:
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
-    async def plan(self, number: int, job: Job, inflow: ChangeStream) -> Answered:
-        """Have a job planned, whose parts go to `inflow`; it forgets them when this fails.
+    async def plan(self, number: int, job: Job, lock: JobLock) -> Answered:
+        """Have a job planned, with its lock from when it is ready. The lock is held when this returns.
 
-        Raises GitFault, Refused, Transient as the child says; ReaderGone, Overdue, Busy; StoreFault for what could not
-        be written ahead.
+        Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
         future: asyncio.Future[Planned] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting[number] = _Waiting(future, inflow, self._seconds[type(job)])
+        waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
         planned: Planned | None = None
         try:
             await self._begun(waiting, Envelope(number, __version__, job))
+            await waiting.stopped.wait()
+            if waiting.is_ready and not future.done():
+                await self._proceed(number, waiting, lock)
             planned = await future
         except ConnectionError as error:
             await self._end()
             await self._listen_out()
-            raise self._gone(waiting, "The reader ended before it took the work; the work is tried again.") from error
+            raise self._gone(waiting, "The worker ended before it took the work; the work is tried again.") from error
         finally:
             if not waiting.is_handed_over:
-                self._waiting.pop(number, None)  # the child never heard of it
+                self._waiting.pop(number, None)  # the worker never heard of it
             if planned is None:
-                inflow.forget()  # at once, so that others may write ahead while this one is tried again
-                waiting.routes.clear()
+                waiting.forget()
+                if waiting.is_ready and not waiting.at_work:
+                    self._abandon(number, waiting)
+                await lock.release()
             if not future.cancel() and not future.cancelled():
                 future.exception()  # nobody else may ask for it, and asyncio would complain of that
-        return Answered(planned, inflow, waiting.routes)
+        return Answered(planned, waiting.changes, waiting.routes)
+
+    async def _proceed(self, number: int, waiting: _Waiting, lock: JobLock) -> None:
+        """Wait for the lock, then have the worker go on. Raises what the lock raises, ConnectionError."""
+        await lock.acquire()
+        # The worker may have ended meanwhile, or be ending: then nothing can be sent, and `_over` says so.
+        if not waiting.future.done() and not self.has_ended:
+            waiting.at_work = True
+            self._limit(waiting, waiting.seconds.locked or waiting.seconds.run)
+            self._send(Proceed(number, waiting.tag))
+
+    def _abandon(self, number: int, waiting: _Waiting) -> None:
+        """Nobody waits any more for a job that waits for its lock."""
+        if not self.has_ended and self._waiting.pop(number, None) is not None:
+            self._send(Abandon(number, waiting.tag))
+
+    def _send(self, order: Order) -> None:
+        """Send an order of a few bytes, which need not wait for room in the pipe."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(messages.framed(order))
 
     async def _begun(self, waiting: _Waiting, envelope: Envelope) -> None:
         """Hand a job over, and wait until it is begun or over. Raises Busy, ConnectionError."""
@@ -346,10 +407,9 @@ class WorkerProcess:
         self._tell(f"The reader {how}")
         told = f"The reader {how} before it answered; it is started again, and the work is tried again."
         for waiting in self._waiting.values():
-            waiting.end_limits()
             if not waiting.future.done():
                 waiting.future.set_exception(waiting.overdue or self._gone(waiting, told))
-            waiting.moved.set()
+            waiting.over()
         self._waiting.clear()
 
     def _tell(self, unasked: str) -> None:
@@ -360,7 +420,7 @@ class WorkerProcess:
 
     def _gone(self, waiting: _Waiting, told: str) -> WorkerGone:
         """Its end as one job meets it. Where we ended it, that was no doing of whoever still waits."""
-        return WorkerGone(told, begun=waiting.begun and not self._is_asked, blob=waiting.blob)
+        return WorkerGone(told, begun=waiting.at_work and not self._is_asked, blob=waiting.blob)
 
     async def _frame(self) -> bytes:
         assert self.process.stdout is not None
@@ -377,6 +437,12 @@ class WorkerProcess:
         match answer:
             case Begun():
                 self._begin(waiting)
+            case Ready():
+                waiting.end_limits()
+                waiting.at_work, waiting.is_ready = False, True
+                waiting.stopped.set()
+                if waiting.future.done():
+                    self._abandon(answer.number, waiting)
             case At():
                 self._read_on(waiting, answer.blob)
             case Part() | RoutesPart():
@@ -388,9 +454,11 @@ class WorkerProcess:
     def _begin(self, waiting: _Waiting) -> None:
         if waiting.begun:
             return  # saying so again gives it no more time
-        waiting.begun = True
+        waiting.begun = waiting.at_work = True
         waiting.moved.set()
-        seconds = waiting.seconds.run
+        self._limit(waiting, waiting.seconds.run)
+
+    def _limit(self, waiting: _Waiting, seconds: float) -> None:
         waiting.limit = asyncio.get_running_loop().call_later(seconds, self._give_up, waiting, seconds)
 
     def _read_on(self, waiting: _Waiting, blob: str) -> None:
@@ -405,14 +473,12 @@ class WorkerProcess:
 def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
     """Raises ValueError for an answer that makes no sense."""
     found = _failure(answer) if isinstance(answer, Failed) else answer
-    waiting.end_limits()
-    waiting.moved.set()
-    if waiting.future.done():
-        return  # the caller was cancelled
-    if isinstance(found, errors.ReconcilerError):
-        waiting.future.set_exception(found)
-    else:
-        waiting.future.set_result(found)
+    if not waiting.future.done():  # the caller may be gone
+        if isinstance(found, errors.ReconcilerError):
+            waiting.future.set_exception(found)
+        else:
+            waiting.future.set_result(found)
+    waiting.over()
 
 
 def _failure(failed: Failed) -> errors.ReconcilerError:

@@ -3,15 +3,16 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, positions, rendering, resource, values, violations
+from reconciler.model import builtins, desired, positions, rendering, resource, values, violations
 from reconciler.model import documents as model_documents
+from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.outcomes import (
     BUILT_IN,
@@ -21,21 +22,19 @@ from reconciler.model.outcomes import (
     Outcome,
     StoredState,
     UpdateStatus,
-    WantedState,
 )
 from reconciler.model.principals import Actor, Role
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.violations import Violation
-from reconciler.planner import candidates, changes, decisions, planner
-from reconciler.planner.candidates import Candidate, CandidateRules
-from reconciler.planner.changes import Decided, Origin, Stock
-from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
+from reconciler.planner import changes, decisions, planner
+from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.remasking import Remasking
-from reconciler.store.contract import Changes, HeadRow, OriginRow, VersionRow
-from reconciler.store.planning_view import PlanningView
+from reconciler.planner.stored import StoreSnapshot
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import Changes, HeadRow, OriginRow, VersionRow
 from reconciler.worker import messages
 from reconciler.worker.messages import RequestJob, RequestPlanned, Verb
-from reconciler.worker.read_set import RecordingView
 
 Emit = Callable[[Changes], None]
 
@@ -55,24 +54,41 @@ class _Malformed(Exception):
         self.errors = errors
 
 
-def plan_request(job: RequestJob, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    """Plan a request: 202 with one status per resource, 400 or 413 for a body that is not as documented, 409 when it
-    is atomic and refused. Raises StoreFault.
-    """
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """A request's resources, read without the project's lock. `found` are those of an apply."""
+
+    job: RequestJob
+    items: Sequence[Value]
+    found: Sequence[Desired]
+
+
+def read_request(job: RequestJob, *, number: int) -> ReadRequest | RequestPlanned:
+    """Read a request; the answer at once for a body that is not as documented: 400, or 413."""
+    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     try:
         items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
-        noting = RecordingView(view, job.context.project)
-        plan_verb = _plan_delete if job.verb is Verb.DELETE else _plan_apply
-        planned = plan_verb(job, items, noting, number=number, emit=emit)
-        return structs.replace(planned, footprint=noting.footprint()) if planned.changed else planned
+        is_apply = job.verb is Verb.APPLY
+        found = desired.read_items(_TimeLeft().each(items), rules=rules) if is_apply else ()
+    except _Malformed as problem:
+        return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
+    return ReadRequest(job, items, found)
+
+
+def plan_request(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    """Plan a request while its project is locked: 202 with one status per resource, 409 or 412 when nothing may be
+    stored, 413 when it takes too long. Raises StoreFault.
+    """
+    plan_verb = _plan_delete if request.job.verb is Verb.DELETE else _plan_apply
+    try:
+        return plan_verb(request, view, number=number, emit=emit)
     except _Malformed as problem:
         return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
 
 
-def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    rules = CandidateRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+def _plan_apply(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    job, items = request.job, request.items
     time_left = _TimeLeft()
-    found = candidates.candidates_of_items(time_left.each(items), rules=rules)
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     with view.snapshot() as revision:
@@ -87,23 +103,19 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
             refuse_unknown=job.context.refuse_unknown,
             check=time_left.check,
         )
-        decided = _decide(job, found, world, items, actor=actor)
+        decided = _decide(job, request.found, world, items, actor=actor)
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
             return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
-        stock = decisions.stock_of(decided, view, project=origin.project)
-        wanted = candidates.wanted_drift(decided.outcomes, view)
-        stock = replace(stock, wanted=changes.without_equals(wanted, decided) if job.dry_run else wanted)
+        rows = ChangeRows(decided, view, origin=origin, hide_guesses=job.dry_run)
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
-        remasking = Remasking(
-            [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
-        )
+        remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
-        parts = tuple(changes.change_parts(decided, stock=stock, origin=origin))
+        parts = tuple(rows.parts())
         changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     written = _written(parts)
-    bodies |= _restored(decided.outcomes, parts, stock)
+    bodies |= _restored(rows, parts)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if job.dry_run else written)
     updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
@@ -116,15 +128,16 @@ def _plan_apply(job: RequestJob, items: list[Value], view: PlanningView, *, numb
 
 
 def _decide(
-    job: RequestJob, found: list[Candidate], world: StoreSnapshot, items: Sequence[Value], *, actor: Actor
+    job: RequestJob, found: Sequence[Desired], world: StoreSnapshot, items: Sequence[Value], *, actor: Actor
 ) -> Decided:
     stored = world.stored(one.key for one in found if one.key is not None)
-    conflicts = candidates.id_conflicts(found, stored, world.view, project=world.project)
-    wanted = [one.wanted(ordinal, reason=conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
+    conflicts = decisions.id_conflicts(found, stored, world)
+    wanted = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
     if job.strict_version:
         wanted = _of_present_versions(wanted, items, stored, world)
-    batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
-    return decisions.decide_batch(batch, world)
+    batch = DocumentBatch(wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
+    [decided] = decisions.decide([batch], world)
+    return decided
 
 
 class _Made(NamedTuple):
@@ -140,8 +153,8 @@ def _made_from(item: Value) -> _Made:
 
 
 def _of_present_versions(
-    wanted: Sequence[WantedState], items: Sequence[Value], stored: Mapping[Key, StoredState], world: StoreSnapshot
-) -> list[WantedState]:
+    wanted: Sequence[Desired], items: Sequence[Value], stored: Mapping[Key, StoredState], world: StoreSnapshot
+) -> list[Desired]:
     """What is wanted, with a conflict where a document was made from another version than the stored one."""
     made = [_made_from(item) for item in items]
     asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
@@ -184,13 +197,15 @@ class _Hashed(msgspec.Struct):
     metadata: _HashedMetadata
 
 
-def _told(_: int, found: Sequence[Violation]) -> str:
+def _told(_: Desired, found: Sequence[Violation]) -> str:
     """A request has no places: whoever sent it has the pointers."""
     return violations.lines(found, lambda _: "")
 
 
 class _TimeLeft:
-    """The thread's processor time that one request may take: requests share a lane, and each waits for those before."""
+    """The processor time that reading a request may take, and planning it: requests share a lane, and each waits for
+    those before.
+    """
 
     def __init__(self) -> None:
         self._end = time.thread_time() + REQUEST_SECONDS
@@ -208,27 +223,27 @@ class _TimeLeft:
             yield item
 
 
-def _plan_delete(job: RequestJob, items: list[Value], view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    wanted = [_named(ordinal, item) for ordinal, item in enumerate(items)]
+def _plan_delete(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
+    job, items = request.job, request.items
+    wanted = [_named(item) for item in items]
     time_left = _TimeLeft()
     actor = Actor(name=job.actor, role=Role(job.role))
     origin = _origin(job)
     world = StoreSnapshot(view, origin.project, origin.hmac_key)
     with view.snapshot() as revision:
         stored = world.removable(one.key for one in wanted if one.key is not None)
-        references = decisions.references(world, stored, {})
+        references = world.references(stored, {})
         suspended = view.suspended(job.context.at)
         outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor, suspended=suspended)
         others = [] if job.matching is None else _of_other_versions(outcomes, job.matching, world)
         if others:
             return _answer(number, revision, status=412, body={"errors": others})
         bodies = _stored_bodies(outcomes, view, origin=origin)
-        decided, stock = Decided((), outcomes), Stock({}, {})
-        remasking = Remasking(
-            [(decided, stock)], view, project=origin.project, hmac_key=origin.hmac_key, check=time_left.check
-        )
+        decided = Decided((), outcomes)
+        rows = ChangeRows(decided, view, origin=origin)
+        remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
-        parts = chain(changes.change_parts(decided, stock=stock, origin=origin), remasking.parts())
+        parts = chain(rows.parts(), remasking.parts())
         changed = not job.dry_run and _emit(decided, parts, emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
@@ -300,10 +315,10 @@ def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]
     return items if isinstance(items, list) else [], problems
 
 
-def _named(ordinal: int, item: Value) -> WantedState:
+def _named(item: Value) -> Desired:
     """The key that a delete names. Kind and name alone are looked at; what is wrong with them is told."""
     key, reason = resource.identify(item)
-    return WantedState(ordinal=ordinal, key=key, reason=reason)
+    return Desired(key=key, reason=reason)
 
 
 def _origin(job: RequestJob) -> Origin:
@@ -345,13 +360,14 @@ def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]
     return rendering.shown((version.body, head.status, origin.head, origin.tail, version.path, version.line))
 
 
-def _restored(outcomes: Sequence[Outcome], parts: Sequence[Changes], stock: Stock) -> dict[Key, bytes]:
+def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
     """The damaged resources that these rows make anew, as a reader will get them."""
+    outcomes = rows.decided.outcomes
     present = {one.key: one.stored for one in outcomes if one.change is Change.RESTORE and one.stored is not None}
     found = {}
     for row in (row for part in parts for row in part.rewritten):
         key = Key(row.kind, row.name)
-        stored, identity = present[key], stock.identities[key]
+        stored, identity = present[key], rows.identities[key]
         place = (identity.head, identity.tail, stored.path, stored.line)
         found[key] = rendering.shown((row.body, identity.status, *place))
     return found

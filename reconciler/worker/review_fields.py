@@ -12,19 +12,29 @@ from msgspec import UNSET, UnsetType
 
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
-from reconciler.model import components, diffs, documents, masking, names, plan, positions, resource, values
+from reconciler.model import (
+    components,
+    diffs,
+    masking,
+    names,
+    plan,
+    positions,
+    resource,
+    values,
+)
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome
 from reconciler.model.plan import CutText, NamedResource, PlanDifference, PlanField, PlanPlace
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import stored_secrets
-from reconciler.planner.candidates import Candidate
-from reconciler.planner.changes import WRITING, Decided
-from reconciler.planner.decisions import StoreSnapshot
+from reconciler.planner import stored
+from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged
-from reconciler.store.planning_view import StoredDocument
+from reconciler.store.records import StoredDocument
+from reconciler.worker.trees import FileLocations
 
-# Where a line of a merged file stands in the head's own file, to which a forge attaches what is said of it.
+# The line in the head's own file that is a line of the merged file, to which a forge attaches what is said of it.
 #
 # The two are the same file unless both sides changed it.
 
@@ -83,10 +93,10 @@ class HeadLines:
 
 
 def matching_lines(ours: Sequence[bytes], theirs: Sequence[bytes]) -> dict[int, int]:
-    """Which line of one text is which of another, both counted from 0, in order.
+    """Return which line of one text is which of another, both counted from 0, in order.
 
-    Lines that occur once in each text are matched, and equal ones beside these, before and behind. It takes time as the
-    lines are many, whatever they hold: they are those of whoever proposes.
+    Lines that occur once in each text are matched, and equal ones beside these, before and behind. The time grows with
+    the number of lines, whatever they hold: strangers write them.
     """
     found: dict[int, int] = {}
     first = (0, 0)
@@ -101,7 +111,7 @@ def matching_lines(ours: Sequence[bytes], theirs: Sequence[bytes]) -> dict[int, 
 def _equal_between(
     ours: Sequence[bytes], theirs: Sequence[bytes], first: tuple[int, int], end: tuple[int, int]
 ) -> dict[int, int]:
-    """Equal lines from the first ones on, and from the last ones back."""
+    """Match equal lines from the first ones on, and from the last ones back."""
     found: dict[int, int] = {}
     (one, other), (last, other_last) = first, end
     while one < last and other < other_last and ours[one] == theirs[other]:
@@ -114,7 +124,7 @@ def _equal_between(
 
 
 def _anchors(ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[tuple[int, int]]:
-    """As many as possible of the lines that occur once in each text, in the order of both."""
+    """Match as many as possible of the lines that occur once in each text, in the order of both."""
     where = _once(theirs)
     pairs = [(one, where[line]) for line, one in _once(ours).items() if line in where]
     ends: list[int] = []  # of the best chain of each length, its last line in theirs
@@ -134,7 +144,7 @@ def _anchors(ours: Sequence[bytes], theirs: Sequence[bytes]) -> list[tuple[int, 
 
 
 def _once(lines: Sequence[bytes]) -> dict[bytes, int]:
-    """The lines that occur once, and where, in order."""
+    """Return the lines that occur once, and where, in order."""
     counts = Counter(lines)
     return {line: number for number, line in enumerate(lines) if counts[line] == 1}
 
@@ -145,7 +155,7 @@ def _lines(snapshot: Snapshot, blob: str) -> list[bytes]:
     return snapshot.read(blob, positions.FILE_LIMITS.bytes).split(b"\n", MOST_LINES + 1)
 
 
-# What a plan shows of one resource: the fields that differ from what is stored, and where they stand in the head.
+# The fields of one resource that differ from what is stored, and their places in the head.
 
 BATCH = 250  # stored resources that are in memory at a time
 
@@ -163,13 +173,13 @@ class PlanFields:
         world: StoreSnapshot,
         merged: Merged,
         *,
-        blobs: Mapping[str, str],
-        base: Mapping[Key, Candidate] | None,
+        locations: FileLocations,
+        base: Mapping[Key, Desired] | None,
         unchanged: Set[Key],
     ) -> None:
         self._decided = decided
         self._world = world
-        self._places = _Positions(merged.merged, blobs)
+        self._locations = locations
         self.lines = HeadLines(merged)
         self._base = base
         self._unchanged = unchanged
@@ -177,7 +187,7 @@ class PlanFields:
         self._stored: dict[Key, StoredDocument] = {}
 
     def of(self, outcome: Outcome) -> tuple[tuple[PlanField, ...], int]:
-        """What differs from the stored version, and how many more do; nothing of one that is damaged in the store."""
+        """Return the fields that differ from the stored version, and how many more do; none of one that is damaged."""
         if outcome.change is not Change.UPDATE:
             return (), 0
         assert outcome.key is not None
@@ -185,10 +195,10 @@ class PlanFields:
         document = self._document(outcome.key)
         if document is None:
             return (), 0
-        candidate = self._decided.candidates[outcome.ordinal]
+        desired = self._decided.documents[outcome.ordinal]
         with suppress(Damaged):
             found = self._differences(outcome.key, outcome.ordinal, document)
-            shown = tuple(self._field(one, candidate) for one in islice(found, plan.MOST_FIELDS))
+            shown = tuple(self._field(one, desired) for one in islice(found, plan.MOST_FIELDS))
             return shown, sum(1 for _ in found)
         return (), 0
 
@@ -196,23 +206,26 @@ class PlanFields:
         """The references of what is stored anew that lead to what is only assumed to be there."""
         if outcome.change not in WRITING or outcome.ordinal is None or not assumed:
             return ()
-        candidate = self._decided.candidates[outcome.ordinal]
-        if candidate.draft is None or assumed.isdisjoint(candidate.draft.references):
+        desired = self._decided.documents[outcome.ordinal]
+        if assumed.isdisjoint(desired.references):
             return ()
-        found = [one for one in components.references(resource.owned_by_user(candidate.draft)) if one.key in assumed]
+        found = [one for one in components.references(desired.document()) if one.key in assumed]
         # The value of a parameter is not repeated: it may be a secret.
         return tuple(
             NamedResource(
                 kind=one.kind,
                 name=plan.SENSITIVE if one.pointer[-1] == "value" else one.name,
-                at=self._place(candidate, one.pointer),
+                at=self._place(desired, one.pointer),
             )
             for one in found
         )
 
-    def _place(self, candidate: Candidate, pointer: Pointer) -> PlanPlace | None:
-        found = self._places.of(candidate, pointer)
-        return None if found is None else self.lines.place(found)
+    def _place(self, desired: Desired, pointer: Pointer) -> PlanPlace | None:
+        locations = self._locations.of(desired)
+        if locations is None or desired.place is None:
+            return None
+        position = locations.of(desired.position, pointer)
+        return self.lines.place(PlanPlace(path=desired.place.path, line=position.line, column=position.column))
 
     def _document(self, key: Key) -> StoredDocument | None:
         """The stored version, which is read together with those that are asked for next."""
@@ -223,59 +236,34 @@ class PlanFields:
         return self._stored.pop(key, None)
 
     def _differences(self, key: Key, ordinal: int, document: StoredDocument) -> Iterator[diffs.Differing]:
-        candidate, fit = self._decided.candidates[ordinal], self._decided.fits[ordinal]
-        assert candidate.draft is not None
-        new, new_secrets = resource.owned_by_user(candidate.draft), dict(fit.secrets)
+        new, new_secrets = self._decided.documents[ordinal].document(), dict(self._decided.fits[key].secrets)
         if self._base is not None and key not in self._unchanged:
             other = _hidden(new_secrets, self._base.get(key))
             new, new_secrets = values.replaced(new, other), new_secrets | other
         return diffs.differences(
             resource.without_absent(
-                stored_secrets.without_servers(stored_secrets.document_in_clear(key, document)),
+                stored.without_servers(stored.document_in_clear(key, document)),
                 names.exact_kind(key.kind),
             ),
             new,
-            old_secrets=stored_secrets.held_secrets(key, document),
+            old_secrets=stored.held_secrets(key, document),
             new_secrets=new_secrets,
         )
 
-    def _field(self, one: diffs.Differing, candidate: Candidate) -> PlanField:
+    def _field(self, one: diffs.Differing, desired: Desired) -> PlanField:
         return PlanField(
             path=one.path,
             difference=PlanDifference(one.difference.value),
             old=_shown(one.old),
             new=_shown(one.new),
-            at=None if one.new_pointer is None else self._place(candidate, one.new_pointer),
+            at=None if one.new_pointer is None else self._place(desired, one.new_pointer),
             sensitive=one.sensitive,
         )
 
 
-class _Positions:
-    """Where parts of documents stand in their files. A second parse for each file, and only the last one is kept."""
-
-    def __init__(self, head: Snapshot, blobs: Mapping[str, str]) -> None:
-        self._head = head
-        self._blobs = blobs
-        self._path: str | None = None
-        self._locations: documents.Locations | None = None
-
-    def of(self, candidate: Candidate, pointer: Pointer) -> PlanPlace | None:
-        """The place of a value of a document."""
-        if candidate.place is None or candidate.place.path not in self._blobs:
-            return None
-        path = candidate.place.path
-        if path != self._path or self._locations is None:
-            syntax = documents.syntax_of(path)
-            assert syntax is not None
-            data = self._head.read(self._blobs[path], positions.FILE_LIMITS.bytes)
-            self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
-        position = self._locations.of(candidate.position, pointer)
-        return PlanPlace(path=path, line=position.line, column=position.column)
-
-
-def _hidden(found: Mapping[Pointer, Value], base: Candidate | None) -> dict[Pointer, Value]:
+def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointer, Value]:
     """Another value for every secret that whoever asks cannot have read in the base: it counts as changed then."""
-    before = None if base is None or base.draft is None else resource.owned_by_user(base.draft)
+    before = None if base is None or not base.owned else base.document()
     return {
         pointer: secrets.token_hex()
         for pointer, value in found.items()

@@ -1,7 +1,7 @@
 """Reviewing a merge: the same plan, told and not stored."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import monotonic, sleep
@@ -12,39 +12,46 @@ from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import code_owners, documents, plan, positions, rendering
+from reconciler.model import code_owners, desired, documents, plan, positions, rendering
 from reconciler.model.code_owners import CodeOwners
+from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import NamedResource, PlanEntry, PlanPlace, PlanStatus
-from reconciler.planner import candidates, changes, decisions
-from reconciler.planner.candidates import Candidate, CandidateRules
-from reconciler.planner.changes import Decided
-from reconciler.planner.decisions import StoreSnapshot
-from reconciler.store.contract import HeldRow
-from reconciler.store.planning_view import PlanningView
-from reconciler.worker import commits, ownership_transfer
-from reconciler.worker.commits import Decision
-from reconciler.worker.limits import RECONCILE, Allowance, PlanMode
+from reconciler.planner import changes, heads
+from reconciler.planner.decisions import Decided
+from reconciler.planner.heads import HeadDecision
+from reconciler.planner.removed import TreeReading
+from reconciler.planner.stored import StoreSnapshot
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import HeldRow
+from reconciler.worker import commits
+from reconciler.worker.allowance import Allowance
+from reconciler.worker.commits import RECONCILE, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.review_fields import PlanFields
-from reconciler.worker.trees import TreeReading
+from reconciler.worker.trees import FileLocations
 
-# What refers, directly or through others, to what a change touches.
+# The resources that refer, directly or through others, to what a change touches.
 
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one
 
 
 class Affected:
-    """The users of everything that one decision changes; asked for inside the snapshot of its world."""
+    """The users of everything that one decision changes; asked for inside the decision's snapshot of the store."""
 
-    def __init__(self, decided: Decided, world: StoreSnapshot) -> None:
-        touched = {one.key for one in decided.outcomes if one.key is not None and one.change is not Change.NONE}
-        self._users = _users(touched, decided, world)
+    def __init__(self, decided: Decided, snapshot: StoreSnapshot) -> None:
+        written = decided.written()
+        self._users: dict[Key, set[Key]] = {}
+        fresh = {one.key for one in decided.outcomes if one.key is not None and one.change is not Change.NONE}
+        while fresh and len(self._users) < MOST_WALKED:
+            named = snapshot.references(fresh, written)
+            self._users |= {key: set(named.get(key, ())) for key in fresh}
+            fresh = {user for users in named.values() for user in users} - self._users.keys()
 
     def by(self, outcome: Outcome) -> tuple[Key, ...]:
-        """What an outcome affects beside its own resource, in order."""
+        """Return what an outcome affects beside its own resource, in order."""
         if outcome.key is None or outcome.change in (Change.NONE, Change.REPLACE_HEAD):
             return ()
         found: set[Key] = set()
@@ -54,17 +61,6 @@ class Affected:
             found |= fresh
             waiting += sorted(fresh)
         return tuple(sorted(found - {outcome.key}))
-
-
-def _users(touched: Iterable[Key], decided: Decided, world: StoreSnapshot) -> dict[Key, set[Key]]:
-    written = decisions.written(decided)
-    found: dict[Key, set[Key]] = {}
-    fresh = set(touched)
-    while fresh and len(found) < MOST_WALKED:
-        named = decisions.references(world, fresh, written)
-        found |= {key: set(named.get(key, ())) for key in fresh}
-        fresh = {user for users in named.values() for user in users} - found.keys()
-    return found
 
 
 # The entry of a plan: what was decided about a merge, as statuses with places, fields, owners and notes.
@@ -77,7 +73,7 @@ class EntryWriter:
     """All that the statuses are told from."""
 
     job: CommitJob
-    decision: Decision
+    decision: HeadDecision
     changed: Set[str]  # paths of the files that the change touches
     fields: PlanFields
     affected: Affected
@@ -128,14 +124,14 @@ class EntryWriter:
 
     def _place(self, outcome: Outcome) -> PlanPlace | None:
         if outcome.ordinal is not None:
-            place = self.decision.decided.candidates[outcome.ordinal].place
+            place = self.decision.decided.documents[outcome.ordinal].place
             if place is None:
                 return None
             return self.fields.lines.place(PlanPlace(path=place.path, line=place.line, column=place.column))
         return None if outcome.stored is None else _stored_place(outcome.stored)
 
     def _is_existing(self, outcome: Outcome, at: PlanPlace | None) -> bool:
-        """Whether it was so before, in a file that the change does not touch."""
+        """It was so before, in a file that the change does not touch."""
         if outcome.ordinal is None:
             assert outcome.key is not None  # what goes is stored
             return HeldRow(self.job.repository, *outcome.key, "in-use") in self.decision.stayed
@@ -146,11 +142,11 @@ class EntryWriter:
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
     def notes(self) -> Iterator[str]:
-        """What a reader should know beside the statuses."""
+        """Yield what a reader should know beside the statuses."""
         decision = self.decision
         yield from filter(
             None,
-            (decision.pruning.message, decision.pruning.note, ownership_transfer.transfer_note(decision.transfers)),
+            (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers)),
         )
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
         for row in decision.decided.standing.rows:
@@ -160,54 +156,39 @@ class EntryWriter:
                 why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
                 yield f"{row.kind} {row.name} becomes incomplete{why}."
 
-    def held(self) -> int:
-        """How many deletions would be held back; those that are already were so before."""
-        return sum(not self._was_held(stored) for stored in self.decision.pruning.held)
-
     def _was_held(self, stored: StoredState) -> bool:
         return HeldRow(self.job.repository, *stored.key, "held") in self.decision.stayed
+
+    def entry(self, view: PlanningView, *, live: bool) -> PlanEntry:
+        """Write all that is told; `live` as in `PlanMode`. Asked for inside the snapshot of the decision."""
+        job, decision = self.job, self.decision
+        notes = list(dict.fromkeys(self.notes()))
+        if len(notes) > MOST_NOTES:
+            notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
+        outcomes = decision.decided.outcomes
+        if live:  # most of what the repository owns was not read
+            changing = [one for one in outcomes if one.status is not UpdateStatus.UNCHANGED and one.stored is not None]
+            told = {one.key for one in changing if one.stored is not None and one.stored.owner == job.repository}
+            unchanged = view.owned_count(job.repository, job.context.project) - len(told) - len(decision.pruning.held)
+        else:
+            unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
+        return PlanEntry(
+            name=job.repository,
+            project=job.context.project,
+            path=job.path,
+            statuses=plan.in_order(self.statuses()),
+            unchanged=unchanged,
+            held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
+            notes=tuple(notes),
+            refused=decision.refused,
+        )
 
 
 def _stored_place(stored: StoredState) -> PlanPlace | None:
     return None if stored.path is None else PlanPlace(path=stored.path, line=stored.line or 1)
 
 
-def plan_entry(telling: EntryWriter, view: PlanningView, *, live: bool) -> PlanEntry:
-    """All that is told; `live` as in `PlanMode`. Asked for inside the snapshot of the decision."""
-    job, decision = telling.job, telling.decision
-    told = plan.in_order(telling.statuses())
-    notes = list(dict.fromkeys(telling.notes()))
-    if len(notes) > MOST_NOTES:
-        notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
-    return PlanEntry(
-        name=job.repository,
-        project=job.context.project,
-        path=job.path,
-        statuses=told,
-        unchanged=_unchanged(job, decision, view) - len(decision.pruning.held) if live else _counted(decision),
-        held=telling.held(),
-        notes=tuple(notes),
-        refused=decision.refused,
-    )
-
-
-def _unchanged(job: CommitJob, decision: Decision, view: PlanningView) -> int:
-    """What the repository owns and nothing is told of; most of it was not read."""
-    told = {
-        outcome.key
-        for outcome in decision.decided.outcomes
-        if outcome.stored is not None
-        and outcome.stored.owner == job.repository
-        and outcome.status is not UpdateStatus.UNCHANGED
-    }
-    return view.owned_count(job.repository, job.context.project) - len(told)
-
-
-def _counted(decision: Decision) -> int:
-    return sum(outcome.status is UpdateStatus.UNCHANGED for outcome in decision.decided.outcomes)
-
-
-# What merging would do: the merge of a base and a head planned like a commit, and told instead of stored.
+# The effect of merging: the merge of a base and a head planned like a commit, and told instead of stored.
 #
 # A plan must not tell whether a guessed secret is the stored one: of a document that is not in the base as it is in the
 # head, a secret in clear counts as changed. So it does in all of them where whoever asks chose the base: the guess may
@@ -229,18 +210,18 @@ class Reviewed:
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What differs between the base and the merge: files, and the base's documents in these by their keys."""
+    """The files that differ between the base and the merge, and the base's documents in these by their keys."""
 
     files: tuple[FileChange, ...]
     changed: Set[str]  # their paths
-    documents: Mapping[Key, Candidate]
+    documents: Mapping[Key, Desired]
 
     def known(self, reading: TreeReading) -> dict[Key, bytes]:
         """The digests of what whoever reads the base has read."""
-        found = {key: one.draft.digest for key, one in self.documents.items() if one.draft is not None}
-        for one in reading.candidates():
-            if one.key is not None and one.draft is not None and one.place and one.place.path not in self.changed:
-                found[one.key] = one.draft.digest
+        found = {key: one.digest for key, one in self.documents.items() if one.owned}
+        for one in reading.documents():
+            if one.key is not None and one.owned and one.place and one.place.path not in self.changed:
+                found[one.key] = one.digest
         return found
 
 
@@ -266,12 +247,13 @@ def plan_review(
 
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
+        unmerged = ReviewPlanned(number=number, revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
         try:
             merged = merging.merge(repository, job.commit.commit, job.head)
         except merging.Conflicts as conflicts:
-            return _unmerged(number, conflicts.files)
+            return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
         except merging.Unrelated:
-            return _unmerged(number, ())
+            return unmerged
         allowance = Allowance(aside=job.commit.aside, at=reading)
         reviewed = review(job.commit, merged, view, allowance=allowance, followed=job.followed)
         return ReviewPlanned(
@@ -294,7 +276,7 @@ def review(
     followed: bool = False,
 ) -> Reviewed:
     """The entry of one repository, or of one folder of it; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
-    rules = CandidateRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     with view.snapshot() as revision:
         remembered = view.repository(job.repository)
         is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
@@ -320,7 +302,7 @@ def review(
                 decision.decided,
                 world,
                 merged,
-                blobs={file.path: file.blob for file in reading.files if file.blob is not None},
+                locations=FileLocations(reading.files, merged.merged, allowance),
                 base=(before.documents if is_read else {}) if terms.live else None,
                 unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
             ),
@@ -329,17 +311,13 @@ def review(
             owners=_owners(merged.base),
             assumed=terms.assumed,
         )
-        return Reviewed(revision, plan_entry(telling, view, live=terms.live))
+        return Reviewed(revision, telling.entry(view, live=terms.live))
 
 
-def _unmerged(number: int, files: tuple[str, ...]) -> ReviewPlanned:
-    return ReviewPlanned(number=number, revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=files)
-
-
-def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: CandidateRules | None) -> _Before:
+def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules | None) -> _Before:
     """`rules` None: nobody asks for documents."""
     differing = merged.changes(folder)
-    found: dict[Key, Candidate] = {}
+    found: dict[Key, Desired] = {}
     if rules is not None:
         for change in differing:
             found |= _documents(merged.base, change, allowance=allowance, rules=rules)
@@ -347,10 +325,8 @@ def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: Candida
     return _Before(tuple(differing), frozenset(change.path for change in differing), found)
 
 
-def _documents(
-    base: Snapshot, change: FileChange, *, allowance: Allowance, rules: CandidateRules
-) -> dict[Key, Candidate]:
-    """What a file of the base holds, as far as it can be read."""
+def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rules: DocumentRules) -> dict[Key, Desired]:
+    """Read the documents of a file of the base, as far as it can be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
     size = base.size(change.old_blob)
@@ -358,17 +334,13 @@ def _documents(
         return {}
     allowance.file(change.old_blob, size)
     data = base.read(change.old_blob, positions.FILE_LIMITS.bytes)
-    return {
-        one.key: one
-        for one in candidates.candidates_of_file(data, path=change.path, rules=rules) or ()
-        if one.key is not None
-    }
+    return {one.key: one for one in desired.read_file(data, path=change.path, rules=rules) or () if one.key is not None}
 
 
 def _unchanged_keys(reading: TreeReading, before: _Before) -> frozenset[Key]:
     return frozenset(
         one.key
-        for one in reading.candidates()
+        for one in reading.documents()
         if one.key is not None and one.place is not None and one.place.path not in before.changed
     )
 
@@ -380,7 +352,7 @@ def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str,
 
 
 def _owners(base: Snapshot) -> CodeOwners:
-    """Who owns which file, as the base says: a head must not choose who reviews it."""
+    """Read the owners of files in the base: a head must not choose who reviews it."""
     for path in code_owners.PLACES:
         blob = base.blob(path)
         if blob is not None and base.size(blob) <= OWNERS_BYTES:

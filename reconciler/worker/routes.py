@@ -1,7 +1,7 @@
 """Finding the routes of a project.
 
 What `status.delivery` says is compared on the way. It is written with every change that it follows from
-(`planner.dependants`), so that only what an earlier version of the product stored is found to say nothing, or
+(`planner.delivery`), so that only what an earlier version of the product stored is found to say nothing, or
 something else; that is stored anew.
 """
 
@@ -19,10 +19,11 @@ from reconciler.model.rendering import Delivery
 from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
-from reconciler.planner import dependants, stored_secrets
-from reconciler.planner.resolving import TypeLookup
-from reconciler.store.contract import Changes, Damaged, HeadStatusRow
-from reconciler.store.planning_view import PlanningView, StoredDocument, StoredVersion
+from reconciler.planner import delivery as planner_delivery
+from reconciler.planner import stored as planner_stored
+from reconciler.planner.stored import TypeLookup
+from reconciler.store.contract import Damaged, PlanningView
+from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, StoredVersion
 from reconciler.worker.messages import RoutesFound, RoutesJob
 
 PART = 200  # routes or destinations in one part: less than a millisecond of decoding
@@ -92,14 +93,14 @@ class _Search:
         self.destinations = last_good | self.destinations
 
     def former(self, names: Sequence[str]) -> list[Destination]:
-        """What is known of those of these destinations that nothing routes to."""
+        """Return the last known settings of destinations without a route."""
         gone = sorted(set(names) - self.destinations.keys())
         found = (self._former(name) for name in gone)
         return [destination for destination in found if destination is not None]
 
     def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
-        """What the status is to say of a Configuration, with its route and destinations gathered. Raises Damaged."""
-        document = stored_secrets.document_in_clear(key, stored)
+        """Tell what the status is to say of a Configuration; gathers its route and destinations. Raises Damaged."""
+        document = planner_stored.document_in_clear(key, stored)
         spec, ready = document["spec"], not stored.incomplete
         compiled = routes.compile_routes(key.name, spec, ready=ready, known=self._part, make=self._make)
         if compiled.route is not None:
@@ -115,7 +116,7 @@ class _Search:
         return stale_routes.told(compiled.reason, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
-        """What is left of a last good route, which is gathered: not what cannot be read, or fits its type no more."""
+        """Gather what is left of a last good route: not what cannot be read, or no longer fits its type."""
         version = self._view.version(self._project, key, past.version)
         spec = None if version is None else _spec_of(version)
         for name, number in past.uses:
@@ -132,7 +133,7 @@ class _Search:
 
     def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
         """A webhook of a last good route by the version in force, and by what a later one says of TLS."""
-        good = dependants.given_at(self._view, self._project, key.name, past, name)
+        good = planner_delivery.given_at(self._view, self._project, key.name, past, name)
         component_type = self._type(routes.WEBHOOK_TYPE)
         if good is None or component_type is None:
             return None
@@ -189,7 +190,7 @@ class _Search:
             built_in = builtins.built_in().get(key)
             return None if built_in is None else built_in["spec"]
         try:
-            return stored_secrets.document_in_clear(key, stored)["spec"]
+            return planner_stored.document_in_clear(key, stored)["spec"]
         except Damaged:
             return None
 
@@ -213,7 +214,7 @@ class _Search:
 
 def _spec_of(version: StoredVersion) -> Value:
     try:
-        return stored_secrets.document_in_clear(version.key, version)["spec"]
+        return planner_stored.document_in_clear(version.key, version)["spec"]
     except Damaged:
         return None
 
@@ -228,14 +229,15 @@ def _parts(
     """At least one, so that somebody is told that there is nothing."""
     empty = Routes(project="")
     yield empty
-    for some in _batches(iter(routes), PART):
-        yield msgspec.structs.replace(empty, routes=some)
-    for some_destinations in _batches(iter(destinations), PART):
-        yield msgspec.structs.replace(empty, destinations=some_destinations)
-    for some_former in _batches(iter(former), PART):
-        yield msgspec.structs.replace(empty, former=some_former)
-    for some_wanting in _batches(iter(wanting), PART):
-        yield msgspec.structs.replace(empty, wanting=some_wanting)
+    kinds: dict[str, Sequence[msgspec.Struct]] = {
+        "routes": routes,
+        "destinations": destinations,
+        "former": former,
+        "wanting": wanting,
+    }
+    for name, found in kinds.items():
+        for some in _batches(iter(found), PART):
+            yield msgspec.structs.replace(empty, **{name: some})
 
 
 def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:

@@ -1,26 +1,25 @@
 """Which files of a commit are read, and what they hold."""
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import msgspec
-from msgspec import structs
 
 from reconciler.git import file_selection
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import EMPTY, TreeChange, TreeFile, TreeMode
-from reconciler.model import components, positions
+from reconciler.model import components, desired, documents, positions
+from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
-from reconciler.model.violations import Place
-from reconciler.planner import candidates
-from reconciler.planner.candidates import Candidate, CandidateRules
-from reconciler.store.contract import FileRow, WantedRow
-from reconciler.store.planning_view import PlanningView
-from reconciler.worker.limits import Allowance
+from reconciler.model.violations import Place, Violation
+from reconciler.planner.removed import FileReading, TreeReading
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import FileRow, WantedRow
+from reconciler.worker.allowance import Allowance
 
 # One file of a commit: whether its content is read, and what it holds; and the ignore files, which hold rules.
 
@@ -29,52 +28,20 @@ LINKS = {
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
 }
 
-NOT_OURS = "holds only documents that are not ours"
-
-
-class ReadFiles(Protocol):
-    """Read many files with the help of other processes (`crew`)."""
-
-    def __call__(
-        self, files: Sequence[TreeFile], snapshot: Snapshot, *, rules: CandidateRules, allowance: Allowance
-    ) -> "list[FileReading]":
-        """The files in their order, as `read` reads each of them."""
-
 
 @dataclass(frozen=True, slots=True)
 class FileScope:
-    """Whose tree is read, and by which rules. `together`: how many files are read, when others may help."""
+    """The tree that is read, its repository, and the rules."""
 
     repository: str
     project: str
     folder: str
-    rules: CandidateRules
+    rules: DocumentRules
     allowance: Allowance
     globs: FileGlobs
     only: Set[str] | None = None  # the files that are looked at; None for all
     also: tuple[TreeChange, ...] = ()  # files that are read although they are what they were
-    together: ReadFiles | None = None
-
-
-class FileReading(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One file that was read. A file that is not there any more has `blob` None and no candidates.
-
-    `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
-    it held before (`heads`). `given` is what it held when it is vacant or cannot be read, and what is not stored
-    from there, so that only the index knows of it.
-    """
-
-    path: str
-    blob: str | None
-    candidates: tuple[Candidate, ...] = ()
-    vacant: str | None = None
-    given: tuple[Key, ...] = ()
-
-    @property
-    def fault(self) -> str | None:
-        """Why it could not be read whole, with its place: a document without known kind or name could be anything."""
-        reasons = (one.reason for one in self.candidates if one.key is None and one.reason is not None)
-        return next((reason.split("\n", 1)[0] for reason in reasons), None)
+    known: Mapping[str, "FileReading"] = field(default_factory=dict)  # files of this commit that were read before
 
 
 def read_ignore_file(
@@ -102,29 +69,27 @@ def linked_ignore(file: TreeFile) -> FileReading:
 
 def _unusable(path: str, blob: str, why: str) -> FileReading:
     told = f"says which files count and cannot be read, so nothing below its folder changes: {why}"
-    return FileReading(path, blob, candidates=(candidates.unreadable_candidate(Place(path, 1, 1), told),))
+    return FileReading(path, blob, documents=(desired.unreadable(Place(path, 1, 1), told),))
 
 
-def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: CandidateRules, allowance: Allowance) -> FileReading:
+def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, allowance: Allowance) -> FileReading:
     """One file, bounded."""
     if file.mode in LINKS:
         return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
     if not file.readable:
-        refusal = candidates.unreadable_candidate(
-            Place(file.path, 1, 1), "has a name that no file should have; rename it"
-        )
-        return FileReading(file.path, file.blob, candidates=(refusal,))
+        refusal = desired.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
+        return FileReading(file.path, file.blob, documents=(refusal,))
     try:
         allowance.file(file.blob, taken(snapshot.size(file.blob)))
         data = snapshot.read(file.blob, positions.FILE_LIMITS.bytes)
     except Refused as refused:
-        refusal = candidates.unreadable_candidate(Place(file.path, 1, 1), refused.message)
-        return FileReading(file.path, file.blob, candidates=(refusal,))
-    found = candidates.candidates_of_file(data, path=file.path, rules=rules)
+        refusal = desired.unreadable(Place(file.path, 1, 1), refused.message)
+        return FileReading(file.path, file.blob, documents=(refusal,))
+    found = desired.read_file(data, path=file.path, rules=rules)
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
     allowance.documents(len(found))
-    return FileReading(file.path, file.blob, candidates=found)
+    return FileReading(file.path, file.blob, documents=found)
 
 
 def file_size(file: TreeFile, snapshot: Snapshot) -> int:
@@ -135,11 +100,11 @@ def file_size(file: TreeFile, snapshot: Snapshot) -> int:
 
 
 def taken(size: int) -> int:
-    """What a file of so many bytes takes: nothing, if it has too many to be read."""
+    """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
     return size if size <= positions.FILE_LIMITS.bytes else 0
 
 
-# Which files of a commit are read, and what they hold.
+# The files of a commit that are read, and what they hold.
 #
 # Git's objects come in through a snapshot, what the store remembers through a view.
 #
@@ -147,85 +112,10 @@ def taken(size: int) -> int:
 # not stored as Git wants it, and files that hold a resource that one of these held or holds: duplicates and moves are
 # seen, and the cost follows the change and what depends on it, not the repository.
 
-MANY = 200  # files from which on it pays to share the reading
-
-
-@dataclass(frozen=True, slots=True)
-class TreeReading:
-    """What was read of a commit, sorted by path. `full`: these are all files; otherwise those that matter.
-
-    `missing` says that the folder is not there, which gives a tree without files. The kept rows of the index are those
-    below an ignore file that cannot be used: there everything stays as it was.
-    """
-
-    tree: str
-    full: bool
-    files: tuple[FileReading, ...]
-    missing: str | None = None
-    kept_files: tuple[FileRow, ...] = ()
-    kept_wanted: tuple[WantedRow, ...] = ()
-
-    def candidates(self) -> list[Candidate]:
-        """Every resource document that was read, by path and position."""
-        return [candidate for file in self.files for candidate in file.candidates]
-
 
 def without_folder(missing: str) -> TreeReading:
     """The reading of a commit that lacks the folder."""
     return TreeReading(tree=EMPTY, full=True, files=(), missing=missing)
-
-
-def told_empty(reading: TreeReading, view: PlanningView, *, scope: FileScope) -> TreeReading:
-    """The reading, with every file `vacant` that gave resources and holds none any more, though documents: a slip in
-    `apiVersion` and `kind` looks the same. Of other files with nothing of ours nobody wants to know.
-    """
-    unknown = [file.path for file in reading.files if file.vacant or file.fault or _is_skipped(file)]
-    if not unknown:
-        return reading
-    standing = set(view.standing_at(scope.repository, scope.project, unknown))
-    given = _given(reading, view, unknown, scope=scope) - standing
-    keys: dict[str, list[Key]] = defaultdict(list)
-    for path, key in sorted(given):
-        keys[path].append(key)
-    gave = {path for path, _ in standing | given}
-    files = (_told(file, tuple(keys[file.path]), gave=file.path in gave) for file in reading.files)
-    return replace(reading, files=tuple(files))
-
-
-def _given(reading: TreeReading, view: PlanningView, unknown: list[str], *, scope: FileScope) -> set[tuple[str, Key]]:
-    """(path, key) of what these files, or folders of their names, held before and what stands nowhere now.
-
-    The stored path of a document that is invalid, a duplicate or forbidden is another one, if it has any.
-    """
-    paths, names = {file.path for file in reading.files}, set(unknown)
-    before = set(view.wanted_at(scope.repository, unknown))
-    for path, key in view.given(scope.repository):
-        before |= {(name, key) for name in _itself_and_above(path) if name in names}
-    keys = {key for _, key in before}
-    standing = {found.key for found in reading.candidates()}
-    standing |= {
-        Key(row.kind, row.name) for row in reading.kept_wanted if row.kind is not None and row.name is not None
-    }
-    if not reading.full:
-        standing |= {key for key, path in view.places_of(scope.repository, keys) if path not in paths}
-    return {(path, key) for path, key in before if key not in standing}
-
-
-def _told(file: FileReading, given: tuple[Key, ...], *, gave: bool) -> FileReading:
-    if file.vacant == NOT_OURS or _is_skipped(file):
-        return structs.replace(file, vacant=NOT_OURS if gave else None, given=given)
-    return structs.replace(file, given=given) if given or file.given else file
-
-
-def _is_skipped(file: FileReading) -> bool:
-    is_present = file.blob is not None and file.vacant is None
-    return is_present and not file.candidates and not _is_ignore_file(file.path)
-
-
-def _itself_and_above(path: str) -> Iterator[str]:
-    while path:
-        yield path
-        path = path.rpartition("/")[0]
 
 
 def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> TreeReading:
@@ -235,18 +125,20 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> Tre
     """
     matter, rules, unusable = _considered(snapshot, scope)
     scope.allowance.known(sum(file_size(file, snapshot) for file in matter), files=len(matter))
-    read = _read(matter, snapshot, scope=scope)
+    read = [_read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
-    files = _ordered([*read, *(unusable.get(path) or FileReading(path, blob) for path, blob in rules.items())])
+    files = _ordered([*read, *(unusable.get(path) or _rules(path, blob) for path, blob in rules.items())])
     reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
 
 
-def _read(files: Sequence[TreeFile], snapshot: Snapshot, *, scope: FileScope) -> list[FileReading]:
-    rules, allowance = scope.rules, scope.allowance
-    if scope.together is not None and len(files) >= MANY:
-        return scope.together(files, snapshot, rules=rules, allowance=allowance)
-    return [read_one_file(file, snapshot, rules=rules, allowance=allowance) for file in files]
+def _rules(path: str, blob: str) -> FileReading:
+    return FileReading(path, blob, is_ignore_file=True)
+
+
+def _read(file: TreeFile, snapshot: Snapshot, *, scope: FileScope) -> FileReading:
+    known = scope.known.get(file.path)
+    return known or read_one_file(file, snapshot, rules=scope.rules, allowance=scope.allowance)
 
 
 def considered(snapshot: Snapshot, *, scope: FileScope) -> list[TreeFile]:
@@ -287,15 +179,15 @@ def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str]
 
 
 def _is_below(path: str, ignore_files: Collection[str]) -> bool:
-    """Whether a file stands in the folder of one of these ignore files, or below it."""
+    """Return True when a file is in the folder of one of these ignore files, or below it."""
     if not ignore_files:
         return False
     return any(path.startswith(one.removesuffix(file_selection.FILE_NAME)) for one in ignore_files)
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, since: str) -> TreeReading | None:
-    """What changed since a tree, or None when everything must be read: an ignore file changed or is a link, or the tree
-    is gone.
+    """Read what changed since a tree. Returns None when everything must be read: an ignore file changed or is a link,
+    or the tree is gone.
 
     Below an ignore file that cannot be used nothing is read. Raises GitFault.
     """
@@ -329,7 +221,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
     while present:
         files |= {path: FileReading(path, None) for path, file in present.items() if file is None}
         there = [file for _, file in sorted(present.items()) if file is not None]
-        files |= {found.path: found for found in _read(there, snapshot, scope=scope)}
+        files |= {found.path: found for found in (_read(file, snapshot, scope=scope) for file in there)}
         # A file that shares a resource with what was read must be judged too, or one whose components have a type that
         # was read, and so on until nothing is shared.
         keys = _keys(present, files, view, scope)
@@ -342,7 +234,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
 
 
 def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, scope: FileScope) -> bool:
-    """Whether a file is read, or, as a link of any name, may stand where a file or a folder of files stood before."""
+    """Return True when a file is read, or is a link, which may replace a file or a folder of files."""
     scope.allowance.path(file.path)
     if scope.only is not None and file.path not in scope.only:
         return False
@@ -359,7 +251,7 @@ def _vacant_since(
     files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
 ) -> dict[str, FileReading]:
     """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
-    present = {found.key for file in files.values() for found in file.candidates}
+    present = {found.key for file in files.values() for found in file.documents}
     paths = {path for path, key in view.given(scope.repository) if key in present and path not in files}
     why = dict(view.vacant_files(scope.repository)) if paths else {}
     paths = {path for path in paths if path in why and not _is_below(path, unusable)}
@@ -404,11 +296,10 @@ def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:
 
 def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repository: str) -> Iterator[WantedRow]:
     """The index of what was read: a resource document to its key, digest and state; `unconverged` in the same order."""
-    documents = ((file, candidate) for file in reading.files for candidate in file.candidates)
-    for (file, candidate), state in zip(documents, unconverged, strict=True):
-        kind, name = candidate.key or (None, None)
-        digest = None if candidate.draft is None else candidate.draft.digest
-        yield WantedRow(repository, file.path, candidate.position, kind, name, digest, state)
+    documents = ((file, document) for file in reading.files for document in file.documents)
+    for (file, document), state in zip(documents, unconverged, strict=True):
+        kind, name = document.key or (None, None)
+        yield WantedRow(repository, file.path, document.position, kind, name, document.digest or None, state)
     yield from reading.kept_wanted
 
 
@@ -416,4 +307,54 @@ def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningVie
     """The keys that these files held at the last applied head, and hold now."""
     before = view.wanted_in(scope.repository, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
-    return keys | {found.key for path in paths for found in files[path].candidates if found.key is not None}
+    return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}
+
+
+class FileLocations:
+    """The positions of parts of documents in the files that were read, long after that.
+
+    Positions cost a second parse, so they are looked up only for files with something to tell. The last file is kept,
+    since documents come file by file.
+    """
+
+    def __init__(self, files: Iterable[FileReading], snapshot: Snapshot, allowance: Allowance) -> None:
+        self._files = files
+        self._snapshot = snapshot
+        self._allowance = allowance
+        self._path: str | None = None
+        self._locations: Locations | None = None
+
+    @cached_property
+    def _blobs(self) -> dict[str, str]:
+        # Of most commits there is nothing to tell.
+        return {file.path: file.blob for file in self._files if file.blob is not None}
+
+    def of(self, document: Desired) -> Locations | None:
+        """Return the positions in a document's file; None when it is not one of these. Raises GitFault."""
+        if document.place is None or document.place.path not in self._blobs:
+            return None
+        path = document.place.path
+        if path != self._path or self._locations is None:
+            syntax = documents.syntax_of(path)
+            assert syntax is not None
+            data = self._snapshot.read(self._blobs[path], positions.FILE_LIMITS.bytes)
+            self._path, self._locations = path, documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
+        return self._locations
+
+    def tell(self, document: Desired, found: Sequence[Violation]) -> str:
+        """Tell violations as lines with their places, in the order in which a reader of the file meets them.
+
+        Raises GitFault, Exhausted: many documents, each with many violations, take longer to tell than to read.
+        """
+        self._allowance.time()
+        locations = self.of(document)
+        assert document.place is not None
+        assert locations is not None
+        index = document.position
+
+        def place(violation: Violation) -> tuple[int, int]:
+            position = locations.of(index, violation.pointer, at_key=violation.at_key)
+            return position.line, position.column
+
+        ordered = sorted(found, key=place)
+        return desired.placed_reason(ordered, path=document.place.path, position=index, locations=locations)

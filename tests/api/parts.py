@@ -25,7 +25,8 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.notifications.board import Board
 from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.reconcile.apply import Applier, ApplyLimits
-from reconciler.reconcile.repositories import ReconcileEnvironment, Repositories
+from reconciler.reconcile.reconciler import ReconcileEnvironment
+from reconciler.reconcile.repositories import Repositories
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review.service import Reviewing
 from reconciler.server import following
@@ -71,6 +72,7 @@ class Parts:
 
     services: Services
     reader: WorkerClient
+    environment: ReconcileEnvironment
     repositories: Repositories
     clock: Moment
 
@@ -90,18 +92,15 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         applier = Applier(
             store, reader, store_path=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
         )
-        repositories = Repositories(
-            ReconcileEnvironment(
-                store=store,
-                applier=applier,
-                remotes=Remotes(lambda source: _place(source, folder), clock=asyncio.get_running_loop().time),
-                ensure_project=accounts.ensure_project,
-                api_versions=API_VERSIONS,
-                refuse_unknown=False,
-                schemas="",
-                clock=clock,
-            )
+        environment = ReconcileEnvironment(
+            store=store,
+            applier=applier,
+            remotes=Remotes(lambda source: _place(source, folder), clock=asyncio.get_running_loop().time),
+            ensure_project=accounts.ensure_project,
+            rules="",
+            clock=clock,
         )
+        repositories = Repositories(environment)
         services = Services(
             store=store,
             applier=applier,
@@ -119,7 +118,9 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
             board=Board(operations, clock=clock, place=Shown("default", "http://service")),
         )
         try:
-            yield Parts(services=services, reader=reader, repositories=repositories, clock=clock)
+            yield Parts(
+                services=services, reader=reader, environment=environment, repositories=repositories, clock=clock
+            )
         finally:
             await repositories.stop()
     finally:

@@ -11,9 +11,10 @@ import pytest
 
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
-from reconciler.reconcile.interventions import Approval
+from reconciler.reconcile.interventions import Intervention
 from reconciler.server.services import Services
-from reconciler.store.contract import ApprovalRow, AuditRow, Moved
+from reconciler.store.contract import Moved
+from reconciler.store.records import ApprovalRow, AuditRow
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, SERVICE, Parts, destination
@@ -79,8 +80,9 @@ class Held:
         """What is held now is approved, and no run looks at it before the context ends."""
         parts = self.follow.everything
         await parts.repositories.stop()
-        approval = Approval(self.name, commit=self.source.head(), actor=SERVICE, request="a request", at=AT)
-        await interventions.approve(approval, store=parts.services.store, applier=parts.services.applier)
+        store, applier = parts.services.store, parts.services.applier
+        by = Intervention(SERVICE.name, AT, request="a request")
+        await interventions.approve(self.name, commit=self.source.head(), by=by, store=store, applier=applier)
         yield
         await parts.repositories.start(self.follow.wanted.values())
 
@@ -326,9 +328,9 @@ async def test_an_approval_that_is_overtaken_is_made_again(
             await services.applier.approve(row, audit=audit)
 
     applier: Any = Overtaken()
-    approval = Approval(held.name, commit=held.source.head(), actor=SERVICE, request="a request", at=AT)
+    head, by = held.source.head(), Intervention(SERVICE.name, AT, request="a request")
     with contextlib.nullcontext() if ends is None else pytest.raises(ends):
-        await interventions.approve(approval, store=services.store, applier=applier)
+        await interventions.approve(held.name, commit=head, by=by, store=services.store, applier=applier)
     assert len(audited(services, held.name)) == (1 if ends is None else 0)
 
 

@@ -20,7 +20,8 @@ import api.app
 from api import bodies
 from reconciler.server import serving
 from reconciler.server.services import Services
-from reconciler.store.contract import Record, Store
+from reconciler.store.contract import Store
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.parts import MAX_BODY_BYTES, Parts, destination
@@ -214,13 +215,13 @@ async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the
     store = SqliteStore(tmp_path / "store.db")
     await store.create_project(rows.PROJECT, at=rows.AT)
     names = [f"{number:04}" for number in range(2_000)]
-    await store.commit([rows.stored(*names)], record=Record(), planned_at=0)
+    await store.commit([rows.stored(*names)], record=Record())
     sent: list[bytes] = []
 
     async def send_slowly(message: Message) -> None:
         sent.append(message.get("body", b""))
         if len(sent) == 2:  # a write that the list does not see, and that stays in the log because of it
-            await store.commit([rows.stored("new")], record=Record(), planned_at=1)
+            await store.commit([rows.stored("new")], record=Record())
             assert _left_in_the_log(store.path)
         await asyncio.sleep(0.04)
 

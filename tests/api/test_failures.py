@@ -15,6 +15,7 @@ import pytest
 from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
 from reconciler.model.errors import Refused
+from reconciler.reconcile.locks import Locked
 from reconciler.server.services import Services
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
@@ -101,10 +102,22 @@ async def test_secrets_on_a_disk_that_hangs_are_503_with_a_sentence(services: Se
     assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
 
 
-async def test_a_change_that_others_overtake_each_time_is_503_with_a_sentence(services: Services) -> None:
-    async with connect(failing(services, Moved("The store changed while this was planned."))) as client:
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        (
+            Moved("What is held changed while it was approved."),
+            "What is held changed each time before this was stored; nothing was changed: send it again.",
+        ),
+        (Locked(), "Other changes of the project take long, so this one was not begun; send it again."),
+    ],
+    ids=["moved", "locked"],
+)
+async def test_a_change_that_others_keep_from_the_store_is_503_with_a_sentence(
+    services: Services, fault: Exception, told: str
+) -> None:
+    async with connect(failing(services, fault)) as client:
         answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
-    told = "Others changed the store each time before this was stored; nothing was changed: send it again."
     assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
 
 

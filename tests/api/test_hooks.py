@@ -148,7 +148,7 @@ async def test_many_hints_become_one_look_more(scene: Scene, everything: parts.P
     await until(partial(_rests, loop))
     for number in range(100):
         assert await scene.post(forges.github(identity=str(number))) == ACCEPTED
-        waiting = [run for run in (loop.queued, loop.running) if run is not None]
+        waiting = [run for run in (*loop.queue, loop.running) if run is not None]
         assert {run.trigger for run in waiting} <= {"hook", "watch"}
     assert len(scene.hinted.hints) == 100
 
@@ -164,7 +164,7 @@ async def test_a_suspended_repository_is_left_alone(scene: Scene, everything: pa
 
 
 async def _rests(loop: Loop) -> bool:
-    return loop.queued is None and loop.running is None
+    return not loop.queue and loop.running is None
 
 
 async def test_a_ping_is_answered_and_looks_at_nothing(scene: Scene) -> None:

@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from reconciler.server.services import Services
-from reconciler.store.contract import Changes, Record
+from reconciler.store.records import Changes, Record
 from reconciler.version import __version__
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
@@ -103,7 +103,7 @@ async def test_a_run_of_many_statuses_is_sent_in_pieces(
     identifier = f"0-{project}"  # below the ids of other tests, which tell the newest runs
     statuses = tuple(rows.run_status(identifier, line) for line in range(1, 1_001))
     record = Record(run=rows.run(identifier)._replace(project=project))
-    await services.store.commit([Changes(statuses=statuses)], record=record, planned_at=await services.store.revision())
+    await services.store.commit([Changes(statuses=statuses)], record=record)
     answer = await client.get(f"/v1/runs/{identifier}")
     run = answer.json()["run"]
     assert "content-length" not in answer.headers
@@ -130,7 +130,7 @@ async def test_a_run_that_ends_between_two_looks_is_found(
             self.asked += 1
             if self.asked > 1:
                 record = Record(run=rows.run(run)._replace(project=project))
-                await services.store.commit((), record=record, planned_at=None)
+                await services.store.commit((), record=record)
                 async for page in services.store.run_pages(run):
                     yield page
 

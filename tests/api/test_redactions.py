@@ -257,7 +257,7 @@ async def test_a_damaged_version_is_named(client: httpx2.AsyncClient, services: 
     await described(client, CANARY, "between", "mended")
     assert isinstance(services.store, SqliteStore)
     with sqlite3.connect(services.store.path) as connection:
-        connection.execute("update version_row set body = x'7b' where project = ? and version = 2", (project,))
+        connection.execute("update version set body = x'7b' where project = ? and version = 2", (project,))
     told = "Version 2 of Destination siem is damaged in the store and cannot be read; restore a backup."
     assert await redact(client) == (409, {"errors": [told]})
 

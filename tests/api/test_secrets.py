@@ -405,4 +405,4 @@ async def test_no_table_of_the_store_but_one_column_holds_a_secret(
                 (canary,),
             ).fetchone()
         }
-    assert holding_it == {"version_row.secrets"}
+    assert holding_it == {"version.secrets"}

@@ -215,7 +215,7 @@ async def test_what_cannot_be_stored_has_not_happened_and_the_repository_goes_on
     follow: Follow,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def note(_: object) -> None:
+    async def note(_: object, **__: object) -> None:
         raise StoreFault("The store could not be written (disk full); nothing was changed.")
 
     with monkeypatch.context() as broken:

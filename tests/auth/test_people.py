@@ -20,7 +20,8 @@ from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.model.directory import Amendment, Audited, Directory, Project
 from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
-from reconciler.store.operations import SessionRow, SqliteOperations
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import SessionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import arrivals, directories
 from tests.auth.arrivals import ADMIN, CLAIMS_DECIDE, POLICY, VERIFIED, VIEWER, code, invitation, proved

@@ -19,7 +19,8 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
-from reconciler.store.operations import SessionRow, SqliteOperations
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import SessionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
 from tests.auth.conftest import Watch

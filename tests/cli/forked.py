@@ -47,10 +47,11 @@ READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(
 # imported that is not built in, since its start is what this saves. It ends as the reader that stands behind it does;
 # when it is killed, the reader is.
 STAND_IN = """\
-import _socket, posix  # for reconciler.worker.child
+import _socket, posix, sys  # for reconciler.worker.child
+told = {told!r} + b"".join(b"\\0" + one.encode("utf-8", "surrogateescape") for one in sys.argv[1:])
 asked = _socket.socket(_socket.AF_UNIX)
 asked.connect({address!r})
-asked.sendmsg([{told!r}], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, {streams!r})])
+asked.sendmsg([len(told).to_bytes({length}, "big") + told], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, {streams!r})])
 posix.closerange(0, {number})
 asked.recv({length}, _socket.MSG_WAITALL)
 code = int(asked.recv(16) or 1)
@@ -81,14 +82,16 @@ def serve(listener: socket.socket, program: str) -> None:
             if not streams:  # whoever asks was killed meanwhile
                 connection.close()
                 continue
-            told = connection.makefile("rb").read(int.from_bytes(head, "big"))
+            told, *more = connection.makefile("rb").read(int.from_bytes(head, "big")).split(b"\0")
             process = os.fork()
             if process == 0:
                 for other in (listener, connection, *(command.connection for command in running.values())):
                     other.close()
                 for ended in running:
                     os.close(ended)
-                become(json.loads(told), streams, program, address=address)
+                request = json.loads(told)
+                request["arguments"] += [os.fsdecode(one) for one in more]  # of a reader
+                become(request, streams, program, address=address)
                 return
             for stream in streams:
                 os.close(stream)  # a pipe of the command's ends with the command
@@ -154,7 +157,7 @@ def become(request: dict[str, Any], streams: list[int], program: str, *, address
     time.tzset()
     sys.argv = [program, *request["arguments"]]
     if request.get("is_reader"):
-        read()
+        read(*request["arguments"])
     if request.get("has_forked_reader"):
         let_readers_be_forked(address)
 
@@ -168,7 +171,7 @@ def let_readers_be_forked(address: bytes) -> None:
     told = json.dumps(request).encode()
     program = STAND_IN.format(
         address=address,
-        told=len(told).to_bytes(LENGTH_BYTES, "big") + told,
+        told=told,
         streams=READER_STREAMS,
         number=STREAMS,
         length=LENGTH_BYTES,
@@ -178,14 +181,14 @@ def let_readers_be_forked(address: bytes) -> None:
     defaults["command"] = (sys.executable, "-I", "-S", "-c", program)
 
 
-def read() -> Never:
+def read(*granted: str) -> Never:
     """Be a reader child."""
     from reconciler.worker import child  # noqa: PLC0415 - as above
 
     try:
         os.setsid()
         warnings.resetwarnings()  # it is told of none by variables
-        child.main()
+        child.main(*granted)
     except BaseException:
         traceback.print_exc()
     os._exit(1)

@@ -14,13 +14,13 @@ from reconciler.delivery.queue import contract, memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
-from reconciler.reconcile import watched
+from reconciler.reconcile import apply, polling
 from reconciler.review import kept_plans, service
 from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
-from reconciler.store import operations, writing_ahead
-from reconciler.worker import change_stream, client, crew, limits, process, requests, routes
+from reconciler.store import operations
+from reconciler.worker import allowance, client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from tests.docs import pages
 
@@ -28,7 +28,7 @@ PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = positions.FILE_LIMITS, limits.COMMIT
+FILE, COMMIT = positions.FILE_LIMITS, allowance.COMMIT
 REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
@@ -73,10 +73,10 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("looks of a repository while they fail", f"{watched.LOOKS} in {watched.WINDOW:g} s"),
+        ("polls of a repository while they fail", f"{polling.MOST} in {polling.WINDOW:g} s"),
         (
             "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{watched.LASTING_LOOKS} in {watched.WINDOW:g} s; {watched.UNFIT_LOOKS}",
+            f"{polling.MOST_LASTING} in {polling.WINDOW:g} s; {polling.MOST_OF_HEAD}",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"
@@ -168,7 +168,11 @@ PROVIDER = discovery.LIMITS
         ),
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
-        ("a request in the reader child", f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting"),
+        (
+            "a request in the reader child",
+            f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting; {REQUEST.locked:g} s while its "
+            "project is locked",
+        ),
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
@@ -235,24 +239,29 @@ PROVIDER = discovery.LIMITS
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
         ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
-            "the reader child, and each of its helpers",
-            f"{limits.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {limits.OPEN_FILES} open files; "
+            "the reader child",
+            f"{sandbox.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {sandbox.OPEN_FILES} open files; "
             "it writes no file and starts no process",
         ),
-        ("helpers of the reader child", f"{crew.MOST}, and one for each core but one"),
-        ("a commit in the reader child", f"{process.SECONDS[CommitJob].run / 60:g} minutes"),
+        (
+            "a commit in the reader child",
+            f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
+            f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
+            "project is locked",
+        ),
+        ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
         ("a file of a commit that is read apart from all others", f"{process.FILE_SECONDS:g} s"),
         (
             "files over which the reader child ended or hung twice",
             f"the last {client.MOST_FILES:,}, until the service is started again",
         ),
-        ("a disk on which a large change is written ahead", f"{writing_ahead.ROOM_BYTES // MEBIBYTE} MiB must be free"),
-        ("helpers of the reader child that say nothing", f"{crew.SILENT_SECONDS / 60:g} minutes"),
+        (
+            "storing one change, its wait for those of other projects included",
+            f"{apply.STORE_SECONDS / 60:g} minutes",
+        ),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{change_stream.CHANGE_BYTES // 2**30} GiB that waits in memory, {change_stream.WHOLE_BYTES // 2**30} "
-            "GiB together with "
-            "what is written ahead",
+            f"{process.CHANGE_BYTES // 2**30} GiB",
         ),
     ],
 )

@@ -173,15 +173,6 @@ def test_reads_a_file_only_when_it_is_small_enough(repository: Repository) -> No
             snapshot.read(blob, 999)
 
 
-def test_may_be_told_how_large_a_file_is(repository: Repository) -> None:
-    repository.write("a.bin", b"12345")
-    repository.commit()
-    blob = repository.git("rev-parse", "HEAD:a.bin")
-    with opened(repository) as snapshot:
-        snapshot.know({blob: 7})
-        assert snapshot.size(blob) == 7
-
-
 def test_says_what_changed(repository: Repository) -> None:
     repository.write("a.yaml", "1")
     repository.write("b/c.yaml", "2")

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from reconciler.model import diffs, plan, resource
+from reconciler.model import desired, diffs, plan
 from reconciler.model.components import MASK
 from reconciler.model.diffs import MASK_CHANGED, Difference, Differing
 from reconciler.model.values import Pointer, Value
@@ -184,7 +184,7 @@ def test_nothing_has_no_fields() -> None:
 
 @given(pairs())
 def test_digests_are_equal_exactly_when_nothing_differs(pair: tuple[Any, Any]) -> None:
-    digests = {resource.digest_draft(each, hmac_key=b"k" * 32) for each in pair}
+    digests = {desired.digest(each, hmac_key=b"k" * 32) for each in pair}
 
     assert (len(digests) == 1) == (told(*pair) == [])
 

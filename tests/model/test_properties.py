@@ -8,7 +8,7 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from reconciler.model import documents, json_documents
+from reconciler.model import documents
 from reconciler.model.documents import DocumentError, Syntax
 from reconciler.model.positions import FILE_LIMITS, TextLimits
 from reconciler.model.values import Pointer, Value
@@ -183,10 +183,10 @@ def test_the_fast_json_parser_and_the_exact_walk_agree(text: str, limits: TextLi
     assume(text.strip(" \t\r\n"))
     error = _refused(text.encode(), Syntax.JSON, limits)
     if error is None:
-        json_documents.walk(text, limits=limits)
+        documents.walk_json(text, limits=limits)
     else:
         with pytest.raises(DocumentError) as walked:
-            json_documents.walk(text, limits=limits)
+            documents.walk_json(text, limits=limits)
         assert (walked.value.line, walked.value.column) == (error.line, error.column)
         assert walked.value.message == error.message
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import rendering, resource, type_checks, values
+from reconciler.model import desired, rendering, resource, type_checks, values
+from reconciler.model.desired import DocumentRules
 from reconciler.model.rendering import ResourceIdentity
 from reconciler.model.resource import Resource
 from reconciler.model.values import Value
@@ -141,12 +142,10 @@ def test_what_was_exported_can_be_applied_again() -> None:
     body = rendering.body(prepared, identity=IDENTITY)
     exported = json.loads(rendering.shown((body, status, b'{"date":"x"', b',"type":"api"}', None, None)))
 
-    again = resource.make_draft(resource_of(exported), hmac_key=KEY)
+    rules = DocumentRules(api_versions=API_VERSIONS, hmac_key=KEY)
+    [again, before] = desired.read_items([exported, document], rules=rules)
 
-    assert (again.digest, again.proposed_id) == (
-        resource.make_draft(resource_of(document), hmac_key=KEY).digest,
-        IDENTITY.id,
-    )
+    assert (again.digest, again.proposed_id) == (before.digest, IDENTITY.id)
 
 
 LINES = ("/spec/parameters: `hostname` is required and has no default", 'a "quoted" line')

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from reconciler.model.routes import Endpoint, OnFull, Route, Schedule, Storage, Sync
-from reconciler.store.contract import Changes, HeadStatusRow
+from reconciler.store.records import Changes, HeadStatusRow
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import RoutesFound, RoutesJob
 from reconciler.worker.process import COMMAND
@@ -173,7 +173,7 @@ def test_what_is_damaged_in_the_store_stops_nothing_else(world: World) -> None:
     apply(world, SOURCE, webhook("siem"), webhook("bad"), delivering("bad", "bad"), delivering("good", "siem"))
     apply(world, delivering("worse", "siem"))
     for name in ("Destination bad", "Configuration worse"):
-        world._writer.execute("update version_row set body = x'7b' where kind || ' ' || name = ?", (name,))
+        world._writer.execute("update version set body = x'7b' where kind || ' ' || name = ?", (name,))
     world._writer.commit()
     found, restated = world.routes("bad")
     assert [route.configuration for route in found.routes] == ["good"]

@@ -13,7 +13,8 @@ from reconciler.notifications.models import Cause, Domain, Finding, Look, UserSt
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.targets import AlertTarget
 from reconciler.store.contract import StoreFault
-from reconciler.store.operations import Noted, NotificationRow, NotificationStatusRow, SqliteOperations
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow
 from tests.notifications.boards import PLACE, World, brief, finding, look, shown
 from tests.store.engines import full
 

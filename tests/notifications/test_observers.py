@@ -20,7 +20,8 @@ from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications import certificates, observers
 from reconciler.notifications.models import Look
 from reconciler.reconcile.apply import AppliedChange
-from reconciler.store.contract import Attention, CommitFigures, DeprecatedRow, Some, StoreFault, StoreFigures
+from reconciler.store.contract import StoreFault
+from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, Some, StoreFigures
 from tests import entries
 from tests.api.parts import Moment
 from tests.servers.certificates import Authority

@@ -26,7 +26,8 @@ from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.outbox import AlertLane, AlertTally, Outbox
 from reconciler.notifications.targets import AlertOutcome, AlertTarget
 from reconciler.server.notifying import CONNECTIONS
-from reconciler.store.operations import AlertRow, SqliteOperations
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import AlertRow
 from tests.notifications.boards import PLACE, World, finding, look
 from tests.servers import sinks
 from tests.servers.certificates import Authority

@@ -23,7 +23,8 @@ def repository(state: RepositoryState, *, fault: Exception | None = None, seen: 
     """A repository as its reconciler remembers it."""
     watched = entries.watched("telemetry", "https://git.example/telemetry", project="acme")
     return SimpleNamespace(
-        watched=watched, remembered=SimpleNamespace(state=state.value, message="So it is."), fault=fault, seen=seen
+        watched=watched,
+        memory=SimpleNamespace(row=SimpleNamespace(state=state.value, message="So it is."), fault=fault, seen=seen),
     )
 
 

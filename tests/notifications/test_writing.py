@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.notifications.storage import Writer
-from reconciler.store.operations import Noted, NotificationRow, SqliteOperations
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import Noted, NotificationRow
 from tests.store.engines import full
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reconciler.model.errors import ReconcilerError
 from reconciler.ops import backup, databases
-from reconciler.ops.databases import DatabasePlaces
+from reconciler.store.files import DatabasePlaces
 from tests.ops import scenes
 
 

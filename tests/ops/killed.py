@@ -18,7 +18,8 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.ops import backup, databases
-from reconciler.ops.databases import STORE, DatabasePlaces
+from reconciler.store import files
+from reconciler.store.files import STORE, DatabasePlaces
 from tests.ops import scenes
 
 EVENTS = ("open", "sqlite3.connect", "os.", "shutil.")
@@ -114,7 +115,7 @@ def judge_upgrade(work: Path, given: Path) -> list[str]:
     copy = work / f"store.db.before-{STORE.latest}"
     problems = [] if not copy.exists() or scenes.sound(copy) == "ok" else ["the copy is not whole"]
     upgrade(work, given)
-    if databases.look_at_copy(copy, STORE).version != 2:
+    if files.identify(copy, STORE).version != 2:
         problems.append("the copy is of another version")
     with closing(sqlite3.connect(work / "store.db")) as connection:
         problems += [] if connection.execute("pragma user_version").fetchone() == (2,) else ["the store was changed"]

@@ -6,10 +6,11 @@ from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
-from reconciler.ops.databases import DatabasePlaces, ProgressWatch
+from reconciler.ops.databases import ProgressWatch
 from reconciler.store import database, operations
-from reconciler.store.contract import Changes, Record
-from reconciler.store.operations import SessionRow, SqliteOperations
+from reconciler.store.files import DatabasePlaces
+from reconciler.store.operations import SqliteOperations
+from reconciler.store.records import Changes, Record, SessionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
@@ -33,7 +34,7 @@ def filled(folder: Path, *names: str) -> DatabasePlaces:
 async def _fill(found: DatabasePlaces, names: tuple[str, ...]) -> None:
     store = SqliteStore(found.store)
     await store.create_project(rows.PROJECT, at=rows.AT)
-    await store.commit([rows.stored(name) for name in names], record=Record(run=rows.run("R1")), planned_at=0)
+    await store.commit([rows.stored(name) for name in names], record=Record(run=rows.run("R1")))
     await store.close()
     beside = SqliteOperations(found.operations)
     await beside.flow_key()
@@ -44,7 +45,7 @@ async def _fill(found: DatabasePlaces, names: tuple[str, ...]) -> None:
 async def add(path: Path, part: Changes) -> None:
     """Store more."""
     store = SqliteStore(path)
-    await store.commit([part], record=Record(), planned_at=None)
+    await store.commit([part], record=Record())
     await store.close()
 
 

@@ -16,8 +16,9 @@ import pytest
 
 from reconciler.model.errors import ReconcilerError
 from reconciler.ops import backup, databases
-from reconciler.ops.databases import OPERATIONS, STORE, DatabasePlaces, ProgressWatch
+from reconciler.ops.databases import ProgressWatch
 from reconciler.store import database
+from reconciler.store.files import OPERATIONS, STORE, DatabasePlaces
 from tests import canaries, needs
 from tests.ops import scenes
 
@@ -61,7 +62,7 @@ def test_it_holds_the_store_and_says_what_is_in_it(tmp_path: Path) -> None:
     assert [file["version"] for file in told["files"]] == [STORE.latest, OPERATIONS.latest]
     digests = [hashlib.sha256((folder / file["name"]).read_bytes()).hexdigest() for file in told["files"]]
     assert [file["sha256"] for file in told["files"]] == digests
-    assert (told["files"][0]["rows"]["resource_row"], told["files"][1]["rows"]["session"]) == (2, 0)
+    assert (told["files"][0]["rows"]["resource"], told["files"][1]["rows"]["session"]) == (2, 0)
     backup.check_manifest(folder, made)
     assert [scenes.sound(folder / name) for name in ("store.db", "ops.db")] == ["ok", "ok"]
     assert scenes.names(folder / "store.db") == ["a", "b"]

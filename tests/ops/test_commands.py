@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.names import KINDS
-from reconciler.ops.databases import STORE
+from reconciler.store.files import STORE
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.daemons import Daemon, destination, watched

@@ -7,6 +7,7 @@ import os
 import socket
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -19,11 +20,13 @@ from pydantic import BaseModel
 
 from reconciler.cli import doctor, exits
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, stores
-from reconciler.ops.databases import OPERATIONS, STORE
-from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
+from reconciler.ops.checks import files, services, stores
+from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, error, ok, threaded, warning
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
+from reconciler.store.files import OPERATIONS, STORE
+from reconciler.worker import sandbox
+from reconciler.worker.sandbox import Protections
 from tests import daemons, needs
 from tests.cli.conftest import PROGRAM, Program
 from tests.daemons import destination, watched
@@ -34,7 +37,7 @@ from tests.servers import https
 from tests.servers.certificates import Authority
 from tests.store import rows
 from tests.store.chains import tamper
-from tests.store.test_checksums import flip
+from tests.store.engines import flip
 
 Found = list[tuple[str, str, str]]
 
@@ -94,6 +97,7 @@ def test_of_a_service_that_is_well_nothing_is_wrong(service: Service, source: Re
         "state directory",
         "files",
         "programs",
+        "sandbox",
         "repositories",
         "store.db",
         "ops.db",
@@ -319,6 +323,36 @@ def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
     assert service.wrong(PATH=f"{old.parent}:{os.environ['PATH']}") == [("programs", "warning", told)]
 
 
+def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
+    whole = Protections(landlock=6, seccomp=True)
+    assert services.judge_protections(whole) == [
+        ok(
+            "sandbox",
+            "a reader child that is started from here is confined by landlock (version 6 of its rules) and seccomp",
+        )
+    ]
+    less = Protections(landlock=0, seccomp=False, missing=("this kernel has no landlock", "this kernel has no seccomp"))
+    assert services.judge_protections(less) == [
+        warning(
+            "sandbox",
+            "the reader child is confined less than it could be: this kernel has no landlock, and this kernel has no "
+            "seccomp",
+            "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both",
+        )
+    ]
+
+
+def test_a_reader_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "PROBE", (sys.executable, "-c", "raise SystemExit(1)"))
+    assert services.judge_protections(services.gather_protections()) == [
+        error(
+            "sandbox",
+            "the reader child could not be started, or could not be confined",
+            "look into the log of the service, which tries the same",
+        )
+    ]
+
+
 def test_repositories_that_cannot_be_followed(service: Service, source: Repository) -> None:
     service.set(
         repositories=[
@@ -367,7 +401,7 @@ def test_a_store_that_is_damaged(service: Service) -> None:
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(300))).store
     store.replace(service.state / "store.db")
     scenes.damage(service.state / "store.db")
-    [(check, status, message)] = service.wrong()
+    (check, status, message), *_ = service.wrong()  # what was written over may be of the audit as well
     assert (check, status) == ("store.db", "error")
     assert "malformed" in message or message.endswith("; stop the service, and restore a backup")
 
@@ -441,7 +475,7 @@ def test_an_older_store_will_be_brought_to_this_version(service: Service) -> Non
 
 
 def test_an_audit_whose_events_were_changed(service: Service) -> None:
-    tamper(service.state / "store.db", "update audit_row set actor = 'user:nobody'")
+    tamper(service.state / "store.db", "update audit set actor = 'user:nobody'")
     [(check, status, message)] = service.wrong()
     assert (check, status) == ("audit", "error")
     assert message.startswith("Link 1 of ")

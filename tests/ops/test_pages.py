@@ -7,10 +7,8 @@ from contextlib import closing
 from pathlib import Path
 
 from reconciler.cli import doctor
-from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files
-from reconciler.server import parts
 from reconciler.settings import loading
 from reconciler.store import database
 from tests import daemons
@@ -113,6 +111,5 @@ def test_the_page_about_upgrades_shows_what_a_start_says() -> None:
     assert "drop table" in emptied.sql  # which leaves room in the file
 
 
-def test_places_are_those_of_the_daemon() -> None:
-    assert databases.OPERATIONS.file == parts.OPERATIONS
+def test_the_lock_is_that_of_the_daemon() -> None:
     assert ops_doctor.LOCK == "lock"

@@ -12,8 +12,8 @@ import pytest
 from reconciler.model.errors import ReconcilerError
 from reconciler.ops import backup as ops_backup
 from reconciler.ops.backup import RestoredBackup
-from reconciler.ops.databases import STORE, DatabasePlaces
 from reconciler.store import audit
+from reconciler.store.files import STORE, DatabasePlaces
 from tests import needs
 from tests.ops import scenes
 

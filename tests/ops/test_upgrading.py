@@ -11,8 +11,8 @@ import pytest
 
 from reconciler.model.errors import Refused
 from reconciler.ops import databases
-from reconciler.ops.databases import OPERATIONS, STORE, DatabasePlaces
-from reconciler.store import database
+from reconciler.store import database, files
+from reconciler.store.files import OPERATIONS, STORE, DatabasePlaces
 from tests.docs import pages
 from tests.ops import scenes
 
@@ -29,7 +29,7 @@ def beside(path: Path) -> DatabasePlaces:
 
 
 def version(path: Path) -> int:
-    return databases.look_at_copy(path, STORE).version
+    return files.identify(path, STORE).version
 
 
 def test_an_older_store_is_copied_and_the_log_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -54,7 +54,7 @@ def test_both_databases_are_copied_and_nobody_is_signed_in_in_a_copy(
     with caplog.at_level(logging.INFO):
         _, copy = databases.copy_before_upgrade(places, clock=lambda: 0.0)
     assert copy == places.operations.with_name(f"ops.db.before-{OPERATIONS.latest}")
-    assert (databases.look_at_copy(copy, OPERATIONS).version, scenes.sound(copy), copy.stat().st_mode & 0o777) == (
+    assert (files.identify(copy, OPERATIONS).version, scenes.sound(copy), copy.stat().st_mode & 0o777) == (
         1,
         "ok",
         0o600,
@@ -75,7 +75,7 @@ def test_the_second_is_put_back_as_the_page_says(tmp_path: Path) -> None:
     commands = block.replace("/var/lib/reconciler", str(tmp_path / "state"))
     commands = re.sub(r"before-\d+", f"before-{OPERATIONS.latest}", commands)
     subprocess.run(["sh", "-e", "-c", commands], check=True, timeout=30)
-    assert (databases.look_at_copy(places.operations, OPERATIONS).version, scenes.sound(places.operations)) == (1, "ok")
+    assert (files.identify(places.operations, OPERATIONS).version, scenes.sound(places.operations)) == (1, "ok")
     assert places.operations.stat().st_mode & 0o777 == 0o600
 
 
@@ -87,7 +87,7 @@ def test_where_the_second_cannot_be_copied_neither_is_changed(tmp_path: Path) ->
     with pytest.raises(Refused) as caught:
         databases.copy_before_upgrade(places, clock=lambda: 0.0)
     assert caught.value.message.startswith("The database of sessions and notifications could not be copied before it ")
-    assert (version(places.store), databases.look_at_copy(places.operations, OPERATIONS).version) == (3, 1)
+    assert (version(places.store), files.identify(places.operations, OPERATIONS).version) == (3, 1)
 
 
 @pytest.mark.parametrize("kind", ["none", "empty", "present", "later", "another program's", "rubbish"])

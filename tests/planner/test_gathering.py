@@ -3,7 +3,7 @@
 import pytest
 
 from reconciler.planner.changes import PART, PART_BYTES, ChangePart
-from reconciler.store.contract import Changes, KeyRow
+from reconciler.store.records import Changes, KeyRow
 
 
 @pytest.mark.parametrize(

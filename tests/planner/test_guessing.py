@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from reconciler.store import database, writing
-from reconciler.store.conflict_detection import RecentCommits
-from reconciler.store.contract import Record, SuspensionRow
+from reconciler.store import database
+from reconciler.store.commit import commit
+from reconciler.store.records import Record, SuspensionRow
 from tests import worlds
 from tests.projects import Resource, configuration, destination, labelled, resource, type_of
 from tests.worlds import Answered, Following, Options, World
@@ -46,7 +46,7 @@ def suspend(world: World, repository: str) -> None:
     """An admin stops looking at a repository."""
     record = Record(suspension=SuspensionRow(repository, "night", "key:admin", "2026-01-01T00:00:00.000Z", None))
     with contextlib.closing(database.open_writer(world.path)) as writer:
-        writing.commit(writer, (), record=record, planned_at=None, recent=RecentCommits())
+        commit(writer, (), record=record)
 
 
 def resource_of(answered: Answered, index: int = 0) -> Any:

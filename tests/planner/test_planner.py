@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
+from reconciler.model.outcomes import Change, Outcome, StoredState
 from reconciler.model.outcomes import UpdateStatus as Status
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
@@ -28,10 +29,8 @@ def wanted(
     deprecated: bool = False,
     allowed: bool = True,
     place: Place | None = None,
-) -> WantedState:
-    return WantedState(
-        ordinal=0, key=key, digest=digest, reason=reason, deprecated=deprecated, allowed=allowed, place=place
-    )
+) -> Desired:
+    return Desired(key=key, digest=digest, reason=reason, deprecated=deprecated, allowed=allowed, place=place)
 
 
 FREE, OWN, FOREIGN = stored(None), stored("telemetry"), stored("other")
@@ -107,7 +106,7 @@ REFUSALS = [
     ("actor", "document", "present", "status", "change"), [case[1:] for case in PLANS], ids=[case[0] for case in PLANS]
 )
 def test_the_status_of_what_is_wanted(
-    actor: Actor, document: WantedState, present: StoredState | None, status: Status, change: Change
+    actor: Actor, document: Desired, present: StoredState | None, status: Status, change: Change
 ) -> None:
     [outcome] = planner.plan([document], {} if present is None else {present.key: present}, actor=actor)
     assert outcome == Outcome(key=document.key, status=status, change=change, ordinal=0, stored=present)
@@ -131,7 +130,7 @@ FAULT = "the DestinationType own is damaged in the store"
     ],
 )
 def test_what_cannot_be_judged_is_an_error_unless_it_is_refused_anyway(
-    actor: Actor, document: WantedState, present: StoredState | None, status: Status
+    actor: Actor, document: Desired, present: StoredState | None, status: Status
 ) -> None:
     world = {} if present is None else {present.key: present}
     [outcome] = planner.plan([replace(document, fault=FAULT)], world, actor=actor)
@@ -143,7 +142,7 @@ def test_what_cannot_be_judged_is_an_error_unless_it_is_refused_anyway(
     ("actor", "document", "present", "status"), [case[1:] for case in REFUSALS], ids=[case[0] for case in REFUSALS]
 )
 def test_the_status_of_what_is_refused_whatever_is_stored(
-    actor: Actor, document: WantedState, present: StoredState | None, status: Status
+    actor: Actor, document: Desired, present: StoredState | None, status: Status
 ) -> None:
     [outcome] = planner.plan([document], {} if present is None else {present.key: present}, actor=actor)
     reason = document.reason if status is Status.INVALID else None
@@ -170,7 +169,7 @@ def test_the_status_of_what_is_to_go(
     actor: Actor, key: Key | None, present: StoredState | None, expected: Outcome
 ) -> None:
     reason = REASON if key is None else None
-    document = WantedState(ordinal=0, key=key, reason=reason, deprecated=True)  # deprecated never keeps one from going
+    document = Desired(key=key, reason=reason, deprecated=True)  # deprecated never keeps one from going
     present_by_key = {} if present is None else {present.key: present}
     assert planner.plan_deletes([document], present_by_key, references={}, actor=actor) == (expected,)
 
@@ -182,7 +181,7 @@ STOCK = {key: stored(None, key=key) for key in (KEY, B, C)}
 
 def going(*keys: Key) -> dict[Key, tuple[Status, Change, tuple[Key, ...]]]:
     """What becomes of a deletion of these keys."""
-    wishes = numbered(*(wanted(key=key) for key in keys))
+    wishes = [*(wanted(key=key) for key in keys)]
     outcomes = planner.plan_deletes(wishes, STOCK | {TYPE: FREE_TYPE}, references=USED, actor=ADMIN)
     assert [outcome.ordinal for outcome in outcomes] == list(range(len(keys)))
     return {outcome.key: (outcome.status, outcome.change, outcome.users) for outcome in outcomes if outcome.key}
@@ -205,7 +204,7 @@ def test_what_is_in_use_keeps_what_it_refers_to() -> None:
 
 def test_what_may_not_go_keeps_what_it_refers_to() -> None:
     present = {KEY: FREE, B: stored("telemetry", key=B)}
-    wishes = numbered(wanted(), wanted(key=B), wanted(key=C))
+    wishes = [wanted(), wanted(key=B), wanted(key=C)]
     outcomes = planner.plan_deletes(wishes, present, references={KEY: {B}}, actor=ADMIN)
     assert outcomes == (
         Outcome(KEY, Status.IN_USE, NONE, 0, stored=FREE, users=(B,)),
@@ -214,17 +213,10 @@ def test_what_may_not_go_keeps_what_it_refers_to() -> None:
     )
 
 
-def numbered(*documents: WantedState) -> list[WantedState]:
-    return [
-        WantedState(ordinal, one.key, one.digest, one.reason, one.place, one.deprecated, one.allowed)
-        for ordinal, one in enumerate(documents)
-    ]
-
-
 def test_duplicates_in_git_are_all_invalid_and_name_each_others_places() -> None:
     places = [Place("a.yaml", 1, 1), Place("b.yaml", 7, 3), Place("c.yaml", 2, 1)]
     other = wanted(key=Key("Destination", "b"), place=Place("d.yaml", 1, 1))
-    documents = numbered(*(wanted(SAME, place=place) for place in places), other)
+    documents = [*(wanted(SAME, place=place) for place in places), other]
     outcomes = planner.plan(documents, {KEY: OWN}, actor=TELEMETRY)
     given = "Destination a is given more than once, also at"
     assert [outcome.reason for outcome in outcomes] == [
@@ -238,14 +230,14 @@ def test_duplicates_in_git_are_all_invalid_and_name_each_others_places() -> None
 
 
 def test_duplicates_in_a_request_name_each_others_items() -> None:
-    documents = numbered(wanted(), wanted(key=TYPE), wanted())
+    documents = [wanted(), wanted(key=TYPE), wanted()]
     reasons = [outcome.reason for outcome in planner.plan(documents, {}, actor=ADMIN)]
     given = "Destination a is given more than once, also at"
     assert reasons == [f"{given} item 2; keep one of them", None, f"{given} item 0; keep one of them"]
 
 
 def test_a_duplicate_tells_its_own_violations_too() -> None:
-    documents = numbered(wanted(reason=REASON, place=PLACE), wanted(place=Place("b.yaml", 1, 1)))
+    documents = [wanted(reason=REASON, place=PLACE), wanted(place=Place("b.yaml", 1, 1))]
     [first, second] = planner.plan(documents, {}, actor=TELEMETRY)
     assert first.reason == f"{REASON}\na.yaml:1:1: Destination a is given more than once, also at b.yaml:1:1; " + (
         "keep one of them"
@@ -254,17 +246,17 @@ def test_a_duplicate_tells_its_own_violations_too() -> None:
 
 
 def test_the_same_name_of_two_kinds_is_no_duplicate() -> None:
-    outcomes = planner.plan(numbered(wanted(), wanted(key=TYPE)), {}, actor=ADMIN)
+    outcomes = planner.plan([wanted(), wanted(key=TYPE)], {}, actor=ADMIN)
     assert [outcome.status for outcome in outcomes] == [Status.CREATED] * 2
 
 
 def test_a_name_deleted_twice_is_invalid_and_stays() -> None:
-    outcomes = planner.plan_deletes(numbered(wanted(), wanted()), {KEY: FREE}, references={}, actor=ADMIN)
+    outcomes = planner.plan_deletes([wanted(), wanted()], {KEY: FREE}, references={}, actor=ADMIN)
     assert [(outcome.status, outcome.change) for outcome in outcomes] == [(Status.INVALID, Change.NONE)] * 2
 
 
 def test_ten_thousand_of_one_name_are_told_in_short() -> None:
-    documents = numbered(*[wanted()] * 10_000)
+    documents = [*[wanted()] * 10_000]
     reasons = [outcome.reason for outcome in planner.plan(documents, {}, actor=ADMIN)]
     given = "Destination a is given more than once, also at"
     assert reasons[0] == f"{given} item 1, item 2, item 3, item 4, item 5 and 9994 more; keep one of them"
@@ -273,7 +265,7 @@ def test_ten_thousand_of_one_name_are_told_in_short() -> None:
 
 @pytest.mark.parametrize(("copies", "more"), [(2, ""), (6, ""), (7, " and 1 more")])
 def test_up_to_five_other_places_are_named(copies: int, more: str) -> None:
-    [first, *_] = planner.plan(numbered(*[wanted()] * copies), {}, actor=ADMIN)
+    [first, *_] = planner.plan([*[wanted()] * copies], {}, actor=ADMIN)
     items = ", ".join(f"item {number}" for number in range(1, min(copies, 6)))
     assert first.reason == f"Destination a is given more than once, also at {items}{more}; keep one of them"
 
@@ -289,8 +281,6 @@ def test_what_makes_an_atomic_change_store_nothing(status: Status, actor: Actor)
 
 
 def test_the_refusals_keep_the_order_of_the_request() -> None:
-    documents = numbered(
-        wanted(reason=REASON, key=None), wanted(), wanted(key=Key("Destination", "b")), wanted(key=TYPE)
-    )
+    documents = [wanted(reason=REASON, key=None), wanted(), wanted(key=Key("Destination", "b")), wanted(key=TYPE)]
     outcomes = planner.plan(documents, {KEY: FOREIGN}, actor=ADMIN)
     assert [outcome.ordinal for outcome in planner.refusals(outcomes, actor=ADMIN)] == [0, 1]

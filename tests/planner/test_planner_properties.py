@@ -4,8 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus, WantedState
+from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
 from reconciler.planner import planner
@@ -35,12 +36,11 @@ REFERENCES = st.dictionaries(KEYS, st.sets(KEYS, max_size=3))
 
 
 @st.composite
-def requests(draw: st.DrawFn) -> tuple[Actor, list[WantedState]]:
+def requests(draw: st.DrawFn) -> tuple[Actor, list[Desired]]:
     """An actor and documents as it sends them: with places from Git, without from the API."""
     actor = draw(ACTORS)
     document = st.builds(
-        WantedState,
-        ordinal=st.just(0),
+        Desired,
         key=KEYS,
         digest=DIGESTS,
         reason=st.sampled_from([None, None, None, "/spec: bad"]),
@@ -48,22 +48,18 @@ def requests(draw: st.DrawFn) -> tuple[Actor, list[WantedState]]:
         deprecated=st.booleans(),
         allowed=st.booleans() if actor.repository else st.just(True),
     )
-    nameless = st.builds(WantedState, ordinal=st.just(0), key=st.none(), reason=st.just("/kind: is required"))
-    return actor, numbered(draw(st.lists(document | nameless, max_size=8)))
+    nameless = st.builds(Desired, key=st.none(), reason=st.just("/kind: is required"))
+    return actor, draw(st.lists(document | nameless, max_size=8))
 
 
 def plans(
-    wanted: list[WantedState], stored: dict[Key, StoredState], references: References, *, actor: Actor
+    wanted: list[Desired], stored: dict[Key, StoredState], references: References, *, actor: Actor
 ) -> list[tuple[Outcome, ...]]:
     """What becomes of documents that somebody wants stored, and of the same keys when they are to go."""
     return [
         planner.plan(wanted, stored, actor=actor),
         planner.plan_deletes(wanted, stored, references=references, actor=actor),
     ]
-
-
-def numbered(documents: list[WantedState]) -> list[WantedState]:
-    return [replace(document, ordinal=ordinal) for ordinal, document in enumerate(documents)]
 
 
 def essence(outcome: Outcome) -> tuple[object, ...]:
@@ -73,24 +69,24 @@ def essence(outcome: Outcome) -> tuple[object, ...]:
 
 @given(requests(), STORED, REFERENCES)
 def test_there_is_one_outcome_for_each_document_in_its_order(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     for outcomes in plans(wanted, stored, references, actor=actor):
-        expected = [(document.ordinal, document.key) for document in wanted]
+        expected = [(ordinal, document.key) for ordinal, document in enumerate(wanted)]
         assert [(outcome.ordinal, outcome.key) for outcome in outcomes] == expected
 
 
 @given(requests(), STORED, REFERENCES, st.data())
 def test_the_order_of_what_is_wanted_changes_no_outcome(
-    request: tuple[Actor, list[WantedState]],
+    request: tuple[Actor, list[Desired]],
     stored: dict[Key, StoredState],
     references: References,
     data: st.DataObject,
 ) -> None:
     actor, wanted = request
     order = data.draw(st.permutations(range(len(wanted))))
-    shuffled = numbered([wanted[at] for at in order])
+    shuffled = [wanted[at] for at in order]
     both = zip(
         plans(wanted, stored, references, actor=actor), plans(shuffled, stored, references, actor=actor), strict=True
     )
@@ -100,7 +96,7 @@ def test_the_order_of_what_is_wanted_changes_no_outcome(
 
 @given(requests(), STORED)
 def test_what_else_is_stored_changes_no_outcome(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState]
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState]
 ) -> None:
     actor, wanted = request
     keys = {document.key for document in wanted}
@@ -110,10 +106,10 @@ def test_what_else_is_stored_changes_no_outcome(
 
 @given(requests(), STORED)
 def test_a_plan_carried_out_leaves_nothing_to_do(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState]
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState]
 ) -> None:
     actor, wanted = request
-    documents = {document.ordinal: document for document in wanted}
+    documents = dict(enumerate(wanted))
     first = planner.plan(wanted, stored, actor=actor)
     after = carried_out(stored, first, documents, actor=actor)
     second = planner.plan(wanted, after, actor=actor)
@@ -125,7 +121,7 @@ def test_a_plan_carried_out_leaves_nothing_to_do(
 
 @given(requests(), STORED, REFERENCES)
 def test_deletes_carried_out_leave_nothing_to_delete(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     first = planner.plan_deletes(wanted, stored, references=references, actor=actor)
@@ -139,10 +135,10 @@ def test_deletes_carried_out_leave_nothing_to_delete(
 
 @given(requests(), STORED, REFERENCES)
 def test_nobody_changes_what_a_repository_owns_but_that_repository(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
-    documents = {document.ordinal: document for document in wanted}
+    documents = dict(enumerate(wanted))
     for outcomes in plans(wanted, stored, references, actor=actor):
         after = carried_out(stored, outcomes, documents, actor=actor)
         kept = {key: one for key, one in stored.items() if one.owner not in (None, actor.repository)}
@@ -151,7 +147,7 @@ def test_nobody_changes_what_a_repository_owns_but_that_repository(
 
 @given(requests(), STORED, REFERENCES)
 def test_a_reason_is_there_for_what_is_invalid_and_users_for_what_is_in_use(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     for outcomes in plans(wanted, stored, references, actor=actor):
@@ -162,7 +158,7 @@ def test_a_reason_is_there_for_what_is_invalid_and_users_for_what_is_in_use(
 
 @given(requests(), STORED, REFERENCES)
 def test_nothing_that_stays_refers_to_what_goes(
-    request: tuple[Actor, list[WantedState]], stored: dict[Key, StoredState], references: References
+    request: tuple[Actor, list[Desired]], stored: dict[Key, StoredState], references: References
 ) -> None:
     actor, wanted = request
     outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor)

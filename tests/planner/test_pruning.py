@@ -1,8 +1,8 @@
 """Pruning: what disappears from a repository is deleted, unless that could be a mistake."""
 
 import random
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import pytest
@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 from reconciler.planner import pruning
-from reconciler.planner.pruning import PruneBudget, PruneHold, Pruning, TreeState
+from reconciler.planner.pruning import PruneBudget, PruneCircumstances, PruneHold, Pruning
+from reconciler.planner.removed import RemovedResources
 
 
 def stored(
@@ -27,14 +28,32 @@ def deletions(*gone: StoredState) -> tuple[Outcome, ...]:
     return tuple(Outcome(key=one.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=one) for one in gone)
 
 
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """What a commit holds, and what its history says."""
+
+    unreadable: Sequence[tuple[str, str]]
+    documents: int
+    missing: str | None = None
+    unrelated: bool = False
+    lost: bool = False
+    released: bool = False
+
+    def removed(self, gone: Sequence[StoredState], *, owned: int) -> RemovedResources:
+        return RemovedResources(gone, owned, self.unreadable, self.documents, self.missing)
+
+    def circumstances(self, window: PruneWindow, approved: Set[Key] | None) -> PruneCircumstances:
+        return PruneCircumstances(window, approved, self.unrelated, self.lost, self.released)
+
+
 A, B, C, D, E = (stored(name) for name in "abcde")
 ALL = [A, B, C, D]
 KEPT = stored("kept", protected=True)
 USER = Key("Configuration", "user")
 BAD = [("x.yaml", "x.yaml:3:1: is not YAML")]
-FULL, EMPTY = TreeState([], 5), TreeState([], 0)
-MISSING = TreeState([], 0, missing="there is no folder x; add it")
-UNRELATED = TreeState([], 5, unrelated=True)
+FULL, EMPTY = Tree([], 5), Tree([], 0)
+MISSING = Tree([], 0, missing="there is no folder x; add it")
+UNRELATED = Tree([], 5, unrelated=True)
 LEFT_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
 TOLD = "x.yaml:3:1: is not YAML. Until then nothing is deleted{}. " + LEFT_OUT
 NO_FOLDER = "there is no folder x; add it. Until then nothing is deleted{}."
@@ -96,7 +115,7 @@ class Case(NamedTuple):
 
     gone: Sequence[StoredState]
     expected: Pruning
-    tree: TreeState = FULL
+    tree: Tree = FULL
     budget: PruneBudget | None = PruneBudget()
     window: PruneWindow = PruneWindow()
     in_use: Sequence[StoredState] = ()
@@ -108,14 +127,11 @@ class Case(NamedTuple):
 
     def decide(self) -> Pruning:
         return pruning.decide_prune(
-            iter(self.gone),
-            tree=self.tree,
-            owned=self.owned,
+            self.tree.removed(self.gone, owned=self.owned),
+            self.tree.circumstances(self.window, self.approved),
             budget=self.budget,
-            window=self.window,
             in_use={one.key: (USER,) for one in self.in_use},
             passing=keys(*self.passing),
-            approved=self.approved,
             renamed=keys(*self.renamed),
             refused=self.refused,
         )
@@ -128,7 +144,7 @@ CASES = {
     "only a protected one is gone": Case([KEPT], noted(Pruning())),
     # Off
     "pruning is off": Case(ALL, Pruning(), budget=None),
-    "pruning is off, and a file cannot be read": Case([A], unreadable(""), TreeState(BAD, 5), None),
+    "pruning is off, and a file cannot be read": Case([A], unreadable(""), Tree(BAD, 5), None),
     "pruning is off, and the tree is empty": Case([A], Pruning(), EMPTY, None),
     "pruning is off, and the folder is missing": Case(
         [A], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING, None
@@ -137,15 +153,15 @@ CASES = {
         [A], held(PruneHold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED, None
     ),
     # A file that cannot be read
-    "a file cannot be read": Case([A, B, KEPT], unreadable(" (2 would go)", A, B), TreeState(BAD, 5)),
-    "a file cannot be read, and nothing is gone": Case([], unreadable(""), TreeState(BAD, 5)),
+    "a file cannot be read": Case([A, B, KEPT], unreadable(" (2 would go)", A, B), Tree(BAD, 5)),
+    "a file cannot be read, and nothing is gone": Case([], unreadable(""), Tree(BAD, 5)),
     "what stood in that file is not known to be gone": Case(
-        [A, stored("x", path="x.yaml")], unreadable(" (1 would go)", A), TreeState(BAD, 5)
+        [A, stored("x", path="x.yaml")], unreadable(" (1 would go)", A), Tree(BAD, 5)
     ),
-    "all that is left cannot be read": Case([A], unreadable(" (1 would go)", A), TreeState(BAD, 0)),
-    "a file cannot be read, and too many are gone": Case(ALL, unreadable(" (4 would go)", *ALL), TreeState(BAD, 5)),
+    "all that is left cannot be read": Case([A], unreadable(" (1 would go)", A), Tree(BAD, 0)),
+    "a file cannot be read, and too many are gone": Case(ALL, unreadable(" (4 would go)", *ALL), Tree(BAD, 5)),
     "a file cannot be read, whatever is approved": Case(
-        [A], unreadable(" (1 would go)", A), TreeState(BAD, 5), approved=keys(A)
+        [A], unreadable(" (1 would go)", A), Tree(BAD, 5), approved=keys(A)
     ),
     # Nothing at all
     "the tree is empty": Case([A, KEPT], noted(held(PruneHold.EMPTY, NOTHING.format(1), A)), EMPTY),
@@ -291,7 +307,7 @@ CASES = {
             approvable=False,
             unreadable=True,
         ),
-        TreeState(BAD, 5, unrelated=True),
+        Tree(BAD, 5, unrelated=True),
     ),
     "the root is unrelated, and that is approved": Case(
         ALL, Pruning(deletions(*ALL), approved=True), UNRELATED, approved=keys(*ALL)
@@ -303,7 +319,7 @@ CASES = {
         [A, B], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (2 would go)", "", ""), A, B), UNRELATED, approved=keys(A)
     ),
     "the root is unrelated and empty": Case(
-        [A], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), TreeState([], 0, unrelated=True)
+        [A], held(PruneHold.UNRELATED_ROOT, ROOT.format(" (1 would go)", "", ""), A), Tree([], 0, unrelated=True)
     ),
 }
 
@@ -387,7 +403,7 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
     refused = data.draw(st.sampled_from([{}, {"a.yaml": "a.yaml:1:1 is invalid"}]))
     tree = data.draw(
         st.builds(
-            TreeState,
+            Tree,
             st.sampled_from([[], BAD]),
             st.integers(0, 1),
             st.sampled_from([None, "no folder"]),
@@ -397,14 +413,11 @@ def test_whatever_comes_together_only_what_is_allowed_goes(
     window = data.draw(st.builds(PruneWindow, st.integers(0, 60), st.integers(0, 9)))
     owned, budget = len(gone) + more, PruneBudget(min_count, max_percent)
     decided = pruning.decide_prune(
-        gone,
-        tree=tree,
-        owned=owned,
+        tree.removed(gone, owned=owned),
+        tree.circumstances(window, approved),
         budget=budget,
-        window=window,
         in_use=dict.fromkeys(in_use, (USER,)),
         passing=passing,
-        approved=approved,
         renamed=renamed,
         refused=refused,
     )
@@ -454,7 +467,7 @@ def test_deletions_are_in_order_of_path_kind_and_name() -> None:
 def test_the_first_five_files_are_named_and_the_rest_counted(files: int, more: str) -> None:
     unreadable = [(f"{number}.yaml", f"{number}.yaml:1:1: bad") for number in range(files)]
     named = "; ".join(fault for _, fault in unreadable[:5])
-    decided = Case([], Pruning(), TreeState(unreadable, 1)).decide()
+    decided = Case([], Pruning(), Tree(unreadable, 1)).decide()
     assert decided.message == f"{named}{more}. Until then nothing is deleted. {LEFT_OUT}"
 
 

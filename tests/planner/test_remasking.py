@@ -11,9 +11,11 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, UpdateStatus
 from reconciler.planner import changes
-from reconciler.planner.changes import Decided, Stock
+from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.decisions import Decided
 from reconciler.planner.remasking import Remasking
-from reconciler.store.planning_view import PlanningView, StoredVersion
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import StoredVersion
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of
 from tests.worlds import Answered, Following, Options, World
@@ -260,8 +262,8 @@ def test_what_cannot_be_read_stays_and_stops_nothing(world: World, body: bytes) 
     ok(world.apply([type_of("own", OPEN), destination("one", token="t"), destination("two", token="t")]))
     ok(world.apply([destination("one", token="u")]))
     with contextlib.closing(sqlite3.connect(world.path)) as store, store:
-        store.execute("update version_row set body = ? where name = 'one' and version = 1", (body,))
-        store.execute("update version_row set body = x'7b' where name = 'own'")
+        store.execute("update version set body = ? where name = 'one' and version = 1", (body,))
+        store.execute("update version set body = x'7b' where name = 'own'")
     told = ok(world.apply([type_of("own", SECRET)]))
     assert rewritten(told) == [("two", 1), ("one", 2)]
 
@@ -279,22 +281,22 @@ def test_parts_are_of_bounded_size(world: World) -> None:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Grows with each look through versions: of one resource by its name, of all of them `all`."""
     found: list[str] = []
-    naming, holding = PlanningView.versions_naming, PlanningView.versions_holding
+    naming, holding = SqlitePlanningView.versions_naming, SqlitePlanningView.versions_holding
 
     def all_looked_through(
-        view: PlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
+        view: SqlitePlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
     ) -> Iterator[StoredVersion]:
         found.append("all")
         return naming(view, project, kinds, types)
 
     def one_looked_through(
-        view: PlanningView, project: str, key: Key, values: Iterable[bytes]
+        view: SqlitePlanningView, project: str, key: Key, values: Iterable[bytes]
     ) -> Iterator[StoredVersion]:
         found.append(key.name)
         return holding(view, project, key, values)
 
-    monkeypatch.setattr(PlanningView, "versions_naming", all_looked_through)
-    monkeypatch.setattr(PlanningView, "versions_holding", one_looked_through)
+    monkeypatch.setattr(SqlitePlanningView, "versions_naming", all_looked_through)
+    monkeypatch.setattr(SqlitePlanningView, "versions_holding", one_looked_through)
     return found
 
 
@@ -347,8 +349,8 @@ def test_looking_through_versions_ends_when_there_is_no_time_left(world: World) 
     ok(world.delete([destination("one")]))
     with world.view.snapshot():
         going = Outcome(Key("DestinationType", "own"), UpdateStatus.DELETED, change=Change.DELETE)
-        masking = Remasking(
-            [(Decided((), (going,)), Stock({}, {}))], world.view, project=worlds.PROJECT, hmac_key=b"k", check=check
-        )
+        origin = Origin(worlds.PROJECT, "somebody", None, None, None, "now", 0, b"seed", {}, b"k")
+        rows = ChangeRows(Decided((), (going,)), world.view, origin=origin)
+        masking = Remasking([rows], world.view, check=check)
         with pytest.raises(Over):
             list(masking.parts())

@@ -1,12 +1,14 @@
 """What a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
 
+from reconciler.model import desired, positions
 from reconciler.model import documents as model_documents
-from reconciler.model import positions
+from reconciler.model.desired import DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.principals import Actor, Role
-from reconciler.planner import candidates, decisions
-from reconciler.planner.candidates import CandidateRules
-from reconciler.planner.decisions import DocumentBatch, StoreSnapshot
+from reconciler.planner import decisions
+from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.decisions import DocumentBatch
+from reconciler.planner.stored import StoreSnapshot
 from reconciler.worker.messages import Context, Part, RequestJob, Verb
 from tests import worlds as whole
 from tests.projects import destination, type_of
@@ -14,7 +16,7 @@ from tests.projects import destination, type_of
 SECRET = "canary-printed"
 KEY = b"canary-key-of-the-server"
 OWN = type_of("own", {"name": "token", "type": "string", "options": {"sensitive": True}})
-RULES = CandidateRules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
+RULES = DocumentRules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
 
 
 def test_what_goes_over_the_pipe_is_not_printed() -> None:
@@ -32,15 +34,16 @@ def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:
         documents = world.view.documents(whole.PROJECT, [Key("Destination", "one")])
         versions = [*world.view.versions_naming(whole.PROJECT, ["Destination"], ["own"])]
         read = model_documents.read(SECRET.encode(), syntax=model_documents.Syntax.YAML, limits=positions.FILE_LIMITS)
-        found = candidates.candidates_of_items([destination("one", token=SECRET + "3")], rules=RULES)
+        found = desired.read_items([destination("one", token=SECRET + "3")], rules=RULES)
         meets = StoreSnapshot(world.view, whole.PROJECT, KEY)
-        wanted = [one.wanted(ordinal) for ordinal, one in enumerate(found)]
         actor = Actor("somebody", Role.ADMIN)
         stored = meets.stored([Key("Destination", "one")])
-        batch = DocumentBatch(found, wanted, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
-        decided = decisions.decide_batch(batch, meets)
-        stock = decisions.stock_of(decided, world.view, project=whole.PROJECT)
+        batch = DocumentBatch(found, stored, actor=actor, accept_invalid=False, tell=lambda *_: "")
+        [decided] = decisions.decide([batch], meets)
+        source = {"date": "now", "type": "api"}
+        origin = Origin(whole.PROJECT, "somebody", None, None, None, "now", 0, b"seed", source, KEY)
+        changes = [*ChangeRows(decided, world.view, origin=origin).parts()]
     assert (len(rows), len(documents), len(versions), len(decided.outcomes)) == (1, 1, 2, 1)
-    seen = repr((rows, documents, versions, read, found, meets, RULES, batch, decided, stock))
+    seen = repr((rows, documents, versions, read, found, meets, RULES, batch, decided, origin, changes))
     assert "(sensitive)" in seen
     assert "canary" not in seen

@@ -2,20 +2,22 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import resource, violations
+from reconciler.model import desired, resource
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.resource import Draft
 from reconciler.model.secret_references import NO_SECRETS
+from reconciler.model.type_checks import Fit, TypeOf
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import resolving
-from reconciler.planner.resolving import Coming, Resolved
+from reconciler.planner.resolving import Coming
+from reconciler.planner.stored import JudgedBefore
 from tests.model.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")
@@ -41,20 +43,27 @@ def coming(
     accept_invalid: bool = False,
 ) -> Coming:
     """These documents, all but the barred ones arriving, where `there` and the type `custom` are."""
-    judged: dict[int, tuple[Key, Draft]] = {}
-    for ordinal, each in enumerate(documents):
+    judged: dict[Key, Desired] = {}
+    for each in documents:
         found = resource.judge(each, api_versions=frozenset({"service/v1"}))
         assert found.resource is not None, found.violations
-        judged[ordinal] = (found.resource.key, resource.make_draft(found.resource, hmac_key=b"k"))
-    return Coming(judged, judged.keys() - set(barred), {CUSTOM, *there}, judged.keys() if accept_invalid else ())
+        judged[found.resource.key] = desired.of_judged(found, hmac_key=b"k")
+    arriving = {key for ordinal, key in enumerate(judged) if ordinal not in barred}
+    return Coming(judged, arriving, {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
 
-def tell(_: int, found: Iterable[Violation]) -> str:
-    return violations.lines(list(found), lambda _: "")
+class ByPosition(NamedTuple):
+    """Why documents are refused, and the fits of the others, by their positions."""
+
+    reasons: dict[int, str]
+    fits: dict[int, Fit]
 
 
-def resolve(one: Coming) -> Resolved:
-    return resolving.resolve(one, lookup=look_up, type_of=type_of, available=NO_SECRETS, tell=tell)
+def resolve(one: Coming, type_of: TypeOf = type_of) -> ByPosition:
+    found = resolving.resolve(one, lookup=look_up, type_of=type_of, available=NO_SECRETS, judged=JudgedBefore())
+    at = {key: position for position, key in enumerate(one.judged)}
+    lines = {at[key]: "\n".join(resolving.unresolved_lines(each)) for key, each in found.violations.items()}
+    return ByPosition(lines, {at[key]: fit for key, fit in found.fits.items()})
 
 
 def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
@@ -148,7 +157,7 @@ def test_a_queue_is_judged_by_the_stored_extension_when_the_one_that_comes_is_re
 ) -> None:
     disk = document("Extension", "disk", type="file_storage", **spec)
     one = coming([webhook("disk"), disk], there=[*THERE, Key("Extension", "disk")], barred=barred)
-    found = resolving.resolve(one, lookup=look_up, type_of=lambda _: "other", available=NO_SECRETS, tell=tell)
+    found = resolve(one, lambda _: "other")
     assert found.reasons[0] == f"/spec/parameters/1/value: {OTHER}"
     assert found.reasons.keys() == ({0} if barred else {0, 1})
 

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import BUILT_IN, Change, StoredState, WantedState
+from reconciler.model.outcomes import BUILT_IN, Change, StoredState
 from reconciler.model.outcomes import UpdateStatus as Status
 from reconciler.model.principals import Actor
 from reconciler.model.violations import Place
@@ -31,7 +32,7 @@ REASON = "/spec: bad"
 )
 def test_an_admin_alone_changes_it(actor: Actor, suspended: frozenset[str], status: Status, change: Change) -> None:
     place = PLACE if actor.repository else None
-    document = WantedState(ordinal=0, key=KEY, digest=DIFFERENT, place=place)
+    document = Desired(key=KEY, digest=DIFFERENT, place=place)
     [outcome] = planner.plan([document], {KEY: OWN}, actor=actor, suspended=suspended)
     assert (outcome.status, outcome.change, outcome.stored) == (status, change, OWN)
 
@@ -45,14 +46,14 @@ def test_an_admin_alone_changes_it(actor: Actor, suspended: frozenset[str], stat
     ],
 )
 def test_an_admin_alone_deletes_it(actor: Actor, suspended: frozenset[str], status: Status, change: Change) -> None:
-    document = WantedState(ordinal=0, key=KEY)
+    document = Desired(key=KEY)
     [outcome] = planner.plan_deletes([document], {KEY: OWN}, references={}, actor=actor, suspended=suspended)
     assert (outcome.status, outcome.change) == (status, change)
 
 
 def test_it_stays_when_something_refers_to_it() -> None:
     user = KEY._replace(kind="Configuration")
-    document = WantedState(ordinal=0, key=KEY)
+    document = Desired(key=KEY)
     references = {KEY: {user}}
     [outcome] = planner.plan_deletes([document], {KEY: OWN}, references=references, actor=ADMIN, suspended=SUSPENDED)
     assert (outcome.status, outcome.change, outcome.users) == (Status.IN_USE, Change.NONE, (user,))
@@ -61,19 +62,19 @@ def test_it_stays_when_something_refers_to_it() -> None:
 @pytest.mark.parametrize(
     ("actor", "document", "status"),
     [
-        (ADMIN, WantedState(ordinal=0, key=KEY, digest=SAME), Status.UNCHANGED),
-        (ADMIN, WantedState(ordinal=0, key=KEY, digest=DIFFERENT, reason=REASON), Status.INVALID),
-        (VIEWER, WantedState(ordinal=0, key=KEY, digest=DIFFERENT), Status.FORBIDDEN),
+        (ADMIN, Desired(key=KEY, digest=SAME), Status.UNCHANGED),
+        (ADMIN, Desired(key=KEY, digest=DIFFERENT, reason=REASON), Status.INVALID),
+        (VIEWER, Desired(key=KEY, digest=DIFFERENT), Status.FORBIDDEN),
     ],
 )
-def test_all_else_about_a_call_stays_as_it_is(actor: Actor, document: WantedState, status: Status) -> None:
+def test_all_else_about_a_call_stays_as_it_is(actor: Actor, document: Desired, status: Status) -> None:
     [outcome] = planner.plan([document], {KEY: OWN}, actor=actor, suspended=SUSPENDED)
     assert (outcome.status, outcome.change) == (status, Change.NONE)
 
 
 def test_what_is_built_in_is_nobodys_to_change() -> None:
     built_in = replace(OWN, owner=BUILT_IN, path=None, line=None)
-    document = WantedState(ordinal=0, key=KEY, digest=DIFFERENT)
+    document = Desired(key=KEY, digest=DIFFERENT)
     [outcome] = planner.plan([document], {KEY: built_in}, actor=ADMIN, suspended=SUSPENDED)
     assert outcome.status is Status.FORBIDDEN
 
@@ -92,7 +93,7 @@ def test_its_owner_mends_what_has_drifted_and_takes_over_what_is_equal(
     actor: Actor, digest: bytes, place: Place | None, status: Status, change: Change
 ) -> None:
     drifted = replace(OWN, drifted=True)
-    document = WantedState(ordinal=0, key=KEY, digest=digest, place=place)
+    document = Desired(key=KEY, digest=digest, place=place)
     [outcome] = planner.plan([document], {KEY: drifted}, actor=actor)
     assert (outcome.status, outcome.change) == (status, change)
 
@@ -108,9 +109,7 @@ def test_whatever_an_admin_does_the_resume_leaves_what_the_head_says(
     stored = {key: replace(OWN, key=key, digest=digest) for key, digest in before.items()}
     for name, digest in night:
         _write(stored, Key("Destination", name), digest)
-    wanted = [
-        WantedState(ordinal, key, digest, place=PLACE) for ordinal, (key, digest) in enumerate(sorted(head.items()))
-    ]
+    wanted = [Desired(key, digest=digest, place=PLACE) for key, digest in sorted(head.items())]
     for document, outcome in zip(wanted, planner.plan(wanted, stored, actor=TELEMETRY), strict=True):
         assert outcome.key is not None
         present = stored.get(outcome.key)
@@ -122,7 +121,7 @@ def test_whatever_an_admin_does_the_resume_leaves_what_the_head_says(
 
 def _write(stored: dict[Key, StoredState], key: Key, digest: bytes | None) -> None:
     """Carry out what an admin applies, or deletes when there is no digest."""
-    document = WantedState(ordinal=0, key=key, digest=digest or b"")
+    document = Desired(key=key, digest=digest or b"")
     if digest is None:
         [outcome] = planner.plan_deletes([document], stored, references={}, actor=ADMIN, suspended=SUSPENDED)
     else:

@@ -365,7 +365,7 @@ def test_a_type_and_an_extension_that_are_damaged_in_the_store_are_errors_of_the
         queued.apply(DISK)
         daemon.stop()
         with sqlite3.connect(daemon.state / "store.db") as store:
-            store.execute("update version_row set body = ? where kind in ('DestinationType', 'Extension')", (b"{",))
+            store.execute("update version set body = ? where kind in ('DestinationType', 'Extension')", (b"{",))
         store.close()
         daemon.start()
         told = typed.apply(destination("two"), destination("three", "otlp"))

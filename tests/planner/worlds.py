@@ -2,8 +2,9 @@
 
 from collections.abc import Iterable, Mapping
 
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change, Outcome, StoredState, WantedState
+from reconciler.model.outcomes import Change, Outcome, StoredState
 from reconciler.model.principals import Actor, Role, repository_actor
 from reconciler.model.violations import Place
 
@@ -19,7 +20,7 @@ PLACE = Place("a.yaml", 1, 1)
 
 
 def carried_out(
-    stored: Mapping[Key, StoredState], outcomes: Iterable[Outcome], wanted: Mapping[int, WantedState], *, actor: Actor
+    stored: Mapping[Key, StoredState], outcomes: Iterable[Outcome], wanted: Mapping[int, Desired], *, actor: Actor
 ) -> dict[Key, StoredState]:
     """What is stored once the outcomes are, as the applier does it."""
     after = dict(stored)

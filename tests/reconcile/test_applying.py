@@ -1,6 +1,5 @@
-"""Applying: many at once, none lost; and the gate that lets a large change end."""
+"""Applying: many at once, none lost; and what dry runs tell."""
 
-import asyncio
 import itertools
 import threading
 from collections.abc import Iterator
@@ -8,11 +7,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.reconcile.conflict_retry import ProjectLock
 from tests import daemons
 from tests.daemons import Daemon, asked
-
-pytestmark = pytest.mark.anyio
 
 THREADS = 8
 ROUNDS = 10
@@ -142,111 +138,3 @@ def test_a_dry_run_answers_the_same_and_stores_nothing(daemon: Daemon, project: 
     assert [one["metadata"]["version"] for one in daemon.resources("Destination", project=project)] == [1]
     real = daemon.apply(asked("one", "edited"), asked("two"), project=project)
     assert [update["status"] for update in real] == ["configured", "created"]
-
-
-async def test_the_gate_lets_any_number_in_together() -> None:
-    gate = ProjectLock()
-    async with gate.shared(), gate.shared(), gate.shared():
-        pass
-
-
-async def test_who_is_alone_waits_for_those_inside_and_is_not_overtaken() -> None:
-    gate, told = ProjectLock(), []
-    leave = asyncio.Event()
-
-    async def inside() -> None:
-        async with gate.shared():
-            await leave.wait()
-            told.append("inside ends")
-
-    async def alone() -> None:
-        async with gate.exclusive():
-            told.append("alone begins")
-            await asyncio.sleep(0)
-            told.append("alone ends")
-
-    async def newcomer() -> None:
-        async with gate.shared():
-            told.append("newcomer")
-
-    tasks = []
-    for work in (inside(), alone(), newcomer()):
-        tasks.append(asyncio.create_task(work))
-        await asyncio.sleep(0)
-    await asyncio.sleep(0.01)
-    assert told == []
-    leave.set()
-    async with asyncio.timeout(5):
-        await asyncio.gather(*tasks)
-    assert told == ["inside ends", "alone begins", "alone ends", "newcomer"]
-
-
-async def test_who_gives_up_waiting_to_be_alone_blocks_nobody() -> None:
-    gate = ProjectLock()
-
-    async def alone() -> None:
-        async with gate.exclusive():
-            raise AssertionError("it was let in although somebody is inside")
-
-    async with gate.shared():
-        task = asyncio.create_task(alone())
-        await asyncio.sleep(0.01)
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        async with asyncio.timeout(1), gate.shared():
-            pass
-    async with asyncio.timeout(1), gate.exclusive():
-        pass
-
-
-async def test_who_waits_for_nobody_to_be_inside_is_overtaken_and_then_alone() -> None:
-    gate, told = ProjectLock(), []
-    leave = asyncio.Event()
-
-    async def inside() -> None:
-        async with gate.shared():
-            await leave.wait()
-            told.append("inside ends")
-
-    begun = asyncio.Event()
-
-    async def idle() -> None:
-        async with gate.idle():
-            begun.set()
-            told.append("idle begins")
-            await asyncio.sleep(0.01)
-            told.append("idle ends")
-
-    async def newcomer(name: str) -> None:
-        async with gate.shared():
-            told.append(name)
-
-    tasks = [asyncio.create_task(inside())]
-    await asyncio.sleep(0)
-    tasks.append(asyncio.create_task(idle()))
-    await asyncio.sleep(0)
-    async with asyncio.timeout(1):
-        await newcomer("first")
-    leave.set()
-    async with asyncio.timeout(1):
-        await begun.wait()
-    async with asyncio.timeout(1):
-        await newcomer("second")
-    await asyncio.gather(*tasks)
-    assert told == ["first", "inside ends", "idle begins", "idle ends", "second"]
-
-
-async def test_who_waits_for_nobody_to_be_inside_goes_behind_who_is_alone() -> None:
-    gate, told = ProjectLock(), []
-
-    async def idle() -> None:
-        async with gate.idle():
-            told.append("idle")
-
-    async with gate.exclusive():
-        task = asyncio.create_task(idle())
-        await asyncio.sleep(0.01)
-        told.append("alone ends")
-    async with asyncio.timeout(1):
-        await task
-    assert told == ["alone ends", "idle"]

@@ -1,4 +1,4 @@
-"""A redaction is planned and stored alone, since runs that quote the text are told of without a new revision."""
+"""A redaction holds the lock of its project, since runs that quote the text are recorded without a new revision."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -9,11 +9,11 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.reconcile.apply import Applier, ApplyOptions, ApplyRequest
-from reconciler.store.contract import Record
-from reconciler.worker.change_stream import ChangeStream
+from reconciler.store.records import Record
 from reconciler.worker.client import Answered, WorkerClient
 from reconciler.worker.messages import Job, RedactJob
 from tests.api.parts import DEFAULT, SERVICE, destination, started
+from tests.reconcile import writers
 from tests.store import rows
 
 pytestmark = pytest.mark.anyio
@@ -30,13 +30,13 @@ class Interleaved(WorkerClient):
 
     def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
-        self.planned: list[bool] = []  # whether each was a dry run
+        self.redactions: list[bool] = []  # whether each was a dry run
         self._between = between
 
-    async def plan(self, job: Job, inflow: ChangeStream | None = None) -> Answered:
-        answered = await super().plan(job, inflow)
+    async def plan(self, job: Job) -> Answered:
+        answered = await super().plan(job)
         if isinstance(job, RedactJob):
-            self.planned.append(job.dry_run)
+            self.redactions.append(job.dry_run)
             await self._between()
         return answered
 
@@ -53,17 +53,17 @@ async def nothing() -> None:
     """Happens."""
 
 
-async def test_a_redaction_waits_for_who_is_inside_and_a_dry_run_for_nobody(tmp_path: Path) -> None:
+async def test_a_redaction_waits_for_the_lock_of_its_project_and_a_dry_run_does_not(tmp_path: Path) -> None:
     reader = Interleaved(nothing)
     async with asyncio.timeout(SECONDS), started(tmp_path, reader=reader) as parts:
         applier = parts.services.applier
         await described(applier, CANARY, "mended")
-        async with applier._retry.beside(DEFAULT):
+        async with writers.writing(parts.services, DEFAULT):
             redaction = asyncio.create_task(applier.redact(KEY, CANARY, request=REQUEST, dry_run=False))
             tried = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=True)
-            assert (tried.versions, reader.planned) == ((1,), [True])
+            assert (tried.versions, reader.redactions) == ((1,), [True])
         done = await redaction
-        assert (done.versions, done.places, reader.planned) == ((1,), 1, [True, False])
+        assert (done.versions, done.places, reader.redactions) == ((1,), 1, [True, False])
         left = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=True)
         assert (left.versions, left.places) == ((), 0)
 

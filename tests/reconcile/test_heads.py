@@ -1,4 +1,4 @@
-"""Where a head goes: branches that vanish, folders that move away, rewritten history, other settings."""
+"""Changes of a head: branches that vanish, folders that move away, rewritten history, other settings."""
 
 import shutil
 import time
@@ -14,7 +14,7 @@ from tests.repositories import Repository
 
 @pytest.fixture
 def followed(source: Repository, follow: Follow) -> Followed:
-    """Two resources, looked at often, so that nothing waits for a poll."""
+    """Two resources, polled often, so that nothing waits."""
     source.write("teams/a.yaml", destination("a"))
     source.write("b.yaml", destination("b"))
     source.commit()
@@ -38,7 +38,7 @@ def test_a_branch_that_vanishes_deletes_nothing_until_it_is_back(followed: Follo
     source.delete_branch("main")
     stays(followed, "branch-missing", f"{source.path} has no branch main; name another with `branch`")
     before = len(followed.daemon.runs(followed.name))
-    time.sleep(0.6)  # three looks
+    time.sleep(0.6)  # three polls
     assert len(followed.daemon.runs(followed.name)) == before  # the same fault again is no news
     source.git("update-ref", "refs/heads/main", "kept")
     followed.daemon.state_of(followed.name, "ready")
@@ -184,7 +184,7 @@ def test_a_bare_repository_that_is_pushed_to_is_followed(source: Repository, tmp
     assert (run["trigger"], run["counts"]) == ("watch", {"configured": 1})
 
 
-def test_a_suspended_repository_is_not_looked_at(followed: Followed) -> None:
+def test_a_suspended_repository_is_not_polled(followed: Followed) -> None:
     followed.change(suspend=True)
     followed.daemon.state_of(followed.name, "suspended")
     followed.source.remove("b.yaml")

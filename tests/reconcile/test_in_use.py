@@ -1,4 +1,4 @@
-"""What disappears from Git and is in use stays, is told in every run, and goes as soon as nothing refers to it."""
+"""A resource that disappears from Git while it is in use stays, is reported in each run, and goes once it is unused."""
 
 from typing import Any
 

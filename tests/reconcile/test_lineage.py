@@ -18,8 +18,8 @@ FORGET = (
     "insert into origin"
     " select -id, cast(rtrim(json_remove(cast(head || '}' as text), '$.changedBy'), '}') as blob), tail,"
     " actor, run, request, created_at from origin",
-    "update version_row set origin = -origin",
-    "update resource_row set origin = -origin",
+    "update version set origin = -origin",
+    "update resource set origin = -origin",
 )
 
 

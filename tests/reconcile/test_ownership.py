@@ -1,4 +1,4 @@
-"""Who may change what: repositories, the API, and what each may hold."""
+"""The owner of a resource may change it: repositories, the API, and the kinds and names that each may hold."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A repository whose heads must be signed: what is not is neither applied nor read, and what was last good stays."""
+"""Heads that must be signed: an unsigned one is neither applied nor read, and what was last good stays."""
 
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ def test_what_is_not_signed_is_not_applied_until_a_signed_head_follows(signed: S
 
 
 @pytest.mark.slow
-def test_taking_a_signer_out_of_the_file_counts_at_the_next_look(signed: Signed) -> None:
+def test_taking_a_signer_out_of_the_file_counts_at_the_next_poll(signed: Signed) -> None:
     allow(signed.file, signed.eve)
     told = f"the commit {signed.head()} is signed with the key {signed.ada.fingerprint}, which is not allowed"
     signed.stays(signed.until_signed(told), {"a": 1, "b": 1})

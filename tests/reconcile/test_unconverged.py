@@ -1,4 +1,4 @@
-"""What the head wants and the store does not hold: every run tells it, until it is mended or let in."""
+"""Documents of the head that are not stored: every run reports them, until they are corrected or let in."""
 
 import os
 import signal
@@ -128,8 +128,8 @@ def test_an_id_that_is_free_again_lets_in_who_waited_for_it(source: Repository, 
     until(lambda: "b" in followed.names() or None, "b has its id")
 
 
-def test_what_was_let_go_of_while_nobody_looked_is_taken_over_at_the_start(tmp_path: Path) -> None:
-    """The daemon ends between the commit that deletes and the look that would take over."""
+def test_what_was_dropped_while_nothing_was_polled_gets_its_next_owner_at_the_start(tmp_path: Path) -> None:
+    """The daemon ends between the commit that deletes and the run that would become the owner."""
     first, other = Repository.init(tmp_path / "first"), Repository.init(tmp_path / "other")
     for repository in (first, other):
         repository.write("shared.yaml", destination("shared"))
@@ -141,9 +141,9 @@ def test_what_was_let_go_of_while_nobody_looked_is_taken_over_at_the_start(tmp_p
         daemon.follow(entries[1])
         daemon.run_of("other", other.head())
         daemon.kill()
-        # As after the crash: what `first` owned is gone, and `other` has not looked yet.
+        # As after the crash: what `first` owned is gone, and `other` has not run yet.
         store = sqlite3.connect(daemon.state / "store.db")
-        store.execute("delete from resource_row where name = 'shared'")
+        store.execute("delete from resource where name = 'shared'")
         store.execute("update fact set value = value + 1 where key = 'revision'")
         store.commit()
         store.close()

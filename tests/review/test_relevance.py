@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 
 from reconciler.git import merging
+from reconciler.model.desired import DocumentRules
 from reconciler.model.names import Key
-from reconciler.planner.candidates import CandidateRules
 from reconciler.review import static
 from reconciler.review.static import RelevantFiles
 from tests.worlds import API_VERSIONS, HMAC_KEY, Mirror
 
-RULES = CandidateRules(api_versions=API_VERSIONS, hmac_key=HMAC_KEY)
+RULES = DocumentRules(api_versions=API_VERSIONS, hmac_key=HMAC_KEY)
 
 
 def document(kind: str, name: str, **spec: object) -> str:

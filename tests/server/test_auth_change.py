@@ -24,7 +24,7 @@ from tests.auth.oidc import hostile
 from tests.daemons import Daemon
 from tests.server.starts import Start
 from tests.store.contract_access import ADDRESS, CODE, amend, whole
-from tests.store.test_sqlite import row
+from tests.store.contract_operations import row
 
 ROOT = Path(__file__).parents[2]
 KEY = directories.key(directories.text(1), expires_at=directories.LATER)

@@ -9,7 +9,7 @@ import pytest
 from tests import daemons
 from tests.daemons import Daemon, asked, destination, statuses, watched
 from tests.repositories import Repository
-from tests.store.test_checksums import flip
+from tests.store.engines import flip
 
 MARKER = "marker-of-one-description"
 DAMAGED = "the Destination {} is damaged in the store; apply it anew, let Git be read in full, or restore a backup"

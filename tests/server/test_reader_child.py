@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from reconciler.worker import limits as worker_limits
 from reconciler.worker import process as worker_process
+from reconciler.worker import sandbox
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
@@ -91,10 +91,13 @@ def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
         assert names <= {name.encode() for name in worker_process.ENVIRONMENT} | {b"LC_CTYPE"}
         limits = {line[:26].strip(): line[26:].split()[0] for line in (process / "limits").read_text().splitlines()}
         assert limits["Max file size"] == limits["Max processes"] == limits["Max core file size"] == "0"
-        assert limits["Max address space"] == str(worker_limits.ADDRESS_SPACE_BYTES)
-        assert limits["Max open files"] == str(worker_limits.OPEN_FILES)
+        assert limits["Max address space"] == str(sandbox.ADDRESS_SPACE_BYTES)
+        assert limits["Max open files"] == str(sandbox.OPEN_FILES)
         status = dict(line.split(":\t") for line in (process / "status").read_text().splitlines())
-        assert (status["NoNewPrivs"], status["Umask"]) == ("1", "0077")
+        assert (status["NoNewPrivs"], status["Umask"], status["Seccomp"]) == ("1", "0077", "2")
+        # What these grant is all that it can open (`tests/worker/test_sandbox.py`).
+        granted = (process / "cmdline").read_text().split("\0")[-3:-1]
+        assert granted == [str(daemon.state / "store.db"), str(daemon.state / "mirrors")]
 
 
 def test_the_reader_ends_with_a_killed_daemon_even_when_it_hangs(tmp_path: Path) -> None:

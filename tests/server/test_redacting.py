@@ -13,7 +13,7 @@ import pytest
 
 from reconciler.server import daemon as server_daemon
 from reconciler.server.daemon import ErasePace
-from reconciler.store.contract import Record
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests import daemons
 from tests.daemons import COMMAND, Daemon, destination, statuses, watched
@@ -147,7 +147,7 @@ class TestErasing:
             task = asyncio.create_task(server_daemon.erase_loop(store, QUICK))
             async with aclosing(pages):
                 assert await anext(pages)
-                await store.commit([], record=Record(redacts=True), planned_at=await store.revision())
+                await store.commit([], record=Record(redacts=True))
                 await _said(caplog, "Traces of what was rewritten stay in the store's files")
             await _said(caplog, "The store's files hold no trace of what was rewritten any more.")
             assert files_holding(tmp_path, redacting_process.SECRET) == []
@@ -174,7 +174,7 @@ async def _rewritten(folder: Path) -> AsyncGenerator[SqliteStore, None]:
     store = SqliteStore(folder / "store.db")
     await store.create_project(rows.PROJECT, at=rows.AT)
     await filled(store)
-    await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+    await store.commit(redacting_process.rewriting(), record=Record())
     yield store
     await store.close()
 

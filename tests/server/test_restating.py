@@ -19,7 +19,7 @@ def test_what_an_earlier_version_did_not_say_of_delivery_is_there_soon_after_the
         daemon.stop()
         with closing(sqlite3.connect(next(tmp_path.rglob("store.db")))) as store, store:
             store.execute(
-                "update resource_row set status = cast(json_remove(cast(status as text), '$.delivery') as blob)"
+                "update resource set status = cast(json_remove(cast(status as text), '$.delivery') as blob)"
                 " where kind = 'Configuration'"
             )
         daemon.start()

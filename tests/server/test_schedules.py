@@ -1,17 +1,22 @@
-"""Work that comes round, on a real loop: it never overlaps itself, and nothing that goes wrong with it ends it."""
+"""Work at intervals, on a real loop: it never overlaps itself, and neither its faults nor the clock end it."""
 
 import asyncio
+import itertools
 import logging
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
+from apscheduler.schedulers import base
 
 from reconciler.model import errors
+from reconciler.server import schedules as module
 from reconciler.server.schedules import Schedules
 
 pytestmark = pytest.mark.anyio
 
 SOON = 0.01  # seconds
 PATIENCE = 20.0  # seconds, until a test is given up
+FAR = timedelta(days=40)
 
 
 class Often:
@@ -36,7 +41,25 @@ class Often:
                 await self._moved.wait_for(lambda: self.begun >= number)
 
 
-async def test_work_comes_round_until_the_stop() -> None:
+class Clock(datetime):
+    """The clock of the machine, which somebody sets."""
+
+    ahead = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "Clock":
+        return super().now(tz) + cls.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    monkeypatch.setattr(Clock, "ahead", timedelta())
+    for one in (base, module):
+        monkeypatch.setattr(one, "datetime", Clock)
+    return Clock
+
+
+async def test_work_is_done_at_its_interval_until_the_stop() -> None:
     work, later, schedules = Often(), Often(), Schedules()
     schedules.every(SOON, work, name="work")
     schedules.start()
@@ -44,8 +67,36 @@ async def test_work_comes_round_until_the_stop() -> None:
     await work.times(3)
     await later.times(3)
     await schedules.stop()
-    assert not schedules._scheduler.running
-    assert schedules._running == {}
+    begun = work.begun
+    await asyncio.sleep(5 * SOON)
+    assert work.begun == begun
+
+
+async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(clock: type[Clock]) -> None:
+    work, schedules = Often(), Schedules()
+    schedules.every(1.0, work, name="work")
+    schedules.start()
+    loop = asyncio.get_running_loop()
+    clock.ahead = FAR
+    turns = [loop.time()]
+    while work.begun < 2:
+        await asyncio.sleep(SOON)
+        turns.append(loop.time())
+    await schedules.stop()
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) < 0.5
+    assert turns[-1] - turns[0] < PATIENCE
+
+
+async def test_work_goes_on_when_the_clock_is_set_back(clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLOCK_SECONDS", SOON)
+    clock.ahead = FAR
+    work, schedules = Often(), Schedules()
+    schedules.every(SOON, work, name="work")
+    schedules.start()
+    await work.times(1)
+    clock.ahead = timedelta()
+    await work.times(work.begun + 3)
+    await schedules.stop()
 
 
 async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:

@@ -101,11 +101,11 @@ path = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
 from reconciler.worker.child import StoreViews as Views
-from reconciler.store.contract import Record
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.ops import backup as backing_up, databases as upgrading
 from reconciler.ops.checks import stores as audits, stores
-from reconciler.ops.databases import STORE, DatabasePlaces as Places
+from reconciler.store.files import STORE, DatabasePlaces as Places
 from reconciler.ops.databases import ProgressWatch as Watch
 async def use():
     store = SqliteStore(path)
@@ -116,7 +116,7 @@ async def use():
     backing_up.back_up(places, path.parent / "backup", now=datetime.now(UTC), watch=watch)
     stores.judge_stores(stores.gather_stores(path, STORE, is_full=True))
     audits.judge_audits(audits.gather_audits(path, is_full=True))
-    await store.commit((), record=Record(redacts=True), planned_at=None)
+    await store.commit((), record=Record(redacts=True))
     await store.erase_traces()
     store.figures()
     await store.close()

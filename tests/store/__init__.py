@@ -1,19 +1,10 @@
-"""The store's tests. Here, and not in conftest, because other tests import the promises, too, and perhaps first."""
+"""The store's tests.
+
+Their assertions are registered here, and not in conftest, because other tests import the promises too, perhaps first.
+"""
+
+from pathlib import Path
 
 import pytest
 
-# The store's tests. Here, and not in conftest, because other tests import the promises, too, and perhaps first.
-
-pytest.register_assert_rewrite(
-    "tests.store.contract_access",
-    "tests.store.contract_commits",
-    "tests.store.contract_lineages",
-    "tests.store.contract_processes",
-    "tests.store.contract_prunes",
-    "tests.store.contract_reads",
-    "tests.store.contract_redactions",
-    "tests.store.contract_references",
-    "tests.store.contract_statuses",
-    "tests.store.contract_suite",
-    "tests.store.contract_suspensions",
-)
+pytest.register_assert_rewrite(*(f"tests.store.{one.stem}" for one in Path(__file__).parent.glob("contract_*.py")))

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.store.contract import AuditRow, ChangeRow, Changes, QuoteRow, Record
+from reconciler.store.records import AuditRow, ChangeRow, Changes, QuoteRow, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -37,18 +37,15 @@ def changed(*names: str) -> Changes:
 
 
 async def made(path: Path) -> None:
-    """Four links: two events of a request, three that were written ahead and one of their commit, two without
-    resources, a redaction of one of them. Between the first two, another transaction writes a fifth.
+    """Five links: two events of a request, one without resources, four of a change of three parts, two without
+    resources, a redaction of one of them.
     """
     store = SqliteStore(path)
     await store.create_project(rows.PROJECT, at=rows.AT)
-    await store.commit([changed("a", "b")], record=Record(address="192.0.2.1"), planned_at=0)
-    ahead = store.ahead()
-    assert ahead is not None
-    await ahead.write([changed("c", "d")])
+    await store.commit([changed("a", "b")], record=Record(address="192.0.2.1"))
     await store.tell([told("between")])
-    await ahead.write([rows.stored("e")])
-    await store.commit((), record=Record(run=rows.run("R1"), audit=(told("late"),)), planned_at=1, ahead=ahead)
+    record = Record(run=rows.run("R1"), audit=(told("early"),))
+    await store.commit([changed("c", "d"), rows.stored("e")], record=record)
     await store.tell([told("kept", address="192.0.2.2"), told("quoting", detail=f"it was {SECRET}")])
     await redact(store)
     await store.close()
@@ -60,7 +57,7 @@ async def redact(store: SqliteStore, *, of: str = "quoting", by: str = "redacted
         found = connection.execute("select cast(id as text) from audit where name = ? order by id", (of,)).fetchall()
     quotes = tuple(QuoteRow("detail", number, 0, f"it was ({by})") for (number,) in found)
     event = rows.audit("a", action="redacted")
-    await store.commit([Changes(quotes=quotes, audit=(event,))], record=Record(), planned_at=None)
+    await store.commit([Changes(quotes=quotes, audit=(event,))], record=Record())
 
 
 def tamper(path: Path, *statements: str) -> None:

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store.contract import Store
-from reconciler.store.operations import SqliteOperations
+from reconciler.store.contract import Operations, Store
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 from tests.store.engines import Engine, SqliteEngine
@@ -44,7 +43,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def operations(path: Path) -> AsyncIterator[SqliteOperations]:
-    opened = SqliteOperations(path)
+async def operations(engine: Engine) -> AsyncIterator[Operations]:
+    """No session, no notification."""
+    opened = engine.open_operations()
     yield opened
     await opened.close()

@@ -7,7 +7,8 @@ import pytest
 
 from reconciler.model.directory import Amendment, Audited, Directory, Invitation, Member, Project, ProviderIdentity
 from reconciler.model.principals import Role
-from reconciler.store.contract import AuditRow, Record, Store, StoreFault
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditRow, Record
 from tests.auth import directories
 from tests.store import rows
 from tests.store.engines import Engine
@@ -144,7 +145,7 @@ class AccessPromises:
         places = [("a", "telemetry"), ("b", "other"), ("c", "telemetry")] * 40
         for number, (project, repository) in enumerate(places):
             ran = rows.run(f"R{number:03}", repository=repository)._replace(project=project)
-            await store.commit((), record=Record(run=ran), planned_at=None)
+            await store.commit((), record=Record(run=ran))
         assert await runs(store, {"a", "b"}, limit=4) == ["R118", "R117", "R115", "R114"]
         assert await runs(store, {"c"}, limit=2) == ["R119", "R116"]
         assert await runs(store, {"a", "c"}, limit=200) == [f"R{n:03}" for n in range(119, -1, -1) if n % 3 != 1]

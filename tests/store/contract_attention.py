@@ -7,14 +7,15 @@ import msgspec
 import pytest
 
 from reconciler.notifications import texts
-from reconciler.store.contract import Attention, Changes, DeprecatedRow, Record, Some, Store
+from reconciler.store.contract import Store
+from reconciler.store.records import Attention, Changes, DeprecatedRow, Record, Some
 from tests.store import rows
 
 NOTHING = Attention(Some(0, ()), ())
 
 
 async def commit(store: Store, *parts: Changes) -> None:
-    await store.commit(parts, record=Record(), planned_at=await store.revision())
+    await store.commit(parts, record=Record())
 
 
 def configurations(*names: str, incomplete: bool) -> Changes:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from reconciler.store.audit_chain import ZERO, ChainHead
-from reconciler.store.contract import AuditPlace, AuditWanted, Changes, Record, Store, StoreFault
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditPlace, AuditWanted, Record
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -37,54 +38,33 @@ class AuditPromises:
 
     async def test_each_transaction_with_events_adds_a_link_and_no_other_does(self, store: Store) -> None:
         assert await store.audit_head() == ChainHead(0, ZERO)
-        await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a", "b")], record=Record())
         first = await store.audit_head()
-        await store.commit((), record=Record(run=rows.run("R1")), planned_at=None)
+        await store.commit((), record=Record(run=rows.run("R1")))
         assert (first.number, await store.audit_head()) == (1, first)
         await store.tell([rows.audit("c")])
         second = await store.audit_head()
         assert (second.number, len(second.hash), second.hash != first.hash) == (2, 32, True)
         assert [one["id"] for one in await events(store)] == ["2-3", "1-2", "1-1"]
 
-    async def test_what_is_written_ahead_is_told_when_it_is_shown_and_then_it_is_the_newest(self, store: Store) -> None:
-        ahead = store.ahead()
-        assert ahead is not None
-        await ahead.write([rows.stored("a")])
-        await store.tell([rows.audit("between")])
-        await ahead.write([rows.stored("b")])
-        assert (await names(store), (await store.audit_head()).number) == (["between"], 1)
-        await store.commit([rows.stored("c")], record=Record(address="192.0.2.1"), planned_at=0, ahead=ahead)
+    async def test_the_events_of_a_commit_are_one_link_in_the_order_of_its_parts(self, store: Store) -> None:
+        await store.tell([rows.audit("before")])
+        record = Record(address="192.0.2.1", audit=(rows.audit("record"),))
+        await store.commit([rows.stored("a"), rows.stored("b")], record=record)
         found = await events(store)
-        assert [(one["name"], one["id"].split("-")[0]) for one in found] == [
-            ("c", "2"),
-            ("b", "2"),
-            ("a", "2"),
-            ("between", "1"),
+        assert [(one["name"], one["id"], one.get("address")) for one in found] == [
+            ("b", "2-4", "192.0.2.1"),
+            ("a", "2-3", "192.0.2.1"),
+            ("record", "2-2", "192.0.2.1"),
+            ("before", "1-1", None),
         ]
-        assert {one["name"]: one.get("address") for one in found} == {
-            "a": "192.0.2.1",
-            "b": "192.0.2.1",
-            "c": "192.0.2.1",
-            "between": None,
-        }
         for number, one in enumerate(found):
             assert await names(store, ALL._replace(after=place(one))) == [each["name"] for each in found[number + 1 :]]
             assert await names(store, ALL._replace(name=one["name"])) == [one["name"]]
 
-    async def test_events_alone_that_were_written_ahead_are_told_without_another_revision(self, store: Store) -> None:
-        ahead = store.ahead()
-        assert ahead is not None
-        await ahead.write([Changes(audit=(rows.audit("a"),))])
-        await store.tell([rows.audit("between")])
-        await ahead.write([Changes(audit=(rows.audit("b"),))])
-        assert await store.commit((), record=Record(), planned_at=0, ahead=ahead) == 0
-        assert await names(store) == ["b", "a", "between"]
-
-    async def test_what_is_dropped_or_fails_is_in_no_link(self, engine: Engine, store: Store) -> None:
-        ahead = store.ahead()
-        assert ahead is not None
-        await ahead.write([rows.stored("a")])
-        await ahead.drop()
+    async def test_what_fails_is_in_no_link(self, engine: Engine, store: Store) -> None:
+        with pytest.raises(StoreFault):
+            await store.commit([rows.stored("a"), rows.stored("a")], record=Record())
         with engine.failing(store), pytest.raises(StoreFault):
             await store.tell([rows.audit("b")])
         assert (await names(store), await store.audit_head()) == ([], ChainHead(0, ZERO))
@@ -92,8 +72,8 @@ class AuditPromises:
         assert (await names(store), (await store.audit_head()).number) == (["c"], 1)
 
     async def test_a_page_ends_at_its_limit_and_shows_the_versions_when_asked(self, store: Store) -> None:
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
-        await store.commit([rows.stored("a", number=2)], record=Record(), planned_at=1)
+        await store.commit([rows.stored("a")], record=Record())
+        await store.commit([rows.stored("a", number=2)], record=Record())
         await store.tell([rows.audit("gone", 7)])
         assert await names(store, limit=2) == ["gone", "a"]
         gone, second, first = await events(store, documents=True)
@@ -112,7 +92,7 @@ class AuditPromises:
         assert [one["kind"] for one in await events(store, ALL._replace(name="collector"))] == [rows.KIND]
 
     async def test_the_oldest_go_whole_and_in_order_and_their_numbers_are_not_used_again(self, store: Store) -> None:
-        await store.commit([rows.stored("a", "b")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a", "b")], record=Record())
         await store.tell([rows.audit("later")._replace(at=LATER)])
         await store.tell([rows.audit("behind")])
         head = await store.audit_head()

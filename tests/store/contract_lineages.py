@@ -3,8 +3,8 @@
 import pytest
 
 from reconciler.model.values import Value
-from reconciler.store.contract import Changes, LineageRow, Record, SourcePlace, Store
-from reconciler.store.planning_view import Unexplained
+from reconciler.store.contract import Store
+from reconciler.store.records import Changes, LineageRow, Record, SourcePlace, Unexplained
 from tests.store import looking, rows
 from tests.store.engines import Engine
 
@@ -63,8 +63,8 @@ class LineagePromises:
     pytestmark = pytest.mark.anyio
 
     async def test_lineage_is_filled_in_and_seen_by_readers(self, store: Store) -> None:
-        await store.commit([came("a"), came("b")], record=Record(), planned_at=0)
-        assert await store.commit([lineage("a")], record=Record(), planned_at=None) == 2
+        await store.commit([came("a"), came("b")], record=Record())
+        assert await store.commit([lineage("a")], record=Record()) == 2
         assert await sources(store, "a") == [shown(known=True)]
         assert await sources(store, "b") == [shown()]
         [a, b] = await looking.listed(store)
@@ -74,9 +74,9 @@ class LineagePromises:
         ]
 
     async def test_lineage_of_the_older_version_alone_is_filled_in_no_more(self, store: Store) -> None:
-        await store.commit([came("a")], record=Record(), planned_at=0)
-        await store.commit([came("a", 2)], record=Record(), planned_at=1)
-        assert await store.commit([lineage("a")], record=Record(), planned_at=None) == 2
+        await store.commit([came("a")], record=Record())
+        await store.commit([came("a", 2)], record=Record())
+        assert await store.commit([lineage("a")], record=Record()) == 2
         assert await sources(store, "a") == [shown(), shown()]
 
     @pytest.mark.parametrize(
@@ -90,36 +90,36 @@ class LineagePromises:
     async def test_what_changed_meanwhile_stays_and_the_revision_does_not_grow(
         self, store: Store, meanwhile: Changes
     ) -> None:
-        await store.commit([came("a")], record=Record(), planned_at=0)
-        await store.commit([meanwhile], record=Record(), planned_at=1)
+        await store.commit([came("a")], record=Record())
+        await store.commit([meanwhile], record=Record())
         before = await looking.everything(store), await sources(store, "a")
-        assert await store.commit([lineage("a")], record=Record(), planned_at=None) == 2
+        assert await store.commit([lineage("a")], record=Record()) == 2
         assert (await looking.everything(store), await sources(store, "a")) == before
 
     async def test_what_moved_meanwhile_is_told_of_where_it_stands_now(self, store: Store) -> None:
-        await store.commit([came("a")], record=Record(), planned_at=0)
+        await store.commit([came("a")], record=Record())
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=1)._replace(place=SourcePlace.OWN)
-        await store.commit([Changes(heads=(moved,))], record=Record(), planned_at=1)
-        await store.commit([lineage("a")], record=Record(), planned_at=None)
+        await store.commit([Changes(heads=(moved,))], record=Record())
+        await store.commit([lineage("a")], record=Record())
         [resource] = await looking.listed(store)
         assert resource["status"]["source"] == shown(known=True, path="b.yaml")
-        await store.commit([came("a", 2)], record=Record(), planned_at=3)
+        await store.commit([came("a", 2)], record=Record())
         assert await sources(store, "a") == [shown(), shown(known=True)]
 
     async def test_the_source_of_an_adopted_version_stays(self, store: Store) -> None:
         """Its status alone is of the repository."""
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
-        await store.commit([adopted("a")], record=Record(), planned_at=1)
+        await store.commit([rows.stored("a")], record=Record())
+        await store.commit([adopted("a")], record=Record())
         before, after = rows.origin(), rows.origin(source=source(known=True))
         row = lineage("a").lineages[0]._replace(before=before.id, origin=before.id)
         row = row._replace(status_before=rows.origin(source=source()).id, status=after.id)
         part = Changes(origins=(after,), lineages=(row,))
-        assert await store.commit([part], record=Record(), planned_at=None) == 3
+        assert await store.commit([part], record=Record()) == 3
         assert await looking.listed(store) == [
             rows.shown("a", 1) | {"status": {"latest": True, "source": shown(known=True)}}
         ]
-        assert await store.commit([part], record=Record(), planned_at=None) == 3
-        await store.commit([rows.removed("a")], record=Record(), planned_at=3)
+        assert await store.commit([part], record=Record()) == 3
+        await store.commit([rows.removed("a")], record=Record())
         assert await sources(store, "a") == [rows.source(1)]
 
     async def test_what_is_not_explained_is_found_in_order_of_path(self, engine: Engine, store: Store) -> None:
@@ -133,7 +133,6 @@ class LineagePromises:
                 rows.stored("made"),
             ],
             record=Record(),
-            planned_at=0,
         )
         view = engine.view()
         with view.snapshot():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store.contract import Record, Store
+from reconciler.store.contract import Store
+from reconciler.store.records import Record
 from tests.store import looking, rows, viewing_process, writing_process
 from tests.store.engines import Engine
 
@@ -68,7 +69,7 @@ class ProcessPromises:
             while await store.revision() < COMMITS:
                 number = await store.revision() + 1
                 parts = (rows.stored(*names[at : at + 250], number=number) for at in range(0, len(names), 250))
-                await store.commit(parts, record=Record(), planned_at=number - 1)
+                await store.commit(parts, record=Record())
             told, _ = process.communicate(timeout=WAIT)
         assert json.loads(told) == {"first": 0, "last": COMMITS, "torn": []}
 

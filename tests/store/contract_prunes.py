@@ -4,8 +4,8 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
-from reconciler.store.contract import Changes, Held, Moved, Record, Remembered, Store
-from reconciler.store.planning_view import Approval
+from reconciler.store.contract import Moved, Store
+from reconciler.store.records import Approval, Changes, Held, Record, Remembered
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -15,7 +15,7 @@ HEAD = "c" * 40
 
 
 async def commit(store: Store, *parts: Changes, record: Record | None = None) -> int:
-    return await store.commit(parts, record=record or Record(), planned_at=await store.revision())
+    return await store.commit(parts, record=record or Record())
 
 
 async def hold(store: Store, *names: str, repository: str = "telemetry", approvable: int = 1) -> None:

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from reconciler.model.names import Key
-from reconciler.store.contract import Changes, Record, Store
+from reconciler.store.contract import Store
+from reconciler.store.records import Changes, Record
 from tests.store import looking, rows
 from tests.store.engines import Engine
 
@@ -42,7 +43,7 @@ class ReadPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_a_resource_is_shown_with_its_status(self, store: Store) -> None:
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a")], record=Record())
         shown = await store.get(rows.PROJECT, rows.key("a"))
         assert json.loads(shown or b"") == rows.shown("a", 1)
 
@@ -56,18 +57,18 @@ class ReadPromises:
         ],
     )
     async def test_what_is_not_stored_is_none(self, store: Store, project: str, key: Key) -> None:
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a")], record=Record())
         assert (await store.get(project, key), await looking.history(store, key, project=project)) == (None, [])
 
     async def test_lists_are_in_byte_order(self, store: Store) -> None:
-        await store.commit([rows.stored(*reversed(NAMES))], record=Record(), planned_at=0)
+        await store.commit([rows.stored(*reversed(NAMES))], record=Record())
         assert await looking.names(store) == sorted(NAMES, key=str.encode) == NAMES
 
     @pytest.mark.parametrize(
         ("after", "limit"), [("", 4), ("A", 1), ("A", 100), ("Ab", 3), ("\U0001f600", 5), ("a", 0)]
     )
     async def test_lists_begin_after_a_name_and_end_at_a_limit(self, store: Store, after: str, limit: int) -> None:
-        await store.commit([rows.stored(*NAMES)], record=Record(), planned_at=0)
+        await store.commit([rows.stored(*NAMES)], record=Record())
         expected = [name for name in NAMES if name.encode() > after.encode()][:limit]
         assert await looking.names(store, after=after, limit=limit) == expected
 
@@ -79,14 +80,12 @@ class ReadPromises:
             versions=(strange.versions[0]._replace(kind="Source"),),
             heads=(strange.heads[0]._replace(kind="Source"),),
         )
-        await store.commit(
-            [rows.stored("a"), rows.stored("b", project="other"), strange], record=Record(), planned_at=0
-        )
+        await store.commit([rows.stored("a"), rows.stored("b", project="other"), strange], record=Record())
         assert (await looking.names(store), await looking.names(store, project="other")) == (["a"], ["b"])
 
     async def test_a_list_is_one_revision_although_others_write(self, store: Store) -> None:
         names = [f"{number:04}" for number in range(0, 2_000, 2)]
-        await store.commit([rows.stored(*names)], record=Record(), planned_at=0)
+        await store.commit([rows.stored(*names)], record=Record())
         pages = store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)
         found = [json.loads(shown) for shown in await anext(pages)]
         assert len(found) < len(names)
@@ -96,7 +95,7 @@ class ReadPromises:
             part = rows.stored(f"1{revision:03}x")
             changed = rows.stored("1998", number=revision + 1)
             gone = rows.removed(f"{1_900 + 2 * revision:04}")
-            revision = await store.commit([part, changed, gone], record=Record(), planned_at=revision)
+            revision = await store.commit([part, changed, gone], record=Record())
             found += [json.loads(shown) for shown in page]
         assert revision > 2
         assert found == [rows.shown(name, 1) for name in names]
@@ -105,10 +104,10 @@ class ReadPromises:
     async def test_a_page_is_small_however_large_its_resources_are(self, store: Store) -> None:
         large, padding = 200_000, "x" * 200_000  # characters
         names = [f"{number:04}" for number in range(40)]
-        await store.commit([rows.stored(*names, padding=padding)], record=Record(), planned_at=0)
+        await store.commit([rows.stored(*names, padding=padding)], record=Record())
         versions = tuple(rows.version("a", number, padding=padding) for number in range(1, 41))
         origins = tuple(rows.origin(number) for number in range(1, 41))
-        await store.commit([Changes(origins=origins, versions=versions)], record=Record(), planned_at=1)
+        await store.commit([Changes(origins=origins, versions=versions)], record=Record())
         listed = [page async for page in store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)]
         history = [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))]
         assert [json.loads(shown)["metadata"]["name"] for page in listed for shown in page] == names
@@ -116,33 +115,33 @@ class ReadPromises:
         assert max(sum(map(len, page)) for page in (*listed, *history)) < 5 * large
 
     async def test_a_list_that_is_left_early_holds_nothing_up(self, store: Store) -> None:
-        await store.commit([rows.stored(*(f"{number:04}" for number in range(500)))], record=Record(), planned_at=0)
+        await store.commit([rows.stored(*(f"{number:04}" for number in range(500)))], record=Record())
         pages = store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)
         await anext(pages)
         await pages.aclose()
-        assert await store.commit([rows.removed("0001")], record=Record(), planned_at=1) == 2
+        assert await store.commit([rows.removed("0001")], record=Record()) == 2
 
     async def test_history_is_newest_first_and_says_which_one_is_latest(self, store: Store) -> None:
         for number in (1, 2, 3):
-            await store.commit([rows.stored("a", number=number)], record=Record(), planned_at=number - 1)
+            await store.commit([rows.stored("a", number=number)], record=Record())
         history = await looking.history(store, rows.key("a"))
         assert history == [rows.shown("a", number, latest=number == 3) for number in (3, 2, 1)]
 
     async def test_history_outlives_a_deletion_and_goes_on_after_it(self, store: Store) -> None:
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
-        await store.commit([rows.removed("a")], record=Record(), planned_at=1)
+        await store.commit([rows.stored("a")], record=Record())
+        await store.commit([rows.removed("a")], record=Record())
         history = await looking.history(store, rows.key("a"))
         assert (await store.get(rows.PROJECT, rows.key("a")), history) == (None, [rows.shown("a", 1, latest=False)])
         again = rows.stored("a", number=2)
         again = replace(again, heads=(again.heads[0]._replace(resource_id="another"),))
-        await store.commit([again], record=Record(), planned_at=2)
+        await store.commit([again], record=Record())
         history = await looking.history(store, rows.key("a"))
         assert history == [rows.shown("a", 2), rows.shown("a", 1, latest=False)]
 
     async def test_a_head_may_change_without_a_version(self, store: Store) -> None:
-        await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a")], record=Record())
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=3)._replace(status=b'{"latest":true,"moved":1}')
-        await store.commit([Changes(heads=(moved,))], record=Record(), planned_at=1)
+        await store.commit([Changes(heads=(moved,))], record=Record())
         shown = await looking.history(store, rows.key("a"))
         assert shown == [rows.shown("a", 1) | {"status": {"latest": True, "moved": 1, "source": rows.source(1)}}]
 
@@ -150,11 +149,11 @@ class ReadPromises:
         versions = tuple(rows.version("a", number) for number in range(1, MANY))
         origins = tuple(rows.origin(number) for number in range(1, MANY))
         parts = [Changes(origins=origins, versions=versions), rows.stored("a", number=MANY)]
-        await store.commit(parts, record=Record(), planned_at=0)
+        await store.commit(parts, record=Record())
         pages = store.history_pages(rows.PROJECT, rows.key("a"))
         found = await anext(pages)
         assert len(found) < MANY
-        await store.commit([rows.stored("a", number=MANY + 1)], record=Record(), planned_at=1)
+        await store.commit([rows.stored("a", number=MANY + 1)], record=Record())
         found += [shown async for page in pages for shown in page]
         assert [json.loads(shown) for shown in found] == [
             rows.shown("a", number, latest=number == MANY) for number in range(MANY, 0, -1)
@@ -162,7 +161,7 @@ class ReadPromises:
 
     async def test_runs_are_newest_first(self, store: Store) -> None:
         for identifier, repository in [("R2", "b"), ("R4", "a"), ("R1", "a"), ("R3", "b")]:
-            await store.commit((), record=Record(run=rows.run(identifier, repository=repository)), planned_at=None)
+            await store.commit((), record=Record(run=rows.run(identifier, repository=repository)))
         ids = [run["id"] for run in await looking.runs(store, limit=3)]
         of_a = [run["id"] for run in await looking.runs(store, repository="a", limit=3)]
         assert (ids, of_a) == (["R4", "R3", "R2"], ["R4", "R1"])
@@ -171,7 +170,7 @@ class ReadPromises:
 
     async def test_a_run_holds_its_statuses_in_order(self, store: Store) -> None:
         statuses = (rows.run_status("R1", 11), rows.run_status("R1", 2, name="b", reason="a.yaml:2:1: /spec: bad"))
-        await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")), planned_at=0)
+        await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")))
         expected = {
             "id": "R1",
             "repository": "telemetry",
@@ -207,7 +206,7 @@ class ReadPromises:
         self, store: Store
     ) -> None:
         statuses = tuple(rows.run_status("R1", ordinal) for ordinal in range(MANY))
-        await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")), planned_at=0)
+        await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")))
         sizes = [len(page) async for page in store.run_pages("R1")]
         _, *found = await looking.run(store, "R1")
         assert (sizes[0], sum(sizes), len(sizes) > 2) == (1, 1 + MANY, True)
@@ -216,23 +215,23 @@ class ReadPromises:
         assert len(await anext(pages)) == 1
         assert len(await anext(pages)) < MANY
         await pages.aclose()
-        assert await store.commit([rows.stored("a")], record=Record(), planned_at=0) == 1
+        assert await store.commit([rows.stored("a")], record=Record()) == 1
 
     async def test_runs_come_in_pages_of_one_state_of_the_store(self, store: Store) -> None:
         for number in range(150):
-            await store.commit((), record=Record(run=rows.run(f"R{number:03}")), planned_at=None)
+            await store.commit((), record=Record(run=rows.run(f"R{number:03}")))
         pages = store.runs_pages(repository=None, projects=None, limit=120)
         found = await anext(pages)
         assert len(found) < 120
         # It began before those that were told already, and ended after them: in a later page it would be a surprise.
-        await store.commit((), record=Record(run=rows.run("R045x")), planned_at=None)
+        await store.commit((), record=Record(run=rows.run("R045x")))
         found += [run async for page in pages for run in page]
         assert [json.loads(run)["id"] for run in found] == [f"R{number:03}" for number in range(149, 29, -1)]
 
     async def test_projects_and_repositories_are_in_byte_order_and_made_once(self, store: Store) -> None:
         for name in ("z", "a-b", "a0", "a", "a-b"):
             await store.create_project(name, at=rows.AT)
-            await store.commit((), record=Record(repository=rows.repository(name)), planned_at=None)
+            await store.commit((), record=Record(repository=rows.repository(name)))
         assert await store.projects() == ["a", "a-b", "a0", "default", "z"]
         assert await store.repositories() == ["a", "a-b", "a0", "z"]
         assert (await store.repository("a"), await store.repository("b")) == (rows.repository("a"), None)
@@ -255,8 +254,8 @@ class ReadPromises:
 
         for number, (name, owner) in enumerate([("a", "telemetry"), ("b", "other")]):
             record = Record(repository=rows.repository(owner), run=rows.run(f"R{number}", repository=owner))
-            await store.commit([owned(name, owner)], record=record, planned_at=number)
-        assert await store.commit((), record=Record(release_repository="telemetry"), planned_at=None) == 3
+            await store.commit([owned(name, owner)], record=record)
+        assert await store.commit((), record=Record(release_repository="telemetry")) == 3
         assert await looking.listed(store) == [rows.shown("a", 1), rows.shown("b", 1)]
         assert (await store.repositories(), await store.last_run("telemetry")) == (["other"], "R0")
         view = engine.view()
@@ -277,19 +276,17 @@ class ReadPromises:
                 wanted=tuple(rows.wanted(path, path, repository=repository) for path in paths),
             )
 
-        await store.commit(
-            [files("telemetry", "a", "b", "c"), files("other", "a")], record=Record(repository=None), planned_at=0
-        )
+        await store.commit([files("telemetry", "a", "b", "c"), files("other", "a")], record=Record(repository=None))
         again = files("telemetry", "b")
         again = Changes(
             forgotten_files=(("telemetry", "b"), ("telemetry", "a")), files=again.files, wanted=again.wanted
         )
-        await store.commit([again], record=Record(), planned_at=1)
+        await store.commit([again], record=Record())
         view = engine.view()
         with view.snapshot():
             assert [path for path, _ in view.vacant_files("telemetry")] == ["b", "c"]
             assert [row.path for row in view.wanted_in("telemetry", ["a", "b", "c"])] == ["b", "c"]
-        await store.commit([files("telemetry", "d")], record=Record(forget_files_of="telemetry"), planned_at=2)
+        await store.commit([files("telemetry", "d")], record=Record(forget_files_of="telemetry"))
         with view.snapshot():
             assert [path for path, _ in view.vacant_files("telemetry")] == ["d"]
             assert (view.wanted_count("telemetry"), view.wanted_count("other")) == (1, 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.names import Key
-from reconciler.store.contract import AuditRow, Changes, QuoteRow, Record, RewrittenRow, Store, StoreFault, Traces
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditRow, Changes, QuoteRow, Record, RewrittenRow, Traces
 from tests.store import looking, redacting_process, rows
 from tests.store.contract_processes import start
 from tests.store.engines import Engine
@@ -35,7 +36,7 @@ async def paddings(store: Store) -> set[str]:
 async def filled(store: Store) -> None:
     """Many versions hold a secret, and a run quotes it."""
     record = Record(run=rows.run(redacting_process.RUN))
-    await store.commit(redacting_process.storing(), record=record, planned_at=0)
+    await store.commit(redacting_process.storing(), record=record)
 
 
 class RedactionPromises:
@@ -50,8 +51,8 @@ class RedactionPromises:
         other = rows.run_status("R2", 1, reason="nothing of it")
         quoting = rows.run_status("R1", 3, name="b", reason=f"b: {SECRET}", notes=f"one\n{SECRET} two")
         parts = [rows.stored(NAME, padding=SECRET), Changes(statuses=(quoting, other), audit=(told,))]
-        await store.commit(parts, record=Record(run=rows.run("R1", message=f"it was {SECRET}")), planned_at=0)
-        await store.commit([rows.stored(NAME, number=2)], record=Record(run=rows.run("R2")), planned_at=1)
+        await store.commit(parts, record=Record(run=rows.run("R1", message=f"it was {SECRET}")))
+        await store.commit([rows.stored(NAME, number=2)], record=Record(run=rows.run("R2")))
         view = engine.view()
         with view.snapshot() as revision:
             versions = [(one.version, json.loads(one.body)) for one in view.versions_of(rows.PROJECT, rows.key(NAME))]
@@ -70,7 +71,7 @@ class RedactionPromises:
         assert reason == QuoteRow("reason", "R1", 3, f"b: {SECRET}")
         left = tuple(quote._replace(text=quote.text.replace(SECRET, "?")) for quote in found)
         part = Changes(rewritten=(rewritten(1, "?"),), quotes=left)
-        assert await store.commit([part], record=Record(), planned_at=revision) == revision + 1
+        assert await store.commit([part], record=Record()) == revision + 1
         assert await looking.run(store, "R1") == [
             {**(await looking.run(store, "R1"))[0], "message": "it was ?"},
             {
@@ -91,13 +92,13 @@ class RedactionPromises:
         view.close()
 
     async def test_a_redaction_grows_the_revision_whatever_it_found(self, store: Store) -> None:
-        await store.commit([rows.stored(NAME)], record=Record(), planned_at=0)
-        assert await store.commit([], record=Record(redacts=True), planned_at=1) == 2
+        await store.commit([rows.stored(NAME)], record=Record())
+        assert await store.commit([], record=Record(redacts=True)) == 2
         assert await store.erase_traces() is Traces.ERASED
         assert await store.erase_traces() is Traces.NONE
 
     async def test_there_is_nothing_to_erase_after_other_commits(self, store: Store) -> None:
-        await store.commit([rows.stored(NAME)], record=Record(), planned_at=0)
+        await store.commit([rows.stored(NAME)], record=Record())
         assert await store.erase_traces() is Traces.NONE
 
     async def test_traces_stay_as_long_as_somebody_reads_an_older_revision(self, store: Store) -> None:
@@ -105,14 +106,14 @@ class RedactionPromises:
         pages = store.history_pages(rows.PROJECT, rows.key(NAME))
         async with aclosing(pages):
             assert await anext(pages)
-            await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+            await store.commit(redacting_process.rewriting(), record=Record())
             assert await store.erase_traces() is Traces.KEPT
             assert await paddings(store) == {"(redacted)"}
         assert await store.erase_traces() is Traces.ERASED
 
     async def test_what_is_to_be_erased_is_known_after_a_restart(self, engine: Engine, store: Store) -> None:
         await filled(store)
-        await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+        await store.commit(redacting_process.rewriting(), record=Record())
         await store.close()
         again = engine.open()
         seen = await looking.everything(again)
@@ -122,7 +123,7 @@ class RedactionPromises:
 
     async def test_a_disk_that_takes_nothing_leaves_the_erasing_to_be_done(self, engine: Engine, store: Store) -> None:
         await filled(store)
-        await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+        await store.commit(redacting_process.rewriting(), record=Record())
         with engine.failing(store), pytest.raises(StoreFault, match="could not be cleared of traces"):
             await store.erase_traces()
         assert await store.erase_traces() is Traces.ERASED

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from reconciler.model.names import Key
-from reconciler.store.contract import Changes, KeyRow, Record, ReferenceRow, Store
-from reconciler.store.planning_view import BATCH
+from reconciler.store.contract import BATCH, Store
+from reconciler.store.records import Changes, KeyRow, Record, ReferenceRow
 from tests.store import rows
 from tests.store.engines import Engine
 
 
 async def commit(store: Store, *parts: Changes) -> None:
-    await store.commit(parts, record=Record(), planned_at=await store.revision())
+    await store.commit(parts, record=Record())
 
 
 def users(engine: Engine, *names: str, project: str = rows.PROJECT) -> dict[str, list[str]]:
@@ -80,7 +80,7 @@ class ReferencePromises:
             raise BrokenPipeError("the reader has gone")
 
         with pytest.raises(BrokenPipeError):
-            await store.commit(parts(), record=Record(), planned_at=1)
+            await store.commit(parts(), record=Record())
         assert users(engine, "x", "y") == {"x": ["a"]}
 
     async def test_a_view_sees_those_of_its_revision(self, engine: Engine, store: Store) -> None:

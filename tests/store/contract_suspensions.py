@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from reconciler.store.contract import Changes, Record, Store, SuspensionRow
+from reconciler.store.contract import Store
+from reconciler.store.records import Changes, Record, SuspensionRow
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -38,7 +39,7 @@ async def own(store: Store, *names: str) -> None:
         )
         for name in names
     ]
-    await store.commit(parts, record=Record(repository=rows.repository()), planned_at=None)
+    await store.commit(parts, record=Record(repository=rows.repository()))
 
 
 class SuspensionPromises:
@@ -47,24 +48,24 @@ class SuspensionPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_a_suspension_is_kept_until_it_ends(self, engine: Engine, store: Store) -> None:
-        await store.commit((), record=suspension(until=LATER), planned_at=None)
-        await store.commit((), record=suspension("other"), planned_at=None)
+        await store.commit((), record=suspension(until=LATER))
+        await store.commit((), record=suspension("other"))
         again = engine.open()
         assert await again.suspension("telemetry") == suspension(until=LATER).suspension
-        await again.commit((), record=Record(resume="telemetry"), planned_at=None)
+        await again.commit((), record=Record(resume="telemetry"))
         assert await again.suspension("telemetry") is None
         assert await again.suspension("other") == suspension("other").suspension
         await again.close()
 
     async def test_a_second_suspension_takes_the_place_of_the_first(self, store: Store) -> None:
-        await store.commit((), record=suspension(until=LATER), planned_at=None)
+        await store.commit((), record=suspension(until=LATER))
         second = suspension(reason="the edge still drops logs")
-        await store.commit((), record=second, planned_at=None)
+        await store.commit((), record=second)
         assert await store.suspension("telemetry") == second.suspension
 
     async def test_what_suspends_or_resumes_moves_the_store_for_whoever_plans(self, store: Store) -> None:
-        assert await store.commit((), record=suspension(), planned_at=None) == 1
-        assert await store.commit((), record=Record(resume="telemetry"), planned_at=None) == 2
+        assert await store.commit((), record=suspension()) == 1
+        assert await store.commit((), record=Record(resume="telemetry")) == 2
 
     @pytest.mark.parametrize(
         ("at", "expected"),
@@ -77,8 +78,8 @@ class SuspensionPromises:
     async def test_a_plan_sees_the_suspensions_that_last_beyond_its_instant(
         self, engine: Engine, store: Store, at: str, expected: set[str]
     ) -> None:
-        await store.commit((), record=suspension("ever"), planned_at=None)
-        await store.commit((), record=suspension("until", until=LATER), planned_at=None)
+        await store.commit((), record=suspension("ever"))
+        await store.commit((), record=suspension("until", until=LATER))
         view = engine.view()
         with view.snapshot():
             assert view.suspended(at) == expected
@@ -87,9 +88,9 @@ class SuspensionPromises:
     async def test_what_was_changed_or_deleted_since_the_head_was_applied_is_drift(self, store: Store) -> None:
         await own(store, "a", "b", "c", "d")
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
-        await store.commit([drifted("a"), rows.removed("b")], record=Record(), planned_at=None)
+        await store.commit([drifted("a"), rows.removed("b")], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 2
-        await store.commit([rows.stored("b", number=2)], record=Record(), planned_at=None)  # made anew, by the API
+        await store.commit([rows.stored("b", number=2)], record=Record())  # made anew, by the API
         assert await store.drift("telemetry", project=rows.PROJECT) == 2
         assert await store.drift("other", project=rows.PROJECT) == 0
 
@@ -97,7 +98,7 @@ class SuspensionPromises:
         await own(store, "a")
         head = drifted("a").heads[0]
         again = replace(drifted("a"), heads=(head._replace(digest=rows.digest("a", 1)),))
-        await store.commit([again], record=Record(), planned_at=None)
+        await store.commit([again], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
 
     async def test_what_was_never_stored_as_the_head_wants_it_is_drift_only_when_it_is_changed(
@@ -108,9 +109,9 @@ class SuspensionPromises:
             rows.wanted("bad.yaml", name, position=at, unconverged="refused") for at, name in enumerate("ab")
         )
         files = (("telemetry", "a.yaml"),)
-        await store.commit([Changes(forgotten_files=files), Changes(wanted=refused)], record=Record(), planned_at=None)
+        await store.commit([Changes(forgotten_files=files), Changes(wanted=refused)], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
-        await store.commit([drifted("a")], record=Record(), planned_at=None)
+        await store.commit([drifted("a")], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 1
 
     async def test_what_the_head_does_not_hold_and_is_owned_all_the_same_is_drift_when_it_is_changed(
@@ -118,14 +119,14 @@ class SuspensionPromises:
     ) -> None:
         await own(store, "a")
         forgotten = Changes(forgotten_files=(("telemetry", "a.yaml"),))
-        await store.commit([forgotten], record=Record(), planned_at=None)
+        await store.commit([forgotten], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
-        await store.commit([drifted("a")], record=Record(), planned_at=None)
+        await store.commit([drifted("a")], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 1
 
     async def test_a_plan_sees_what_the_head_wants_and_what_has_drifted(self, engine: Engine, store: Store) -> None:
         await own(store, "a", "b")
-        await store.commit([drifted("a")], record=Record(), planned_at=None)
+        await store.commit([drifted("a")], record=Record())
         view = engine.view()
         keys = [rows.key(name) for name in "abc"]
         with view.snapshot():
@@ -139,8 +140,8 @@ class SuspensionPromises:
 
     async def test_what_a_released_repository_leaves_has_not_drifted(self, engine: Engine, store: Store) -> None:
         await own(store, "a")
-        await store.commit([drifted("a")], record=Record(), planned_at=None)
-        await store.commit((), record=Record(release_repository="telemetry"), planned_at=None)
+        await store.commit([drifted("a")], record=Record())
+        await store.commit((), record=Record(release_repository="telemetry"))
         shown = json.loads(await store.get(rows.PROJECT, rows.key("a")) or b"")
         view = engine.view()
         with view.snapshot():

@@ -8,8 +8,9 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.store.contract import Store
-from reconciler.store.planning_view import PlanningView
+from reconciler.store import engines
+from reconciler.store.contract import Operations, PlanningView, Store
+from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 
 MOST_PAGES = 0xFFFFFFFE  # SQLite's own limit
@@ -24,9 +25,14 @@ class Engine(Protocol):
 
     def open(self) -> Store: ...
 
+    def open_operations(self) -> Operations: ...
+
     def view(self) -> PlanningView: ...
 
-    def full(self, store: Store) -> AbstractContextManager[None]:
+    def corrupt(self, text: bytes, *, by: int = 1) -> None:
+        """Flip these bits of the byte in the middle of the one place where a text is stored; nobody has it open."""
+
+    def full(self, store: Store | Operations) -> AbstractContextManager[None]:
         """While it lasts, there is no room for what this store writes."""
 
     def failing(self, store: Store) -> AbstractContextManager[None]:
@@ -43,11 +49,17 @@ class SqliteEngine:
     def open(self) -> Store:
         return SqliteStore(self.path)
 
+    def open_operations(self) -> Operations:
+        return SqliteOperations(self.path.with_name("ops.db"))
+
     def view(self) -> PlanningView:
-        return PlanningView.open(self.path)
+        return engines.open_view(str(self.path))
+
+    def corrupt(self, text: bytes, *, by: int = 1) -> None:
+        flip(self.path, text, by=by)
 
     @contextlib.contextmanager
-    def full(self, store: Store) -> Iterator[None]:
+    def full(self, store: Store | Operations) -> Iterator[None]:
         with full(_writer(store)):
             yield
 
@@ -61,6 +73,14 @@ class SqliteEngine:
             yield
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def flip(path: Path, text: bytes, *, by: int = 1) -> None:
+    """Change one byte in a store's file, in the middle of the one place where a text is; nobody has it open."""
+    data = bytearray(path.read_bytes())
+    assert data.count(text) == 1
+    data[data.index(text) + len(text) // 2] ^= by
+    path.write_bytes(data)
 
 
 @contextlib.contextmanager
@@ -81,6 +101,8 @@ def engine(url: str) -> Engine:
     return SqliteEngine(Path(place))
 
 
-def _writer(store: Store) -> sqlite3.Connection:
+def _writer(store: Store | Operations) -> sqlite3.Connection:
+    if isinstance(store, SqliteOperations):
+        return store._connection
     assert isinstance(store, SqliteStore)
     return store._writer

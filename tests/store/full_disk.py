@@ -9,8 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from reconciler.store.contract import Record, Store, StoreFault
-from reconciler.store.planning_view import PlanningView
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.disks import fill
 from tests.store import looking, rows
@@ -20,22 +21,9 @@ LARGE = [rows.stored("b"), rows.stored("c", padding="x" * 500_000)]
 
 async def refused(store: Store) -> str:
     try:
-        await store.commit(iter(LARGE), record=Record(run=rows.run("R2")), planned_at=1)
+        await store.commit(iter(LARGE), record=Record(run=rows.run("R2")))
     except StoreFault as fault:
         return fault.message
-    return "it was written"
-
-
-async def given_up(store: Store) -> str:
-    """What is said of a large change where there is room for it, and not for much more."""
-    ahead = store.ahead()
-    assert ahead is not None
-    try:
-        await ahead.write([rows.stored("b")])
-    except StoreFault as fault:
-        return fault.message
-    finally:
-        await ahead.drop()
     return "it was written"
 
 
@@ -50,14 +38,12 @@ async def opened(path: Path) -> str:
 async def on_a_full_disk(folder: Path) -> dict[str, object]:
     store = SqliteStore(folder / "store.db")
     await store.create_project(rows.PROJECT, at=rows.AT)
-    await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
+    await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")))
     before = await looking.everything(store)
-    told_ahead = await given_up(store)
     ballast = fill(folder)
     told: dict[str, object] = {"faults": [await refused(store) for _ in range(3)]}
-    told["a large change, before"] = told_ahead
     told["reads go on"] = await looking.everything(store) == before
-    view = PlanningView.open(store.path)
+    view = SqlitePlanningView.open(store.path)
     with view.snapshot() as revision:
         told["planned"] = [revision, len(view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")]))]
     view.close()

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from reconciler.store.contract import Changes, QuoteRow, Record, RewrittenRow
+from reconciler.store.records import Changes, QuoteRow, Record, RewrittenRow
 from tests.store import engines, rows
 
 SECRET = "hunter2-"
@@ -45,7 +45,7 @@ def rewriting() -> Iterator[Changes]:
 async def redact(url: str) -> None:
     store = engines.engine(url).open()
     print("begun", flush=True)
-    await store.commit(rewriting(), record=Record(redacts=True), planned_at=await store.revision())
+    await store.commit(rewriting(), record=Record(redacts=True))
     print("committed", flush=True)
     await store.erase_traces()
     print("erased", flush=True)

@@ -8,8 +8,8 @@ from dataclasses import replace
 from reconciler.model import values
 from reconciler.model.names import Key
 from reconciler.model.values import Value
-from reconciler.store import rows
-from reconciler.store.contract import (
+from reconciler.store import records
+from reconciler.store.records import (
     ApprovalRow,
     AuditRow,
     Changes,
@@ -57,7 +57,7 @@ def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> Origi
     """Where the versions of this number come from, or those of a source that has no `path` and `line`."""
     own: dict[str, Value] = {"type": "api", "actor": "key:test", "version": version}
     told = own if source is None else source
-    return rows.origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
+    return records.origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
 
 
 def source(version: int) -> dict[str, object]:

@@ -1,18 +1,17 @@
 """The store's file: who may read it, where it may lie, how it is written, and what is refused."""
 
-import contextlib
 import os
 import sqlite3
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.model.errors import Refused
 from reconciler.store import database
-from reconciler.store.contract import Changes, NewerStore, Record, StoreFault
-from reconciler.store.planning_view import PlanningView
+from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
@@ -39,7 +38,7 @@ async def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "a?mode=ro.db", "a#b.db", "%61.db", "ü.db"])
 async def test_any_path_is_that_path(tmp_path: Path, name: str) -> None:
     store = SqliteStore(tmp_path / name)
-    view = PlanningView.open(tmp_path / name)
+    view = SqlitePlanningView.open(tmp_path / name)
     await store.create_project("there", at=rows.AT)
     with view.snapshot() as revision:
         assert revision == 0
@@ -54,44 +53,6 @@ def test_a_write_is_on_disk_when_it_returns(tmp_path: Path) -> None:
     found = [connection.execute(f"pragma {name}").fetchone()[0] for name in names]
     connection.close()
     assert found == ["wal", 2, 1, database.BUSY_MILLISECONDS, database.WAL_LIMIT_BYTES]
-
-
-async def test_what_is_written_ahead_waits_for_no_disk_and_what_is_shown_does(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "store.db")
-    await store.create_project(rows.PROJECT, at=rows.AT)
-    levels: list[int] = []
-
-    def parts() -> Iterator[Changes]:
-        levels.append(store._writer.execute("pragma synchronous").fetchone()[0])
-        yield rows.stored(f"{len(levels)}")
-
-    ahead = store.ahead()
-    assert ahead is not None
-    await ahead.write(parts())
-    await store.commit(parts(), record=Record(), planned_at=None)
-    await store.commit(parts(), record=Record(), planned_at=None, ahead=ahead)
-    await store.close()
-    assert levels == [1, 2, 2]
-
-
-async def test_the_log_of_what_is_written_ahead_stays_small_but_for_a_reader(tmp_path: Path) -> None:
-    """A reader of before keeps it."""
-    path = tmp_path / "store.db"
-    store, log = SqliteStore(path), tmp_path / "store.db-wal"
-    await store.create_project(rows.PROJECT, at=rows.AT)
-    parts = [rows.stored(f"{number:03}", padding="x" * 100_000) for number in range(250)]
-    view = PlanningView.open(path)
-    for is_read, smallest, largest in ((False, 0, 16), (True, 24, 80)):
-        ahead = store.ahead()
-        assert ahead is not None
-        with view.snapshot() if is_read else contextlib.nullcontext():
-            await ahead.write(parts)
-            size = log.stat().st_size >> 20
-        assert smallest <= size <= largest
-        await ahead.drop()
-    view.close()
-    await store.close()
-    assert not log.exists()
 
 
 def test_a_reader_cannot_write(tmp_path: Path) -> None:
@@ -139,7 +100,7 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_a_view_of_a_store_that_is_missing_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match=r"^The store could not be opened \(unable to open database file\); "):
-        PlanningView.open(tmp_path / "store.db")
+        SqlitePlanningView.open(tmp_path / "store.db")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -171,7 +132,7 @@ async def test_a_damaged_store_is_a_fault(tmp_path: Path) -> None:
     store = SqliteStore(path)
     await store.create_project(rows.PROJECT, at=rows.AT)
     names = [f"{number:04}" for number in range(500)]
-    await store.commit([rows.stored(*names)], record=Record(), planned_at=0)
+    await store.commit([rows.stored(*names)], record=Record())
     await store.close()
     data = path.read_bytes()
     kept = len(data) * 3 // 4  # the schema stands before that

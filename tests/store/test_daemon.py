@@ -88,7 +88,7 @@ def test_the_chain_is_verified_while_the_service_runs_and_its_head_is_in_the_log
     code, lines, remark = verify(daemon, "--state-dir", forgotten, "--retention", "1ms")
     assert (code, lines[0]) == (0, "verified: 0 links with 0 events")
     assert " removed up to it, the last of " in lines[1]
-    tamper(store, "update audit_row set actor = 'user:eve' where kind = 'User'")
+    tamper(store, "update audit set actor = 'user:eve' where kind = 'User'")
     code, lines, remark = verify(daemon, "--head", said)
     assert (code, lines, remark.startswith("error: link ")) == (1, [], True)
 

@@ -10,7 +10,7 @@ from api import audit_events
 from api.audit_events import NoSuchFilter
 from reconciler.auth import people, rate_limits
 from reconciler.model import names, principals
-from reconciler.reconcile import interventions, repositories
+from reconciler.reconcile import interventions
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "audit.md"
@@ -54,7 +54,7 @@ def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], s
 
 
 def test_whoever_the_service_names_is_somebody() -> None:
-    machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, repositories.SETTINGS, people.ACTOR)
+    machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, interventions.SETTINGS, people.ACTOR)
     keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
     assert [audit_events.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
 

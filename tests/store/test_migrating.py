@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.store import database
-from reconciler.store.contract import Record
 from reconciler.store.database import Migration
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
@@ -73,7 +73,7 @@ async def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> N
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.create_project(rows.PROJECT, at=rows.AT)
-    await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")), planned_at=0)
+    await store.commit([rows.stored("a")], record=Record(run=rows.run("R1")))
     seen = await looking.everything(store)
     await store.close()
 
@@ -104,7 +104,7 @@ async def test_a_process_killed_in_a_step_leaves_the_version_before_it(tmp_path:
     path = tmp_path / "store.db"
     store = SqliteStore(path)
     await store.create_project(rows.PROJECT, at=rows.AT)
-    await store.commit([rows.stored("a")], record=Record(), planned_at=0)
+    await store.commit([rows.stored("a")], record=Record())
     seen = await looking.everything(store)
     await store.close()
     assert killed_in_a_step(path) > 0

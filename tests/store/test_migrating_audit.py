@@ -46,7 +46,7 @@ async def test_it_is_read_in_its_order_and_new_links_follow(path: Path) -> None:
     await store.close()
     found = audit.verify(path)
     assert (found.links, found.events, found.unchecked) == (2, 1, 3)
-    tamper(path, "delete from audit_row where name = 'b'")
+    tamper(path, "delete from audit where name = 'b'")
     with pytest.raises(BrokenChain, match=r"Link 1 of .* has 2 of its 3 events"):
         audit.verify(path)
 
@@ -61,7 +61,7 @@ async def test_it_goes_when_its_time_is_over(path: Path) -> None:
     found = audit.verify(path)
     assert (found.anchor.head, found.anchor.events, found.links, found.events) == (ChainHead(1, ZERO), 3, 1, 1)
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("select name from audit_row").fetchall() == [("new",)]
+        assert connection.execute("select name from audit").fetchall() == [("new",)]
 
 
 async def test_a_store_without_events_begins_with_nothing(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from reconciler.model import values
 from reconciler.model.values import Value
 from reconciler.store import database
-from reconciler.store.contract import Record
-from reconciler.store.planning_view import PlanningView
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import looking, rows
 
@@ -135,7 +135,10 @@ async def seen(store: SqliteStore) -> dict[str, Any]:
     keys = [rows.key(name) for name in sorted({old.name for old in STORED})]
     gets = {key.name: await store.get(rows.PROJECT, key) for key in keys}
     with closing(database.open_reader(store.path)) as connection:
-        audit = connection.execute("select * from audit").fetchall()
+        audit = connection.execute(
+            "select id, at, project, actor, action, kind, name, version_before, version_after, run, request, detail, "
+            "address from audit"
+        ).fetchall()
     return {
         "history": {
             key.name: [one async for page in store.history_pages(rows.PROJECT, key) for one in page] for key in keys
@@ -158,7 +161,7 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
     await SqliteStore(path).close()
     with closing(sqlite3.connect(path)) as connection:
         shown = connection.execute("select name, origin is not null, place from resource order by name").fetchall()
-        told = connection.execute("select distinct cast(status as text) from resource_row order by 1").fetchall()
+        told = connection.execute("select distinct cast(status as text) from resource order by 1").fetchall()
         kept = connection.execute("select count(*) from origin").fetchone()
         secrets = connection.execute("select name from version where secrets = cast('{}' as blob)").fetchall()
         assert connection.execute("pragma foreign_key_check").fetchall() == []
@@ -173,9 +176,9 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
     }
     assert shown == sorted((old.name, *other.get(old.name, (0, None))) for old in STORED if old.status is not None)
     assert told == [
-        (None,),
         ('{"drift":{"line":8,"path":"a.yaml","repository":"telemetry"},"latest":true}',),
         ('{"incomplete":["x"],"latest":true,"ready":false}',),
+        ('{"latest":true}',),
     ]
     # Of run R1 with and without the commit that changed a file, of R2, of the request; and what two statuses say.
     assert (kept, secrets) == ((6,), [("weird",)])
@@ -183,14 +186,14 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
 
 async def test_what_is_not_explained_is_still_found_and_what_is_stored_goes_on(path: Path) -> None:
     store = SqliteStore(path)
-    view = PlanningView.open(path)
+    view = SqlitePlanningView.open(path)
     with view.snapshot():
         found = view.without_lineage("telemetry", rows.PROJECT, limit=100)
         identities = view.identities(rows.PROJECT, [rows.key("older"), rows.key("gone")])
     view.close()
     assert [one.key.name for one in found] == ["weird", "adopted", "again", "fresh", "older", "second", "moved"]
     assert [identity.resource_id for identity in identities.values()] == ["id-older"]
-    await store.commit([rows.stored("fresh", number=2), rows.stored("new")], record=Record(), planned_at=0)
+    await store.commit([rows.stored("fresh", number=2), rows.stored("new")], record=Record())
     [newest, oldest] = await looking.history(store, rows.key("fresh"))
     assert (newest, oldest["status"]) == (rows.shown("fresh", 2), {"source": git("a.yaml")})
     assert await looking.history(store, rows.key("new")) == [rows.shown("new", 1)]

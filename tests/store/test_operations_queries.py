@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import database, operations
+from reconciler.store import database, files, operations
 from reconciler.store.operations import SqliteOperations
 from tests.store.test_queries import named_in_code
 
@@ -14,7 +14,8 @@ STATEMENTS = database.load_queries(operations.PACKAGE)
 
 
 def test_every_statement_is_used_and_every_one_used_exists() -> None:
-    assert sorted(named_in_code([Path(operations.__file__)])) == sorted(STATEMENTS)
+    named = named_in_code([Path(operations.__file__), Path(files.__file__)])
+    assert sorted(named.union(files.OPERATIONS.forgotten)) == sorted(STATEMENTS)
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS))

@@ -8,7 +8,8 @@ import pytest
 from reconciler.auth import rate_limits
 from reconciler.auth.rate_limits import CALLERS, MOST_OF_ONE, REFUSAL_MOST, RefusedAttempt, RefusedAttempts
 from reconciler.server.schedules import AuditUpkeep
-from reconciler.store.contract import AuditRow, Store, StoreFault
+from reconciler.store.contract import Store, StoreFault
+from reconciler.store.records import AuditRow
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.engines import Engine
 

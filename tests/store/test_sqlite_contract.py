@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store.contract import Changes, Record, RewrittenRow, Store, Traces
+from reconciler.store.contract import Store
+from reconciler.store.records import Changes, Record, RewrittenRow, Traces
 from tests.store import redacting_process, rows
 from tests.store.contract_redactions import SECRET, files_holding, filled
 from tests.store.contract_suite import StoreContract
@@ -23,12 +24,12 @@ class TestSqlite(StoreContract):
         self, tmp_path: Path, store: Store, padding: int
     ) -> None:
         secret = "hunter2-" + "x" * padding
-        await store.commit([rows.stored("a", "b", "c", padding=secret)], record=Record(), planned_at=0)
+        await store.commit([rows.stored("a", "b", "c", padding=secret)], record=Record())
         assert files_holding(tmp_path, "hunter2") != []
         part = Changes(
             rewritten=tuple(RewrittenRow(rows.PROJECT, rows.KIND, name, 1, rows.body(name, 1), None) for name in "abc")
         )
-        await store.commit([part], record=Record(), planned_at=1)
+        await store.commit([part], record=Record())
         assert await store.erase_traces() is Traces.ERASED
         assert files_holding(tmp_path, "hunter2") == []
 
@@ -41,8 +42,8 @@ class TestSqlite(StoreContract):
         paths = [("c" * 900, number) for number in range(1, redacting_process.VERSIONS + 1, 3)]
         with sqlite3.connect(tmp_path / "store.db", isolation_level=None) as connection:
             connection.execute("pragma secure_delete = on").fetchone()
-            connection.executemany("update version_row set path = ?, line = 1 where version = ?", paths)
-            await store.commit(redacting_process.rewriting(), record=Record(), planned_at=await store.revision())
+            connection.executemany("update version set path = ?, line = 1 where version = ?", paths)
+            await store.commit(redacting_process.rewriting(), record=Record())
             # What overwriting what is freed and emptying the log leave.
             assert connection.execute("pragma wal_checkpoint(truncate)").fetchone() == (0, 0, 0)
         assert files_holding(tmp_path, SECRET) == ["store.db"]

@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from reconciler.store.contract import Changes, Record
+from reconciler.store.records import Changes, Record
 from tests.store import engines, rows
 
 PARTS = 5
@@ -30,7 +30,7 @@ async def write(url: str) -> None:
     await store.create_project(rows.PROJECT, at=rows.AT)
     while True:
         number = await store.revision() + 1
-        await store.commit(parts(number), record=Record(run=rows.run(run_id(number))), planned_at=number - 1)
+        await store.commit(parts(number), record=Record(run=rows.run(run_id(number))))
         print(number, flush=True)
 
 

@@ -1,22 +1,16 @@
-"""A real reader child, store and repository, in which something goes wrong, beside the same where nothing does.
-
-Belongs here: both worlds, and counting what is written ahead. Does not: what goes wrong.
-"""
+"""A real reader child, store and repository, in which something goes wrong, beside the same where nothing does."""
 
 import asyncio
 import contextlib
 import json
 import shutil
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import pytest
 
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
-from reconciler.store.contract import Ahead, Changes
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
 from tests.api import parts
@@ -24,7 +18,7 @@ from tests.api.conftest import Follow
 from tests.api.parts import Parts
 from tests.daemons import destination
 from tests.repositories import Repository
-from tests.worker.stored import Stored, stored, unshown
+from tests.worker.stored import Stored, stored
 
 LOOK_SECONDS = 0.5  # between two looks, so that what failed is tried again soon
 STEP_SECONDS = 0.02
@@ -35,7 +29,7 @@ MOST = 10_000  # resources and runs
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """A source of two commits, and what is stored after each when nothing happens and all is one transaction."""
+    """A source of two commits, and what is stored after each when nothing goes wrong."""
 
     source: Repository
     first: str
@@ -79,9 +73,7 @@ class World:
         return await stored(self.store)
 
     async def _is_settled(self) -> bool:
-        """Every resource from Git says which commit changed it, and what was dropped is swept away."""
-        if unshown(self.store.path):
-            return False
+        """Every resource from Git says which commit changed it."""
         pages = self.store.list_pages(parts.DEFAULT, "Destination", after="", limit=MOST)
         return all([b'"changedBy"' in one or b'"type":"git"' not in one async for page in pages for one in page])
 
@@ -130,51 +122,13 @@ async def world(folder: Path, empty: Path | None, *, reader: WorkerClient | None
 
 
 async def expected_of(folder: Path, files: int, text: str = "") -> Expected:
-    """The source, and what is stored of it when nothing goes wrong and nothing is written ahead."""
+    """The source, and what is stored of it when nothing goes wrong."""
     source, first, second = source_of(folder / "source", files, text)
     await SqliteStore(folder / "empty.db").close()
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(SqliteStore, "ahead", lambda _: None)
-        async with world(folder / "undisturbed", folder / "empty.db") as undisturbed:
-            source.git("update-ref", "refs/heads/main", first)
-            await undisturbed.follow_it(source)
-            after_first = await undisturbed.applied(first)
-            source.git("update-ref", "refs/heads/main", second)
-            after_second = await undisturbed.applied(second)
+    async with world(folder / "undisturbed", folder / "empty.db") as undisturbed:
+        source.git("update-ref", "refs/heads/main", first)
+        await undisturbed.follow_it(source)
+        after_first = await undisturbed.applied(first)
+        source.git("update-ref", "refs/heads/main", second)
+        after_second = await undisturbed.applied(second)
     return Expected(source, first, second, folder / "empty.db", after_first, after_second)
-
-
-class Streams:
-    """What is written ahead, counted; `wrote` is awaited with the number of each write that is done."""
-
-    def __init__(self, patched: pytest.MonkeyPatch, wrote: Callable[[int], Awaitable[None]] | None = None) -> None:
-        self.begun = self.writes = self.dropped = 0
-        self._patched = patched
-        self._wrote = wrote
-        begin = SqliteStore.ahead
-
-        def ahead(store: SqliteStore) -> Ahead | None:
-            found = begin(store)
-            if found is not None:
-                self.begun += 1
-                if self.begun == 1:
-                    self._watch(type(found))
-            return found
-
-        patched.setattr(SqliteStore, "ahead", ahead)
-
-    def _watch(self, kind: Any) -> None:
-        write, drop = kind.write, kind.drop
-
-        async def counted(ahead: Ahead, given: Iterable[Changes]) -> None:
-            await write(ahead, given)
-            self.writes += 1
-            if self._wrote is not None:
-                await self._wrote(self.writes)
-
-        async def dropped(ahead: Ahead) -> None:
-            await drop(ahead)
-            self.dropped += 1
-
-        self._patched.setattr(kind, "write", counted)
-        self._patched.setattr(kind, "drop", dropped)

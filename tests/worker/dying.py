@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from reconciler.model import documents
-from reconciler.worker import child, limits
-from reconciler.worker.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part
+from reconciler.worker import child, sandbox
+from reconciler.worker.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part, Ready
 
+REST_SECONDS = 1.0
 ARMED = "armed"  # a file of this name among the marks: without it nothing happens
 
 
@@ -23,7 +24,8 @@ class Step(StrEnum):
 
     WAITING = "waiting"  # it took the commit, and did not say so
     BEGUN = "begun"  # it said so, and did nothing yet
-    FILE = "file"  # it, or a helper of its, is about to parse a file
+    FILE = "file"  # it is about to parse a file
+    READY = "ready"  # it waits for the project's lock
     PART = "part"  # it sent a part
     END = "end"  # all parts are sent, the end is not
     PLANNED = "planned"  # it sent the end
@@ -34,6 +36,7 @@ class Harm(StrEnum):
 
     KILL = "kill"
     HANG = "hang"
+    REST = "rest"  # it goes on after a moment
     STARVE = "starve"  # it wants more memory than it may have
 
 
@@ -75,10 +78,10 @@ class Death:
         if self._left == 0 and ends(self._marks) < self._times:
             (self._marks / str(self._process)).touch()
             if self._harm is Harm.STARVE:
-                bytearray(limits.ADDRESS_SPACE_BYTES)
+                bytearray(sandbox.ADDRESS_SPACE_BYTES)
             if self._harm is Harm.KILL:
                 os.kill(self._process, signal.SIGKILL)
-            time.sleep(60)
+            time.sleep(REST_SECONDS if self._harm is Harm.REST else 60)
 
 
 class Child(child.Worker):
@@ -86,11 +89,11 @@ class Child(child.Worker):
 
     death: Death
 
-    def _run(self, envelope: Envelope, *views: Any) -> None:
+    def _begin(self, envelope: Envelope, *views: Any) -> Any:
         if isinstance(envelope.job, CommitJob):
             self.death.commit = envelope.number
             self.death.met(Step.WAITING)
-        super()._run(envelope, *views)
+        return super()._begin(envelope, *views)
 
     def _send(self, message: Answer) -> None:
         if message.number != self.death.commit:
@@ -102,6 +105,8 @@ class Child(child.Worker):
         match message:
             case Begun():
                 self.death.met(Step.BEGUN)
+            case Ready():
+                self.death.met(Step.READY)
             case Part():
                 self.death.met(Step.PART)
             case CommitPlanned():
@@ -112,7 +117,7 @@ class Child(child.Worker):
 
 def main() -> None:
     """The reader child, with a death ahead of it."""
-    step, number, marks, times, harm = sys.argv[1:]
+    step, number, marks, times, harm = sys.argv[1:6]  # it is not confined: it writes marks
     death = Death(Step(step), int(number), marks=Path(marks), times=int(times), harm=Harm(harm))
     parse = documents.read
 

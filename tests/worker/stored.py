@@ -28,7 +28,6 @@ TABLES = {
     "repository": "*",
     "fact": "key, value",
 }
-COUNTED = ("resource", "version", "audit", "source_file", "wanted", "reference")
 UNCERTAIN = frozenset({"revision", "reserved"})  # facts that count what was tried as well
 
 Stored: TypeAlias = dict[str, list[str]]
@@ -64,17 +63,6 @@ def differences(found: Stored, expected: Stored) -> list[str]:
             first = next(pair for pair in pairs if pair[0] != pair[1])
             told.append(f"{name}: {len(ours)} and {len(theirs)}; {first[0]} instead of {first[1]}")
     return told
-
-
-def unshown(path: Path) -> dict[str, int]:
-    """What is in the file and counts at no revision, or is still to be swept away, by table."""
-    with closing(sqlite3.connect(path)) as reader:
-        (revision,) = reader.execute("select value from fact where key = 'revision'").fetchone()
-        left = {"staged": reader.execute("select count(*) from staged").fetchone()[0]}
-        for name in COUNTED:
-            (found,) = reader.execute(f"select count(*) from {name}_row where since > ?", (revision,)).fetchone()  # noqa: S608 - names of tables above
-            left[name] = found
-    return {name: count for name, count in left.items() if count}
 
 
 def _rows(path: Path, table: str, columns: str) -> list[str]:

@@ -111,3 +111,45 @@ async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_p
     assert answered.planned.counts == {"created": 2, "invalid": 1}
     await reader.stop()
     await store.close()
+
+
+async def test_commits_that_are_given_up_at_any_moment_keep_no_other_from_being_planned(tmp_path: Path) -> None:
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", destination("a"))
+    head = source.commit()
+    source.pack()
+    store = SqliteStore(tmp_path / "store.db")
+    await store.create_project("default", at=AT)
+    context = replace(
+        commit_job().context,
+        store=str(store.path),
+        hmac_key=b"k" * 32,
+        api_versions=API_VERSIONS,
+        at=AT,
+        seed=b"s" * 16,
+    )
+    job = commit_job(context=context, repository="one", mirror=str(source.path / ".git"), commit=head)
+    free = asyncio.Lock()
+
+    async def plan() -> CommitPlanned:
+        async with reader.planned(job, lambda: free) as answered:
+            assert isinstance(answered.planned, CommitPlanned)
+            return answered.planned
+
+    reader = WorkerClient()
+    await reader.start()
+    begun = asyncio.get_running_loop().time()
+    assert (await plan()).counts == {"created": 1}
+    took = asyncio.get_running_loop().time() - begun
+    for number in range(40):
+        given_up = asyncio.create_task(plan())
+        await asyncio.sleep(took * number / 30)
+        given_up.cancel()
+    async with free:  # one that waits for the lock is given up, too
+        given_up = asyncio.create_task(plan())
+        await asyncio.sleep(took * 2)
+        given_up.cancel()
+    async with asyncio.timeout(20):
+        assert (await plan()).counts == {"created": 1}
+    await reader.stop()
+    await store.close()

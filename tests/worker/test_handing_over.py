@@ -11,7 +11,7 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Transient
 from reconciler.model.values import Value
 from reconciler.worker import commits, history
-from reconciler.worker.limits import ASIDE, SMALLER, Allowance, CommitLimits
+from reconciler.worker.allowance import ASIDE, SMALLER, Allowance, CommitLimits
 from reconciler.worker.messages import CommitJob, CommitPlanned
 from tests import worlds
 from tests.daemons import destination
@@ -75,7 +75,7 @@ def test_what_is_read_again_since_the_store_moved_counts_once(world: World, monk
     monkeypatch.setattr(history, "lineage_of_run", slow)
     read: list[str] = []
     planned(world, world.commit_job("a", full=False), read=read)
-    assert read == [*blobs(world, "a"), "", *blobs(world, "b"), "", *blobs(world, "b"), ""]
+    assert read == [*blobs(world, "a"), "", *blobs(world, "b"), "", "", *blobs(world, "b"), ""]
 
 
 def test_a_file_of_the_other_that_is_set_aside_is_no_deletion(world: World) -> None:

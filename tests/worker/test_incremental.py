@@ -12,10 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.store.contract import Changes, Record, RepositoryRow
-from reconciler.store.planning_view import PlanningView
+from reconciler.git.snapshots import Snapshot
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits
+from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import CommitPlanned, Context
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
@@ -60,7 +62,7 @@ class Reading:
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")
         self.store = store
-        self.view = PlanningView.open(store.path)
+        self.view = SqlitePlanningView.open(store.path)
         self.row: RepositoryRow | None = None
         self.number = 0
 
@@ -86,7 +88,10 @@ class Reading:
             prune_min_count=0,
         )
         parts: list[Changes] = []
-        return commits.plan_commit(job, self.view, number=1, emit=parts.append), parts
+        with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
+            allowance = Allowance()
+            planned = commits.plan_snapshot(job, snapshot, self.view, number=1, emit=parts.append, allowance=allowance)
+        return planned, parts
 
     async def follow(self, commit: str) -> CommitPlanned:
         planned, parts = self.plan(commit, full=self.row is None)
@@ -95,7 +100,7 @@ class Reading:
             REPOSITORY, PROJECT, "fingerprint", commit, planned.tree, commit, state, planned.message, AT
         )
         record = Record(repository=self.row, forget_files_of=REPOSITORY if planned.full else None)
-        await self.store.commit(parts, record=record, planned_at=planned.revision)
+        await self.store.commit(parts, record=record)
         return planned
 
     def index(self) -> tuple[list[Any], list[Any]]:

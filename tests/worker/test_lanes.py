@@ -6,14 +6,15 @@ import sys
 SCRIPT = """
 import threading
 from reconciler.worker.child import JobLane as Lane
+from reconciler.worker.messages import Envelope
 
 def fails(job, views):
-    if job == 2:
+    if job.number == 2:
         raise MemoryError("no room to say so")
 
-lane = Lane("test", fails)
-lane.put(1)
-lane.put(2)
+lane = Lane("test", fails, fails, one_at_a_time=False)
+lane.put(Envelope(1, "", None))
+lane.put(Envelope(2, "", None))
 threading.Event().wait(60)
 """
 

@@ -10,8 +10,8 @@ import pytest
 
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.values import Value
-from reconciler.store.contract import Changes, Record, SourcePlace
-from reconciler.store.planning_view import PlanningView
+from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Changes, Record, SourcePlace
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import history
 from reconciler.worker.messages import Context, LineageFound, LineageJob
@@ -68,7 +68,7 @@ def explain(
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
-    view = PlanningView.open(store.path)
+    view = SqlitePlanningView.open(store.path)
     found = history.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
     view.close()
     return found, sent
@@ -103,10 +103,10 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
         came("adopted", source(head, "other"), "gone.yaml", now=source(head), moved="a.yaml"),
         came("absent", source(head), "absent.yaml"),
     ]
-    await store.commit(parts, record=Record(), planned_at=0)
+    await store.commit(parts, record=Record())
     found, sent = explain(store, repository)
     assert found == LineageFound(7, explained=3, more=False)
-    await store.commit(sent, record=Record(), planned_at=None)
+    await store.commit(sent, record=Record())
 
     def changed_by(path: str, date: str) -> dict[str, Any]:
         return {"changedBy": {"author": AUTHOR, "commit": commits[path], "date": date}}
@@ -120,7 +120,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
         "moved": shown(head, "elsewhere.yaml") | of_b,
     }
     versions = {one: (await looking.history(store, rows.key(one)))[0] for one in ("a", "moved", "adopted")}
-    await store.commit([rows.removed("a", "moved", "adopted")], record=Record(), planned_at=2)
+    await store.commit([rows.removed("a", "moved", "adopted")], record=Record())
     history = {one: (await looking.history(store, rows.key(one)))[0]["status"]["source"] for one in versions}
     assert history == {
         "a": shown(head, "a.yaml") | of_a,
@@ -133,7 +133,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
 async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteStore, repository: Repository) -> None:
     commits = written(repository, "a.yaml")
     parts = [came("a", source("1" * 40), "a.yaml"), came("b", source(commits["a.yaml"]), "a.yaml")]
-    await store.commit(parts, record=Record(), planned_at=0)
+    await store.commit(parts, record=Record())
     found, sent = explain(store, repository)
     assert (found.explained, named(sent)) == (1, ["b"])
 
@@ -144,12 +144,12 @@ async def test_many_are_explained_some_at_a_time(
     monkeypatch.setattr(history, "MAX_RESOURCES", 2)
     commits = written(repository, "a.yaml")
     parts = [came(name, source(commits["a.yaml"]), "a.yaml") for name in "abc"]
-    await store.commit(parts, record=Record(), planned_at=0)
+    await store.commit(parts, record=Record())
     answers = []
     for _ in range(2):
         found, sent = explain(store, repository)
         answers.append((found, named(sent)))
-        await store.commit(sent, record=Record(), planned_at=None)
+        await store.commit(sent, record=Record())
     assert answers == [(LineageFound(7, 2, more=True), ["a", "b"]), (LineageFound(7, 1, more=False), ["c"])]
 
 
@@ -158,7 +158,7 @@ async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
 ) -> None:
     monkeypatch.setattr(history, "MAX_RESOURCES", 2)
     head = written(repository, "a.yaml")["a.yaml"]
-    await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record(), planned_at=0)
+    await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record())
     assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
 
 
@@ -166,7 +166,7 @@ async def test_a_search_rests_while_there_is_other_work(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
-    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record(), planned_at=0)
+    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
     slept: list[float] = []
     monkeypatch.setattr(time, "sleep", slept.append)
     busy = iter([True, True, True, False, True, False])
@@ -178,7 +178,7 @@ async def test_a_search_ends_after_a_time(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
-    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record(), planned_at=0)
+    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
     monkeypatch.setattr(history, "BACKGROUND_SECONDS", 0.05)
     assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
 
@@ -188,12 +188,12 @@ async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_
 ) -> None:
     head = written(repository, "a.yaml", "b.yaml")["b.yaml"]
     parts = [came("a", source(head), "a.yaml"), came("b", source(head), "b.yaml")]
-    await store.commit(parts, record=Record(), planned_at=0)
+    await store.commit(parts, record=Record())
     monkeypatch.setattr(history, "BACKGROUND_SECONDS", 0.5)
     busy = iter([False, False])  # before the walk, and before the step that finds the newer file; then until the end
     found, sent = explain(store, repository, rests=lambda: next(busy, True))
     assert (found, named(sent)) == (LineageFound(7, explained=1, more=True), ["b"])
-    await store.commit(sent, record=Record(), planned_at=None)
+    await store.commit(sent, record=Record())
     monkeypatch.setattr(history, "BACKGROUND_SECONDS", 60.0)
     found, sent = explain(store, repository)
     assert (found, named(sent)) == (LineageFound(7, explained=1, more=False), ["a"])

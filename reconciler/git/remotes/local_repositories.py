@@ -15,7 +15,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import OBJECT_ID, PEELED, Listing
 from reconciler.git.remotes import credentials
 from reconciler.git.remotes.mirrors import SLOW_DISK
-from reconciler.model import ref_names
+from reconciler.model.names import check_ref_name
 from reconciler.settings import bounded_io
 
 # What a repository on this machine may lead git to, which reads it as the service's user.
@@ -322,7 +322,7 @@ def _is_head(path: str) -> bool:
 
 def _is_ref(name: str) -> bool:
     try:
-        ref_names.check_ref_name(name)
+        check_ref_name(name)
     except ValueError:
         return False
     return name.startswith("refs/")

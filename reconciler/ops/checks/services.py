@@ -15,6 +15,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.shared import RemotePlace
@@ -23,6 +25,8 @@ from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings.models import Settings
 from reconciler.settings.scalars import Address
+from reconciler.worker import sandbox
+from reconciler.worker.sandbox import Protections
 
 # Whether the service runs and listens where the settings say; whether it could, when it does not run.
 
@@ -88,6 +92,32 @@ def _reached(host: str) -> str:
 
 def _why(number: int) -> str:
     return os.strerror(number).lower()
+
+
+# Whether the kernel confines the process that reads what others wrote.
+
+SANDBOX_NAME = "sandbox"
+
+
+def gather_protections() -> Protections | None:
+    """Ask a process that is confined in the same way; None when it could not be started."""
+    try:
+        return sandbox.probe()
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return None
+
+
+def judge_protections(found: Protections | None) -> list[DoctorFinding]:
+    """Which of landlock and seccomp are active, and why not all."""
+    if found is None:
+        told = "the reader child could not be started, or could not be confined"
+        return [error(SANDBOX_NAME, told, "look into the log of the service, which tries the same")]
+    if found.missing:
+        told = f"the reader child is confined less than it could be: {', and '.join(found.missing)}"
+        todo = "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both"
+        return [warning(SANDBOX_NAME, told, todo)]
+    active = f"landlock (version {found.landlock} of its rules) and seccomp"
+    return [ok(SANDBOX_NAME, f"a reader child that is started from here is confined by {active}")]
 
 
 # Whether the programs that the settings need are there, and git is one that is known to work.

@@ -2,18 +2,20 @@
 
 import time
 from collections.abc import Callable
-from contextlib import closing
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
 from reconciler.ops import databases
-from reconciler.ops.databases import STORE, DatabaseIdentity, DatabaseKind, ProgressWatch
+from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
-from reconciler.store import audit, checksums, database
+from reconciler.store import audit, files
 from reconciler.store.audit import BrokenChain, VerifiedChain
-from reconciler.store.contract import DamagedVersion, StoreFault
+from reconciler.store.contract import StoreFault
+from reconciler.store.files import STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.records import DamagedVersion
 
 # Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds.
 
@@ -23,6 +25,9 @@ ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_chec
 MUCH_FREE = 0.5  # of a file that nothing is in
 NAMED = 10  # damaged versions that a sentence names
 LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
+
+
+T = TypeVar("T")
 
 
 class StoreFacts(NamedTuple):
@@ -47,15 +52,28 @@ def gather_stores(
     if not path.exists():
         return StoreFacts(path, kind, exists=False)
     try:
-        found = databases.look_at_copy(path, kind)
+        found = files.identify(path, kind)
         watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
-        verdict = _verdict(path, kind, is_full, watch)
-        damaged: tuple[DamagedVersion, ...] = ()
+        verdict = _in_time(partial(files.verdict, path, kind, watch=watch, is_quick=not is_full)) or ""
+        damaged: list[DamagedVersion] | None = []
         if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
-            verdict, damaged = _damaged(path, kind, watch)
-        return StoreFacts(path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=damaged)
+            # SQLite looks at no checksum of ours.
+            damaged = _in_time(partial(files.damaged_versions, path, watch=watch))
+        if damaged is None:
+            verdict, damaged = "", []
+        return StoreFacts(
+            path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=tuple(damaged)
+        )
     except ReconcilerError as problem:
         return StoreFacts(path, kind, exists=True, fault=problem.message)
+
+
+def _in_time(look: Callable[[], T]) -> T | None:
+    """What a look finds; None when the time is up."""
+    try:
+        return look()
+    except Refused:
+        return None
 
 
 def judge_stores(facts: StoreFacts) -> list[DoctorFinding]:
@@ -106,28 +124,6 @@ def _name(one: DamagedVersion) -> str:
     return f"version {one.version} of the {one.kind} {one.name} (project {one.project})"
 
 
-def _damaged(path: Path, kind: DatabaseKind, watch: ProgressWatch) -> tuple[str, tuple[DamagedVersion, ...]]:
-    """What SQLite would say, which looks at no checksum of ours, and the damaged versions."""
-    found: list[DamagedVersion] = []
-    with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
-        try:
-            for step in checksums.damaged(connection):
-                watch.check(f"The look through {path}")
-                found += step
-        except Refused:  # the time is up
-            return "", ()
-    return "ok", tuple(found)
-
-
-def _verdict(path: Path, kind: DatabaseKind, is_full: bool, watch: ProgressWatch) -> str:
-    with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
-        databases.database_identity(connection)
-        try:
-            return databases.copy_verdict(connection, name=kind.file, watch=watch, is_quick=not is_full)
-        except Refused:  # the time is up
-            return ""
-
-
 # Whether the chain of the audit fits, where there is time for that.
 #
 # Whether events are gone that are to be kept is not looked at: for how long those that went were to be kept, the
@@ -151,14 +147,14 @@ class AuditFacts(NamedTuple):
 def gather_audits(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> AuditFacts:
     """Look."""
     try:
-        version = databases.look_at_copy(path, STORE).version if path.exists() else None
+        version = files.identify(path, STORE).version if path.exists() else None
     except ReconcilerError:
         return AuditFacts()
     if version != STORE.latest:
         return AuditFacts(version)
     watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
     try:
-        return AuditFacts(version, audit.verify(path, watched=lambda connection: watch.over(connection, NAME)))
+        return AuditFacts(version, audit.verify(path, watched=partial(files.watched, watch=watch, what=NAME)))
     except BrokenChain as problem:
         return AuditFacts(version, broken=problem.message)
     except StoreFault as problem:

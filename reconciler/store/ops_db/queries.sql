@@ -60,3 +60,15 @@ delete from alert_target;
 
 -- name: insert_alert_target
 insert into alert_target (name) values (?);
+
+-- The next two run in a copy that nobody uses yet. Who was signed in, and the key that sealed what a browser carries to a
+-- provider, open something and cannot be asked back: they must not come alive again.
+-- name: forget_sessions
+delete from session;
+
+-- name: forget_flow_key
+delete from fact where key = 'flow_key';
+
+-- Of `store.db` as well.
+-- name: tables
+select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name;

@@ -388,7 +388,7 @@ class Gathering:
         shutil.copyfile(state / "store.db", copy)
         with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as store:
             (self.secrets,) = store.execute("select count(*) from version where secrets is not null").fetchone()
-            store.execute("update version_row set secrets = null")
+            store.execute("update version set secrets = null")
             store.execute("vacuum")
         self.found.files["store.db without version.secrets"] = copy.read_bytes()
         for path in sorted(state.rglob("*")):

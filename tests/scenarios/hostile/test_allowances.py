@@ -8,8 +8,7 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Refused
-from reconciler.worker import limits
-from reconciler.worker.limits import CLOCKED, MEBIBYTE, Allowance, CommitLimits, Exhausted
+from reconciler.worker.allowance import ASIDE, CLOCKED, MEBIBYTE, Allowance, CommitLimits, Exhausted
 from tests import worlds
 from tests.repositories import Repository
 from tests.worlds import Following
@@ -89,7 +88,7 @@ def test_a_file_that_is_set_aside_is_not_read_and_the_others_are_told_of() -> No
     read: list[str] = []
     allowance = Allowance(aside=frozenset({"bad"}), at=read.append)
     allowance.file("good", 1)
-    with pytest.raises(Refused, match=limits.ASIDE):
+    with pytest.raises(Refused, match=ASIDE):
         allowance.file("bad", 1)
     allowance.no_file()
     assert read == ["good", ""]

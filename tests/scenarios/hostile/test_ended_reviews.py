@@ -8,8 +8,8 @@ import pytest
 
 from reconciler.git.faults import RepositoryState
 from reconciler.model.plan import PlanEntry
+from reconciler.worker.allowance import ASIDE, Exhausted
 from reconciler.worker.client import ENDED, Overdue, WorkerClient, WorkerGone
-from reconciler.worker.limits import ASIDE, Exhausted
 from reconciler.worker.messages import CommitPlanned, ReviewJob, ReviewPlanned
 from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests import worlds

@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
+from reconciler.worker.allowance import ASIDE
 from reconciler.worker.client import WorkerClient
-from reconciler.worker.limits import ASIDE
 from reconciler.worker.messages import RequestJob
 from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.api import parts

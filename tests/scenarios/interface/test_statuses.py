@@ -88,7 +88,7 @@ def damaged(tmp_path: Path) -> Iterator[Daemon]:
         Project(daemon, "default").apply(type_of("own"), destination("one"))
         daemon.stop()
         with sqlite3.connect(daemon.state / "store.db") as store:
-            store.execute("update version_row set body = ? where kind = 'DestinationType'", (b"{",))
+            store.execute("update version set body = ? where kind = 'DestinationType'", (b"{",))
         store.close()
         yield daemon.start()
 

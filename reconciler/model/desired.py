@@ -1,0 +1,203 @@
+"""Desired: the documents that a file or a request wants stored, each judged by itself.
+
+Here bytes become documents. Nothing here knows what is stored or what else is wanted, or asks Git.
+"""
+
+import hmac
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import cast
+
+import msgspec
+from msgspec import structs
+
+from reconciler.model import components, documents, positions, resource, values, violations
+from reconciler.model.names import Key
+from reconciler.model.resource import Classification, Judged
+from reconciler.model.values import Value
+from reconciler.model.violations import Place, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRules:
+    """The rules for documents beside the schemas: accepted `apiVersion`s and this store's digest key."""
+
+    api_versions: frozenset[str]
+    hmac_key: bytes = field(repr=False)
+
+
+class Desired(msgspec.Struct, frozen=True, gc=False):
+    """One document that somebody wants stored, or one key that somebody wants deleted.
+
+    A first read holds a hundred thousand of these. Hence content is bytes, and nothing leads back to a document: the
+    garbage collector need not look at it.
+
+    `key` is None when kind or name could not be read. A document that is valid by itself has content: `owned` and all
+    that follows from it. `digest` decides equality. It is an HMAC of all that a user owns, secrets in clear: it tells
+    nobody a secret, and stays the same when a type changes its mind about what a secret is.
+    """
+
+    key: Key | None
+    place: Place | None = None
+    position: int = 0  # in its file or request, counted from 0
+    digest: bytes = b""
+    owned: bytes = b""  # canonical JSON, secrets in clear; empty for an invalid document
+    references: tuple[Key, ...] = ()  # each once, in order
+    has_placeholders: bool = False  # `(sensitive)` stands for a stored value somewhere
+    proposed_id: str | None = None
+    deprecated: bool = False
+    protected: bool = False
+    reason: str | None = None  # every violation, one a line
+    recent: str | None = None  # violations of recent rules: a reason unless the same is stored, and then a note
+    allowed: bool = True  # False: the repository's setting `allow` leaves it out
+    conflict: str | None = None  # it was made from another version than the stored one, where that counts
+    fault: str | None = None  # a failure outside of the document, so that nobody can judge it
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Desired({self.key}, {self.digest!r}, {self.reason!r})"
+
+    def document(self) -> dict[str, Value]:
+        """Decode what a user owns: a value of its own, which the caller may change."""
+        return cast("dict[str, Value]", msgspec.json.decode(self.owned))
+
+    def members(self) -> dict[str, Value]:
+        """Decode it for encoding alone: each member, and each of `metadata`, is the JSON that it has in `owned`."""
+        found = cast("dict[str, Value]", _members(self.owned))
+        found["metadata"] = cast("dict[str, Value]", _members(cast("msgspec.Raw", found["metadata"])))
+        return found
+
+    def refused(self, reason: str | None) -> "Desired":
+        """Add one more reason against it, if there is one."""
+        return self if reason is None else structs.replace(self, reason="\n".join(filter(None, (self.reason, reason))))
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+SHARED = 8  # references that are one object for all documents which have the same; what is shared outlives them
+
+
+def read_file(data: bytes, *, path: str, rules: DocumentRules) -> tuple[Desired, ...] | None:
+    """Read the resource documents of a file, None when it holds no document at all.
+
+    A file that cannot be read is one document of which nothing is known but what is wrong. `path` has a suffix that
+    `documents.syntax_of` knows.
+    """
+    syntax = documents.syntax_of(path)
+    assert syntax is not None, "only files with a known suffix are considered"
+    try:
+        read = documents.read(data, syntax=syntax, limits=positions.FILE_LIMITS)
+    except documents.DocumentError as error:
+        return (unreadable(Place(path, error.line, error.column), error.message),)
+    if not read:
+        return None
+    locations = None
+    found = []
+    for document in read:
+        kind = resource.classify(document.value, api_versions=rules.api_versions)
+        if kind is not Classification.RESOURCE:
+            continue
+        judged = resource.judge(document.value, api_versions=rules.api_versions)
+        reason = None
+        if judged.violations:
+            # Positions cost a second parse, so they are looked up only when something must be reported.
+            if locations is None:
+                locations = documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
+            reason = placed_reason(judged.violations, path=path, position=document.index, locations=locations)
+        place = Place(path, document.line, document.column)
+        found.append(of_judged(judged, place=place, position=document.index, reason=reason, hmac_key=rules.hmac_key))
+    return tuple(found)
+
+
+def unreadable(place: Place, message: str) -> Desired:
+    """Return the stand-in for a file that could not be read: it could hold any resource."""
+    return Desired(key=None, place=place, reason=f"{place}: {message}")
+
+
+def read_items(items: Iterable[Value], *, rules: DocumentRules) -> list[Desired]:
+    """Read a request's array: every item is judged, whatever its `apiVersion` and `kind` say.
+
+    A client may send back what it was shown: `(sensitive)` stands for the stored value.
+    """
+    found = []
+    for position, item in enumerate(items):
+        judged = resource.judge(item, api_versions=rules.api_versions, placeholders=True)
+        reason = violations.lines(judged.violations, lambda _: "") if judged.violations else None
+        found.append(of_judged(judged, place=None, position=position, reason=reason, hmac_key=rules.hmac_key))
+    return found
+
+
+def of_judged(
+    judged: Judged, *, hmac_key: bytes, place: Place | None = None, position: int = 0, reason: str | None = None
+) -> Desired:
+    """Make a document that was judged small, until its surroundings are known: types, and what is stored.
+
+    `reason` tells the violations; those of a valid document are all of recent rules.
+    """
+    valid = judged.resource
+    if valid is None:
+        return Desired(judged.key, place, position, reason=reason)
+    return Desired(
+        judged.key,
+        place,
+        position,
+        digest=_digest(valid.encoded, hmac_key),
+        owned=valid.encoded,
+        references=_references(valid.owned),
+        has_placeholders=bool(valid.placeholders),
+        proposed_id=valid.proposed_id,
+        deprecated=valid.deprecated,
+        protected=valid.protected,
+        recent=reason,
+    )
+
+
+def restored(desired: Desired, owned: dict[str, Value], *, hmac_key: bytes) -> Desired:
+    """Return the document with the values in place that `(sensitive)` stood for."""
+    encoded = values.canonical_json(owned)
+    return structs.replace(
+        desired,
+        digest=_digest(encoded, hmac_key),
+        owned=encoded,
+        references=_references(owned),
+        has_placeholders=False,
+    )
+
+
+def placed_reason(found: Sequence[Violation], *, path: str, position: int, locations: documents.Locations) -> str:
+    """Tell the violations of a document, the file's `position`-th, one a line, each with its place."""
+
+    def place_of(violation: Violation) -> str:
+        at = locations.of(position, violation.pointer, at_key=violation.at_key)
+        return str(Place(path, at.line, at.column))
+
+    return violations.lines(found, place_of)
+
+
+def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
+    """Return the digest of what a user owns. `hmac_key` is this server's; another key gives other digests."""
+    return _digest(values.canonical_json(owned), hmac_key)
+
+
+def _digest(encoded: bytes, hmac_key: bytes) -> bytes:
+    found = _keyed(hmac_key).copy()
+    found.update(encoded)
+    return found.digest()
+
+
+@lru_cache(maxsize=8)
+def _keyed(hmac_key: bytes) -> hmac.HMAC:
+    """Return an HMAC that has taken the key: going on from a copy of it takes half the time."""
+    return hmac.new(hmac_key, digestmod="sha256")
+
+
+def _references(owned: dict[str, Value]) -> tuple[Key, ...]:
+    found = {each.key for each in components.references(owned)}
+    keys = tuple(found if len(found) < 2 else sorted(found))
+    return _shared(keys) if len(keys) <= SHARED else keys
+
+
+@lru_cache(maxsize=4096)
+def _shared(keys: tuple[Key, ...]) -> tuple[Key, ...]:
+    return keys

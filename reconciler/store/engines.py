@@ -1,0 +1,59 @@
+"""Opening a store. The engine and its place are known here and below.
+
+Each function imports what it opens: the worker, which reads, loads nothing that writes or waits.
+"""
+
+# ruff: noqa: PLC0415 - see above
+
+import os
+from pathlib import Path
+from typing import NamedTuple
+
+from reconciler.store.contract import Operations, PlanningView, Store
+from reconciler.store.planning_view import SqlitePlanningView
+
+
+class OpenStore(NamedTuple):
+    """Both parts of a store, open in the main process."""
+
+    store: Store
+    operations: Operations
+
+
+async def open_store(url: str, state_directory: Path) -> OpenStore:
+    """Open the store of the settings `store.url` and `stateDir`, or make it, and bring it to this version.
+
+    Raises Refused, NewerStore, StoreFault.
+    """
+    import asyncio
+
+    from reconciler.store import files
+    from reconciler.store.operations import SqliteOperations
+    from reconciler.store.sqlite import SqliteStore
+
+    places = files.places(url, state_directory)
+    store = await asyncio.to_thread(SqliteStore, places.store)
+    try:
+        return OpenStore(store, await asyncio.to_thread(SqliteOperations, places.operations))
+    except BaseException:
+        await store.close()
+        raise
+
+
+def open_view(address: str) -> PlanningView:
+    """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
+    return SqlitePlanningView.open(Path(address))
+
+
+class ViewFiles(NamedTuple):
+    """The files that whoever opens a view of a store must be able to open: to read, and to read and write."""
+
+    readable: tuple[str, ...]
+    writable: tuple[str, ...]
+
+
+def view_files(address: str) -> ViewFiles:
+    """Those of the store with this address, while it is open in the main process, which makes them."""
+    path = os.path.realpath(address)
+    # Who reads takes note in the `-shm` of how far, so that nothing is written over (sqlite.org/walformat.html).
+    return ViewFiles(readable=(path, f"{path}-wal"), writable=(f"{path}-shm",))

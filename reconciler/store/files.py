@@ -1,0 +1,237 @@
+"""The two database files of a service on SQLite, as files: where they are, their headers, copies, and whether they are
+whole.
+
+For backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read elsewhere.
+"""
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from reconciler.model.errors import Refused
+from reconciler.store import checksums, database, directory_rows, operations
+from reconciler.store.contract import NewerStore
+from reconciler.store.records import AuditRow, DamagedVersion
+
+SCHEME = "sqlite:///"
+PAGES = 2048  # copied in one step, 8 MiB
+PAUSE_SECONDS = 0.05  # when the file is locked for a moment
+SETTLE_MILLISECONDS = 5_000
+STEPS = 100_000  # of SQLite's machine, some milliseconds, between two checks of the time
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseKind:
+    """One of the two files: its name, what people call it, the number in its header, its newest version here.
+
+    `forgotten` are the statements that run in every copy of it.
+    """
+
+    file: str
+    name: str
+    application_id: int
+    latest: int
+    forgotten: tuple[str, ...] = ()
+
+
+STORE = DatabaseKind("store.db", "store", database.APPLICATION_ID, database.migrations()[-1].number)
+OPERATIONS = DatabaseKind(
+    "ops.db",
+    "database of sessions and notifications",
+    operations.APPLICATION_ID,
+    database.migrations(operations.PACKAGE)[-1].number,
+    forgotten=("forget_sessions", "forget_flow_key"),
+)
+KINDS = (STORE, OPERATIONS)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabasePlaces:
+    """The paths of both files."""
+
+    store: Path
+    operations: Path
+
+    def of(self, kind: DatabaseKind) -> Path:
+        """Return the path of one of them."""
+        return self.store if kind is STORE else self.operations
+
+
+def places(url: str, state_directory: Path) -> DatabasePlaces:
+    """Return the paths for a `store.url`, which may lead anywhere, and a `stateDir`, which has the other file."""
+    return DatabasePlaces(Path(url.removeprefix(SCHEME)), state_directory / OPERATIONS.file)
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseIdentity:
+    """The header of a file and its size. `application_id` is 0 for nobody's."""
+
+    application_id: int
+    version: int
+    pages: int
+    page_bytes: int
+    free_pages: int
+
+    @property
+    def size(self) -> int:
+        """Bytes, all pages together."""
+        return self.pages * self.page_bytes
+
+
+class Watch(Protocol):
+    """The time that something long may take."""
+
+    @property
+    def is_over(self) -> bool:
+        """True when the time is up."""
+
+    def check(self, what: str) -> None:
+        """Raise Refused when the time is up."""
+
+    def tell(self, sentence: str) -> None:
+        """Say how far it is."""
+
+
+@contextmanager
+def watched(connection: sqlite3.Connection, watch: Watch, what: str) -> Iterator[None]:
+    """End the statement that runs meanwhile when the time is up. Raises Refused then."""
+
+    def look() -> int:
+        watch.tell(f"{what} ...")
+        return int(watch.is_over)
+
+    connection.set_progress_handler(look, STEPS)
+    try:
+        yield
+    except sqlite3.OperationalError:
+        watch.check(what)
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+def identify(path: Path, kind: DatabaseKind) -> DatabaseIdentity:
+    """Return the identity of a file that this program may use.
+
+    Raises Refused for a file of something else, NewerStore for one that a later version wrote, StoreFault.
+    """
+    with _reading(path, kind) as connection:
+        return _identity(connection, kind, path)
+
+
+def check_version(version: int, kind: DatabaseKind, path: Path) -> None:
+    """Raise NewerStore for a version that this program does not know."""
+    if version > kind.latest:
+        raise NewerStore(
+            f"The {kind.name} in {path} is of version {version}, and this program knows versions up to {kind.latest}: "
+            "a later version of the program wrote it; install that one."
+        )
+
+
+def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -> DatabaseIdentity:
+    """Copy one moment of a database into an empty file, while others write to it; return what was copied.
+
+    The copy has no log beside it. A crash may lose all of it, since it counts only when it is whole. Raises Refused,
+    NewerStore, StoreFault.
+    """
+    uri = f"{target.as_uri()}?mode=rw"
+    with (
+        database.faults("copied", of=kind.name),
+        closing(database.open_reader(source)) as reader,
+        closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as writer,
+    ):
+        for pragma in ("journal_mode = off", "synchronous = off"):
+            writer.execute(f"pragma {pragma}").fetchone()
+        # One moment of it, for as long as this transaction lasts: each write of another process would otherwise begin
+        # the copy anew.
+        reader.execute("begin")
+        found = _identity(reader, kind, source)
+
+        def step(_status: int, remaining: int, total: int) -> None:
+            watch.check(f"The copy of {source}")
+            if remaining:
+                watch.tell(f"{source.name}: {(total - remaining) * 100 // total} % copied")
+
+        reader.backup(writer, pages=PAGES, progress=step, sleep=PAUSE_SECONDS)
+        writer.execute("pragma journal_mode = delete").fetchone()
+        if kind.forgotten and "session" in _tables(writer):
+            sql = database.load_queries(operations.PACKAGE)
+            for name in kind.forgotten:
+                writer.execute(sql[name])
+            writer.execute("vacuum")  # pages that are not used any more hold them too
+    return found
+
+
+def count_rows(path: Path, kind: DatabaseKind, *, watch: Watch) -> Mapping[str, int]:
+    """Return how many rows each table has, sorted by name. Raises Refused when the time is up, StoreFault."""
+    with _reading(path, kind) as connection, watched(connection, watch, f"{kind.file}: counting"):
+        return {
+            name: connection.execute(f"select count(*) from {_quoted(name)}").fetchone()[0]  # noqa: S608 - a name of the schema, quoted
+            for name in _tables(connection)
+        }
+
+
+def verdict(path: Path, kind: DatabaseKind, *, watch: Watch, is_quick: bool) -> str:
+    """Return `ok`, or the first thing that SQLite finds wrong with a file. Raises Refused when the time is up,
+    StoreFault.
+
+    `is_quick`: indexes are not compared with their tables.
+    """
+    pragma = "quick_check(1)" if is_quick else "integrity_check(1)"
+    with _reading(path, kind) as connection, watched(connection, watch, f"{kind.file}: checking"):
+        return str(connection.execute(f"pragma {pragma}").fetchone()[0]).partition("\n")[0]
+
+
+def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
+    """Return every stored version without its checksum. Raises Refused when the time is up, StoreFault."""
+    found: list[DamagedVersion] = []
+    with _reading(path, STORE) as connection:
+        for step in checksums.damaged(connection):
+            watch.check(f"The look through {path}")
+            found += step
+    return found
+
+
+def settle(path: Path) -> None:
+    """Take a log that a killed process left into its file, so that the file alone is all there is. A file that is too
+    damaged for that keeps its log.
+    """
+    uri = f"{path.as_uri()}?mode=rw"
+    with contextlib.suppress(sqlite3.Error), closing(sqlite3.connect(uri, uri=True)) as connection:
+        connection.execute(f"pragma busy_timeout = {SETTLE_MILLISECONDS}")
+        connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+
+
+def tell(path: Path, events: Sequence[AuditRow]) -> None:
+    """Write audit events to a store that nobody uses; its file is alone afterwards. Raises StoreFault."""
+    with database.faults("written"), closing(database.open_writer(path)) as connection:
+        directory_rows.tell(connection, events)
+        connection.execute("pragma journal_mode = delete").fetchone()
+
+
+@contextmanager
+def _reading(path: Path, kind: DatabaseKind) -> Iterator[sqlite3.Connection]:
+    with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
+        yield connection
+
+
+def _identity(connection: sqlite3.Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
+    names = ("application_id", "user_version", "page_count", "page_size", "freelist_count")
+    found = DatabaseIdentity(*(int(connection.execute(f"pragma {name}").fetchone()[0]) for name in names))
+    if found.application_id != kind.application_id:
+        raise Refused(f"{path} is not the {kind.name} of this program; name another file.")
+    check_version(found.version, kind, path)
+    return found
+
+
+def _tables(connection: sqlite3.Connection) -> list[str]:
+    sql = database.load_queries(operations.PACKAGE)
+    return [name for (name,) in connection.execute(sql["tables"])]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,673 @@
+"""The rows and records that the store takes and returns.
+
+Shapes alone: the promises about them are in `reconciler.store.contract`. Instants are RFC 3339 in UTC, as
+`clock.rfc3339` writes them, so that their order as text is that of time.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from reconciler.model import rendering
+from reconciler.model.directory import Amendment
+from reconciler.model.histogram import Histogram
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+# Resources and their versions.
+
+
+class OriginRow(NamedTuple):
+    """The source of all versions that one change stores from one place, kept once.
+
+    `id` is a digest of the other fields (`rows.origin_row`), so equal origins have equal ids. `head` and `tail` are the
+    two halves of the source as canonical JSON; the `line` and `path` of each version go between them.
+    """
+
+    id: int
+    head: bytes
+    tail: bytes
+    actor: str
+    run: str | None
+    request: str | None
+    created_at: str
+
+
+ORIGIN_ID_BYTES = 8
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def origin_row(
+    source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str
+) -> OriginRow:
+    """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
+
+    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. Should it
+    happen all the same, the store refuses the second, and the next run or request makes another.
+    """
+    said = (*rendering.frame(source), actor, run, request, created_at)
+    digest = hashlib.blake2b(_encode(said), digest_size=ORIGIN_ID_BYTES).digest()
+    return OriginRow(int.from_bytes(digest, "big") >> 1, *said)  # SQLite's integers have a sign
+
+
+class VersionRow(NamedTuple):
+    """One version of one resource. `body` is what a reader gets, without `status`.
+
+    The same part of the change holds its `origin`. `path` and `line` are set when it came from a file.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    body: bytes
+    secrets: bytes | None
+    origin: int
+    path: str | None
+    line: int | None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"VersionRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
+
+
+class SourcePlace(IntEnum):
+    """The place in the source that a resource's status shows, where it is not the version's."""
+
+    NONE = 0
+    OWN = 1  # the present place of the resource
+
+
+class HeadRow(NamedTuple):
+    """The present state of a resource: version, owner, place, and `status` as JSON without `source`.
+
+    `resource_id` is unique in the project. The status shows the source of the version, unless `origin` or `place` is
+    set.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    resource_id: str
+    digest: bytes
+    owner: str | None
+    path: str | None
+    line: int | None
+    protected: int
+    incomplete: int
+    status: bytes
+    drifted: int = 0  # 1: the API stored it while its owner was suspended
+    origin: int | None = None
+    place: SourcePlace | None = None
+
+
+class HeadStatusRow(NamedTuple):
+    """A new `status`, without `source`, of a resource whose version, owner and place stay.
+
+    `digest` is set when the digest that equality is decided by is computed in another way than before.
+    """
+
+    project: str
+    kind: str
+    name: str
+    incomplete: int
+    status: bytes
+    digest: bytes | None = None
+
+
+class PastRouteRow(NamedTuple):
+    """The last route of a Configuration that no longer delivers, as JSON (`model.routes`); None removes it."""
+
+    project: str
+    configuration: str
+    is_in_force: int
+    past: bytes | None
+
+
+class RewrittenRow(NamedTuple):
+    """A stored version, present or older, with a value masked or redacted.
+
+    Its number, id, source and instant stay. A damaged present version is restored by such a row.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    body: bytes
+    secrets: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"RewrittenRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
+
+
+class QuoteRow(NamedTuple):
+    """A stored sentence that quotes a resource, or its replacement.
+
+    `of` is `reason` or `notes` (of a run's status), `message` (of a run) or `detail` (of an audit event). `id` is the
+    run's, or the event's number; `ordinal` is the status's in its run.
+    """
+
+    of: str
+    id: str
+    ordinal: int
+    text: str
+
+
+class LineageRow(NamedTuple):
+    """The commit that gave a stored resource's file its content, found after it was stored.
+
+    Written where the present version still has the origin `before` and its status `status_before` (None: that of the
+    version); a resource that changed meanwhile stays as it is.
+    """
+
+    project: str
+    kind: str
+    name: str
+    version: int
+    before: int
+    origin: int
+    status_before: int | None
+    status: int | None
+
+
+class ReferenceRow(NamedTuple):
+    """A reference from one resource to another, by the version that is stored with this row."""
+
+    project: str
+    kind: str
+    name: str
+    target_kind: str
+    target_name: str
+
+
+class KeyRow(NamedTuple):
+    """A resource to delete."""
+
+    project: str
+    kind: str
+    name: str
+
+
+class DamagedVersion(NamedTuple):
+    """A stored version whose bytes are not those that were stored."""
+
+    project: str
+    kind: str
+    name: str
+    version: int
+
+
+# The audit.
+
+
+class ChangeRow(NamedTuple):
+    """An audit event of one changed resource: actor and instant are those of `origin`, which the same part holds."""
+
+    project: str
+    action: str
+    kind: str
+    name: str
+    version_before: int | None
+    version_after: int | None
+    origin: int
+
+
+class AuditRow(NamedTuple):
+    """Any other audit event.
+
+    For a repository that is suspended or resumed, or whose held deletions are approved, `kind` is `Repository` and
+    there are no versions.
+    """
+
+    at: str
+    project: str
+    actor: str
+    action: str
+    kind: str
+    name: str
+    version_before: int | None
+    version_after: int | None
+    run: str | None
+    request: str | None
+    detail: str | None = None  # given by the actor
+    address: str | None = None  # of the request, where it is not that of the commit
+
+
+class AuditPlace(NamedTuple):
+    """The position of an event in the audit: its link and its number. The next page begins behind it."""
+
+    link: int
+    event: int
+
+
+class AuditWanted(NamedTuple):
+    """A query of the audit: every field that is not None must match.
+
+    `projects` has an empty name for events of the organization. `since` is inclusive, `until` exclusive. With the kind
+    `Key`, `name` is the id or the name of a key.
+    """
+
+    projects: frozenset[str] | None = None
+    kind: str | None = None
+    name: str | None = None
+    actor: str | None = None
+    action: str | None = None
+    since: str | None = None
+    until: str | None = None
+    after: AuditPlace | None = None
+
+
+# Repositories: their applied heads, what is held of them, and their runs.
+
+
+class FileRow(NamedTuple):
+    """One file of a repository's applied head. `vacant` says why it holds no resource: a link, or empty.
+
+    `given` is for a file that is vacant or cannot be read: a JSON array of the [kind, name] that it held before and
+    that are in no other file, without those that are stored from there.
+    """
+
+    repository: str
+    path: str
+    blob: str
+    vacant: str | None = None
+    given: str | None = None
+
+
+class WantedRow(NamedTuple):
+    """One resource document of a repository's applied head.
+
+    `digest` is None for an invalid document; `kind` and `name` are None when they could not be read. `unconverged` is
+    None when the store holds what the document wants, `waiting` when another change of the store may let it in (another
+    repository owns the resource, or its id is taken), otherwise `refused`.
+    """
+
+    repository: str
+    path: str
+    position: int
+    kind: str | None
+    name: str | None
+    digest: bytes | None
+    unconverged: str | None = None
+
+
+class PruneRow(NamedTuple):
+    """A run that pruned: how many resources its repository owned before, and how many it deleted without approval.
+
+    `at` is in milliseconds of Unix time. Storing it removes the repository's rows that are 24 hours older.
+    """
+
+    repository: str
+    at: int
+    owned: int
+    deleted: int
+
+
+class HeldRow(NamedTuple):
+    """A resource that is not in the repository's head and that is not deleted.
+
+    `why` is `held` when a guard stopped the deletion, `in-use` when another resource refers to it, `protected` when its
+    label keeps it.
+    """
+
+    repository: str
+    kind: str
+    name: str
+    why: str
+
+
+class ApprovalRow(NamedTuple):
+    """An admin's approval of the deletions that are held at a commit, the repository's head."""
+
+    repository: str
+    commit: str
+    actor: str
+    at: str
+
+
+class RunRow(NamedTuple):
+    """One finished run. `counts` is a JSON object of status to number."""
+
+    id: str
+    project: str
+    repository: str
+    trigger: str
+    actor: str
+    commit: str | None
+    outcome: str
+    message: str | None
+    counts: bytes
+    rewound: int
+    started_at: str
+    finished_at: str
+    duration_ms: int
+
+
+class StatusRow(NamedTuple):
+    """One status of a run that is not `unchanged`."""
+
+    run: str
+    ordinal: int
+    kind: str | None
+    name: str | None
+    status: str
+    reason: str | None
+    path: str | None
+    line: int | None
+    notes: str | None = None  # one per line
+
+
+class RepositoryRow(NamedTuple):
+    """The state of a watched repository between runs.
+
+    `fingerprint` digests the settings and schemas of the last read, `tree` is the id of the tree that was read: when
+    neither changed, there is nothing to do. `origin` digests where `commit` was applied from. `approvable` is 1 when an
+    admin can approve what is held at `head`, 0 when a file cannot be read, None when nothing is held.
+    """
+
+    name: str
+    project: str
+    fingerprint: str | None
+    commit: str | None
+    tree: str | None
+    head: str | None
+    state: str
+    message: str | None
+    since: str
+    origin: str | None = None
+    approvable: int | None = None
+
+
+class SuspensionRow(NamedTuple):
+    """A suspended repository: it is not polled, and admins may write what it owns. `until` None: until resumed."""
+
+    repository: str
+    reason: str
+    actor: str
+    since: str
+    until: str | None
+
+
+class Held(NamedTuple):
+    """The number of resources that are held at a repository's head, and the first of them in order."""
+
+    total: int
+    first: list[Key]
+
+
+class Remembered(NamedTuple):
+    """Everything that the store knows of one repository."""
+
+    row: RepositoryRow | None
+    suspension: SuspensionRow | None
+    last_run: str | None
+    held: Held
+
+
+# Resources that need attention.
+
+
+class Some(NamedTuple):
+    """A number of names, and the first of them in byte order."""
+
+    total: int
+    first: tuple[str, ...]
+
+
+class DeprecatedRow(NamedTuple):
+    """A deprecated resource and its users, as `Kind name`. `message` is its `metadata.additionalInfo.message`."""
+
+    kind: str
+    name: str
+    message: str
+    users: Some
+
+
+class Attention(NamedTuple):
+    """Resources of a project that need attention. `stale` are Configurations that deliver by their last good route,
+    since their present version cannot deliver.
+    """
+
+    incomplete: Some  # Configurations
+    deprecated: tuple[DeprecatedRow, ...]
+    stale: Some = Some(0, ())
+    others: Some = Some(0, ())  # incomplete resources of other kinds, with their kinds
+
+
+# One change of the store, and how its subscribers hear of it.
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceChange:
+    """A commit that changed resources, or the state of repositories that wait for some.
+
+    `origin` is the repository whose run it was, None for a request. `touched` are other repositories whose resources
+    changed their owner or status. `changed` is False when no resource changed; `project` is None when only owners did.
+    `changed_endpoints` are the webhooks that it disabled, deleted or pointed elsewhere.
+    """
+
+    origin: str | None
+    touched: Collection[str] = ()
+    changed: bool = True
+    project: str | None = None
+    changed_endpoints: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryChange:
+    """An amendment of the directory: people, memberships, keys, invitations, projects."""
+
+    amendment: Amendment
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """One part of a change. A large change is many parts in one transaction, so that no part is large in memory."""
+
+    origins: tuple[OriginRow, ...] = ()  # of every row in this part; other parts may repeat them
+    versions: tuple[VersionRow, ...] = ()
+    references: tuple[ReferenceRow, ...] = ()  # all those of the versions in this part; older ones are deleted
+    heads: tuple[HeadRow, ...] = ()
+    head_statuses: tuple[HeadStatusRow, ...] = ()
+    past_routes: tuple[PastRouteRow, ...] = ()
+    rewritten: tuple[RewrittenRow, ...] = ()
+    quotes: tuple[QuoteRow, ...] = ()
+    removed: tuple[KeyRow, ...] = ()
+    changed: tuple[ChangeRow, ...] = ()
+    audit: tuple[AuditRow, ...] = ()
+    forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): delete its FileRow and WantedRows
+    files: tuple[FileRow, ...] = ()
+    wanted: tuple[WantedRow, ...] = ()
+    lineages: tuple[LineageRow, ...] = ()  # planned against no revision: each checks that it still holds
+    pruned: tuple[PruneRow, ...] = ()
+    held: tuple[HeldRow, ...] = ()
+    statuses: tuple[StatusRow, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The rest of a transaction, with changes or without: the end of a run and the state of a repository."""
+
+    run: RunRow | None = None
+    repository: RepositoryRow | None = None
+    forget_files_of: str | None = None  # a full read: delete every FileRow and WantedRow of it before the parts
+    release_repository: str | None = None  # no longer watched: the API owns its resources from now on
+    forget_held_of: str | None = None  # delete every HeldRow of it before the parts
+    forget_approval_of: str | None = None  # nothing is held any more
+    suspension: SuspensionRow | None = None  # replaces an earlier one
+    resume: str | None = None  # end the suspension of this repository
+    audit: tuple[AuditRow, ...] = ()  # events of this record
+    address: str | None = None  # of the request
+    # Something is redacted: even if no version held it, the revision grows and the traces are to be erased. Otherwise
+    # the revision would show whether a secret of an older version held the text.
+    redacts: bool = False
+    change: ResourceChange | None = None  # for subscribers; None: nothing that concerns them
+    # Replaces an earlier approval; `Moved` when the head is another one, or nothing can be approved at it.
+    approval: ApprovalRow | None = None
+
+
+class Traces(StrEnum):
+    """The state of the values that rewritten versions had before, in the store's files."""
+
+    NONE = "none"
+    ERASED = "erased"  # by this call
+    KEPT = "kept"  # as long as a reader has an older revision open
+
+
+# Figures of the store.
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+
+
+@dataclass(slots=True)
+class CommitFigures:
+    """Commits since the store was opened: seconds of each, waiting included; how many were refused because the store
+    had changed; how many failed.
+    """
+
+    seconds: Histogram = field(default_factory=lambda: Histogram(SECONDS))
+    moved: int = 0
+    failed: int = 0
+
+
+class StoreFigures(NamedTuple):
+    """Figures at one moment. `file` and `log` are bytes on the disk, None when unknown."""
+
+    commits: CommitFigures
+    file: int | None
+    log: int | None
+
+
+# Reads of a plan.
+
+
+class Identity(NamedTuple):
+    """The parts of a stored resource that its next version or its next place keeps; `head` and `tail` as in
+    `OriginRow`. `created_at` is that of the stored version.
+    """
+
+    resource_id: str
+    head: bytes
+    tail: bytes
+    status: bytes
+    created_at: str
+
+
+class StoredDocument(NamedTuple):
+    """A stored resource and its secrets: `body` is masked and has no status. A damaged one has an empty `body` and no
+    secrets, so that nobody takes them for what was stored.
+    """
+
+    body: bytes
+    secrets: bytes | None
+    owner: str | None
+    incomplete: int
+    status: bytes
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"StoredDocument({self.body!r})"
+
+
+class StoredVersion(NamedTuple):
+    """One stored version, present or not, and its secrets, as in `StoredDocument`."""
+
+    key: Key
+    version: int
+    body: bytes
+    secrets: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"StoredVersion({self.key}, {self.version}, {self.body!r})"
+
+
+class Approval(NamedTuple):
+    """The deletions that an admin approved, and the commit at which they were held."""
+
+    commit: str
+    keys: frozenset[Key]
+
+
+class Unexplained(NamedTuple):
+    """A stored resource whose status does not name the commit that changed its file.
+
+    `origin` and `path` are those of its present version; `status` is the origin that its status has instead, or None.
+    `shown` and `shown_path` are those that readers see.
+    """
+
+    key: Key
+    version: int
+    origin: int
+    path: str | None
+    status: int | None
+    shown: int
+    shown_path: str | None
+
+
+# Sessions, notifications and alerts.
+
+
+class SessionRow(NamedTuple):
+    """A signed-in browser."""
+
+    digest: bytes  # SHA-256 of the cookie's value
+    user: str  # an id
+    losses: int  # those of the person when the session began
+    created_at: str
+    seen_at: str
+    id_token: str  # of the provider, for its own sign-out; empty for a person with a password
+
+    def __repr__(self) -> str:
+        return f"SessionRow(user={self.user!r}, created_at={self.created_at!r})"
+
+
+class NotificationRow(NamedTuple):
+    """A kept notification; `body` is JSON, which `reconciler.notifications.storage` reads and writes."""
+
+    id: str
+    body: bytes
+
+
+class NotificationStatusRow(NamedTuple):
+    """The status that a person gave a notification. There is no row for an unread one."""
+
+    notification: str
+    user: str
+    status: str
+
+
+class AlertRow(msgspec.Struct, frozen=True, gc=False):
+    """An alert that is still to be sent to a target; each attempt sends the same `body`.
+
+    One pass may make 20,000 of them. They refer to nothing that could refer to them, so the garbage collector, which
+    stops everything else, need not visit them.
+    """
+
+    id: str
+    target: str
+    body: bytes
+    made_at: str
+
+    def __repr__(self) -> str:
+        return f"AlertRow(id={self.id!r}, target={self.target!r})"
+
+
+class Noted(NamedTuple):
+    """One change of the notifications: rows to put, ids to forget with all their statuses, ids that nobody has read any
+    more, alerts to send. `targets` are the names of all targets of alerts from now on; None leaves those that are kept.
+    """
+
+    put: Sequence[NotificationRow] = ()
+    forget: Collection[str] = ()
+    unread: Collection[str] = ()
+    alerts: Sequence[AlertRow] = ()
+    targets: Collection[str] | None = None

@@ -1,0 +1,403 @@
+"""The worker's sandbox: what the process gives up before it parses what strangers wrote.
+
+The limits of resources are set everywhere. Landlock and seccomp are used where the kernel has them, and what is missing
+is skipped and known (`Protections`). Nothing here can be undone by the process, or by a thread or a library in it.
+"""
+
+import contextlib
+import ctypes
+import errno
+import os
+import re
+import resource
+import signal
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+import reconciler
+
+
+class Granted(NamedTuple):
+    """Files and folders that the process may open besides what Python needs; folders with all that is in them.
+
+    Rules are of the files that there are, not of names: what is made later must be inside a folder that is granted.
+    """
+
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+
+
+class Protections(msgspec.Struct, frozen=True):
+    """The protections that are active. `landlock` is the version of its rules, 0 for none; `missing` says of each that
+    is not active why, as the part of a sentence.
+    """
+
+    landlock: int
+    seccomp: bool
+    missing: tuple[str, ...] = ()
+
+
+NEWEST_LANDLOCK = 6  # the last version that has rules for us
+
+
+def enter(
+    granted: Granted | None, *, landlock: int = NEWEST_LANDLOCK, machine: str = os.uname().machine
+) -> Protections:
+    """Confine this process, which has one thread, for the rest of its life.
+
+    Without `granted` it may open whatever its user may. A lower version of `landlock` is as an older kernel, and
+    another `machine` as one whose system calls are not known. Raises OSError where a limit that every kernel has cannot
+    be set.
+    """
+    _limit_resources()
+    _go_first_when_memory_is_short()
+    version, no_landlock = _restrict_access(granted, newest=landlock)
+    no_seccomp = _filter_calls(machine)
+    missing = tuple(why for why in (no_landlock, no_seccomp) if why)
+    return Protections(landlock=version, seccomp=not no_seccomp, missing=missing)
+
+
+PROBE = (sys.executable, "-I", "-c", "from reconciler.worker import sandbox; sandbox.tell_protections()")
+PROBE_SECONDS = 10.0
+
+
+def probe() -> Protections:
+    """The protections that a worker has that is started from here, by a process that ends at once.
+
+    Raises OSError, subprocess.SubprocessError, msgspec.DecodeError where that fails.
+    """
+    told = subprocess.run(PROBE, stdin=subprocess.DEVNULL, capture_output=True, timeout=PROBE_SECONDS, check=True)
+    return msgspec.json.decode(told.stdout, type=Protections)
+
+
+def tell_protections() -> None:
+    """Enter the sandbox, and write to standard output which protections it has, as JSON: see `probe`."""
+    os.write(1, msgspec.json.encode(enter(Granted())))
+
+
+# Limits that every kernel has.
+
+ADDRESS_SPACE_BYTES = 4 * 1024**3  # a parser gone wild ends here, not with the machine's memory
+OPEN_FILES = 256
+UMASK = 0o077
+
+# From linux/prctl.h, which no module of Python's has.
+PR_SET_PDEATHSIG = 1
+PR_SET_SECCOMP = 22
+PR_SET_NO_NEW_PRIVS = 38
+
+# Half of the machine's memory, or of the control group's, counts as if the process had it: it is ended before the
+# daemon, which has some hundred MB at most (proc(5), oom_score_adj).
+OOM_ADJUSTMENT = 500
+MOST_OOM_ADJUSTMENT = 1000
+
+
+def _limit_resources() -> None:
+    """What a limit stops raises OSError or MemoryError, or ends the process."""
+    os.umask(UMASK)
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_AS, ADDRESS_SPACE_BYTES)
+    _limit(resource.RLIMIT_NOFILE, OPEN_FILES)
+    # No file grows: the store is read, and Python ignores the signal, so that a write raises EFBIG.
+    _limit(resource.RLIMIT_FSIZE, 0)
+    # Ends with the daemon, even while a library holds the interpreter and the end of the input is not seen.
+    _control(PR_SET_PDEATHSIG, signal.SIGKILL)
+    _control(PR_SET_NO_NEW_PRIVS, 1)  # landlock and seccomp ask for it, too
+
+
+def start_no_more() -> None:
+    """Once all threads are there: no thread or process is started from here on. Root is not held to it."""
+    _limit(resource.RLIMIT_NPROC, 0)
+
+
+def _limit(what: int, most: int) -> None:
+    _, hard = resource.getrlimit(what)
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)  # who started us may allow less
+    resource.setrlimit(what, (most, most))
+
+
+def _go_first_when_memory_is_short() -> None:
+    """Everybody may raise their own; where /proc is not there, the kernel chooses by size alone."""
+    path = Path("/proc/self/oom_score_adj")
+    try:
+        path.write_text(str(min(MOST_OOM_ADJUSTMENT, int(path.read_text()) + OOM_ADJUSTMENT)))
+    except OSError:
+        return
+
+
+_library = ctypes.CDLL(None, use_errno=True)
+_library.syscall.restype = ctypes.c_long
+
+
+def _control(option: int, *values: object) -> None:
+    """Raises OSError."""
+    if _library.prctl(option, *values, *[0] * (4 - len(values))) != 0:
+        raise _last_error()
+
+
+def _last_error() -> OSError:
+    number = ctypes.get_errno()
+    return OSError(number, os.strerror(number))
+
+
+# Landlock: which files are opened, and that no connection is made (linux/landlock.h, landlock(7)).
+#
+# It looks at a file when it is opened, so pipes and files that are open stay of use. It has no rule for what needs no
+# opening: that a file is there, how large it is, and whose.
+
+# The numbers of these system calls are the same on every machine.
+_CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
+_ASK_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
+_RULE_PATH_BENEATH = 1
+_WRITE_FILE, _READ_FILE, _READ_FOLDER = 1 << 1, 1 << 2, 1 << 3
+
+# What one more version of the kernel's rules can forbid: so many bits of rights on files, on TCP, and scopes.
+_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # to execute, write, read, make, remove; refer; truncate; devices' ioctl
+_TCP_RIGHTS = {4: 2}  # to bind, to connect
+_SCOPES = {6: 2}  # abstract sockets of others, signals to others
+
+NO_LANDLOCK = {
+    errno.ENOSYS: "this kernel has no landlock",
+    errno.EOPNOTSUPP: "landlock is not switched on when this kernel starts",
+    errno.EPERM: "whoever starts the process forbids it to use landlock",
+}
+NOBODY_ASKED = "landlock was not asked for"
+
+
+def handled_rights(version: int) -> tuple[int, int, int]:
+    """All that a version of landlock can forbid, as bits: rights on files, rights on TCP, scopes."""
+    files, tcp, scopes = (
+        max((bits for since, bits in each.items() if since <= version), default=0)
+        for each in (_FILE_RIGHTS, _TCP_RIGHTS, _SCOPES)
+    )
+    return (1 << files) - 1, (1 << tcp) - 1, (1 << scopes) - 1
+
+
+def _restrict_access(granted: Granted | None, *, newest: int) -> tuple[int, str]:
+    """The version of the rules that are in force, 0 for none, and why there are none. Raises OSError."""
+    version = min(newest, _library.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), _ASK_VERSION))
+    if version < 1:
+        number = ctypes.get_errno()
+        return 0, NO_LANDLOCK.get(number, os.strerror(number)) if newest else NOBODY_ASKED
+    files, tcp, scopes = handled_rights(version)
+    # Older kernels take the longer structure as well, as long as what they do not know is 0.
+    asked = struct.pack("=QQQ", 0 if granted is None else files, tcp, scopes)
+    if not any(asked):
+        return 0, NOBODY_ASKED
+    ruleset = _library.syscall(_CREATE_RULESET, asked, ctypes.c_size_t(len(asked)), 0)
+    if ruleset < 0:
+        raise _last_error()
+    try:
+        if granted is not None:
+            for path in (*_needed_by_python(), *granted.readable):
+                _allow(ruleset, path, _READ_FILE)
+            for path in (os.devnull, *granted.writable):
+                _allow(ruleset, path, _READ_FILE | _WRITE_FILE)
+        if _library.syscall(_RESTRICT_SELF, ruleset, 0) != 0:
+            raise _last_error()
+    finally:
+        os.close(ruleset)
+    return version, ""
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    """Raises OSError."""
+    try:
+        opened = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return  # it is not there, or out of reach anyway
+    try:
+        if stat.S_ISDIR(os.fstat(opened).st_mode):
+            rights |= _READ_FOLDER
+        if _library.syscall(_ADD_RULE, ruleset, _RULE_PATH_BENEATH, struct.pack("=Qi", rights, opened), 0) != 0:
+            raise _last_error()
+    finally:
+        os.close(opened)
+
+
+_LIBRARY_FOLDER = re.compile(r" (/.*)/[^/\n]*\.so[^/\n]*$", re.MULTILINE)
+
+
+def _needed_by_python() -> Iterator[str]:
+    """Folders of modules, which may be imported late, and of the shared libraries that are loaded and those beside
+    them; the zone of times, and randomness for SQLite.
+    """
+    yield from map(os.path.abspath, sys.path)
+    yield from reconciler.__path__
+    with contextlib.suppress(OSError):  # where /proc is not there, libraries are, since modules are imported by now
+        mapped = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape")
+        yield from set(_LIBRARY_FOLDER.findall(mapped))
+    yield from ("/etc/ld.so.cache", "/usr/lib/locale", "/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom")
+
+
+# Seccomp: which system calls are refused (seccomp(2)). A filter is a program for the kernel's packet filter.
+#
+# What is refused gives EPERM: a library that tries something goes on as for a user who may not. All else is allowed,
+# since the C library and Python change what they call from one version to the next. Two things are refused that only
+# seccomp sees: changes of modes, owners and times of files, and cutting an open file short, which would end the daemon
+# that has the store's `-shm` in its memory.
+
+_AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
+_X32 = 0x40000000  # the numbers of a second set of calls on x86_64
+
+# By name, the numbers on x86_64 and aarch64; None where there is no such call (asm/unistd.h).
+REFUSED: dict[str, tuple[int | None, int | None]] = {
+    # sockets, of which none is needed
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "connect": (42, 203),
+    "bind": (49, 200),
+    "listen": (50, 201),
+    "accept": (43, 202),
+    "accept4": (288, 242),
+    "sendto": (44, 206),
+    "sendmsg": (46, 211),
+    "sendmmsg": (307, 269),
+    # other programs, and other processes
+    "execve": (59, 221),
+    "execveat": (322, 281),
+    "fork": (57, None),
+    "vfork": (58, None),
+    "ptrace": (101, 117),
+    "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271),
+    "process_madvise": (440, 440),
+    "process_mrelease": (448, 448),
+    "pidfd_open": (434, 434),
+    "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424),
+    "kcmp": (312, 272),
+    "tkill": (200, 130),
+    "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240),
+    "setns": (308, 268),
+    "unshare": (272, 97),
+    # the kernel, and the machine
+    "bpf": (321, 280),
+    "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427),
+    "perf_event_open": (298, 241),
+    "userfaultfd": (323, 282),
+    "fanotify_init": (300, 262),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "keyctl": (250, 219),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "pivot_root": (155, 41),
+    "chroot": (161, 51),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "mount_setattr": (442, 442),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "delete_module": (176, 106),
+    "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294),
+    "reboot": (169, 142),
+    "swapon": (167, 224),
+    "swapoff": (168, 225),
+    "settimeofday": (164, 170),
+    "clock_settime": (227, 112),
+    # files without opening them, and what is true of files
+    "open_by_handle_at": (304, 265),
+    "truncate": (76, 45),
+    "ftruncate": (77, 46),
+    "chmod": (90, None),
+    "fchmod": (91, 52),
+    "fchmodat": (268, 53),
+    "fchmodat2": (452, 452),
+    "chown": (92, None),
+    "lchown": (94, None),
+    "fchown": (93, 55),
+    "fchownat": (260, 54),
+    "utime": (132, None),
+    "utimes": (235, None),
+    "futimesat": (261, None),
+    "utimensat": (280, 88),
+    "setxattr": (188, 5),
+    "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7),
+    "removexattr": (197, 14),
+    "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16),
+}
+# Allowed for this process alone, which is their first argument, or 0.
+OWN: dict[str, tuple[int, int]] = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
+CLONE, CLONE3 = (56, 220), (435, 435)
+
+_CLONE_THREAD = 0x00010000
+_CLONE_NEW = 0x7E020000  # all namespaces
+
+_KILL, _ERRNO, _ALLOW = 0x80000000, 0x00050000, 0x7FFF0000  # linux/seccomp.h
+_LOAD, _AND, _RETURN = 0x20, 0x54, 0x06  # linux/bpf_common.h, of 32 bits
+_IS_EQUAL, _IS_AT_LEAST = 0x15, 0x35
+_NUMBER, _ARCH, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data, of the lower half of the argument
+_MODE_FILTER = 2
+
+NO_SECCOMP = "this kernel has no seccomp"
+
+Instruction = tuple[int, int, int, int]
+"""Code, how many to pass over when its condition holds, and when it does not, and its value."""
+
+
+def filter_program(machine: str, process: int) -> list[Instruction] | None:
+    """The filter for a machine, by its name (uname(2)), and the process that it is for; None for another machine."""
+    if machine not in _AUDIT_ARCHES:
+        return None
+    column = list(_AUDIT_ARCHES).index(machine)
+    refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
+    allow = (_RETURN, 0, 0, _ALLOW)
+    argument = (_LOAD, 0, 0, _FIRST_ARGUMENT)
+    program = [
+        (_LOAD, 0, 0, _ARCH),
+        (_IS_EQUAL, 1, 0, _AUDIT_ARCHES[machine]),
+        (_RETURN, 0, 0, _KILL),  # the calls of a machine with 32 bits have other numbers
+        (_LOAD, 0, 0, _NUMBER),
+    ]
+    if machine == "x86_64":
+        program += _when(_IS_AT_LEAST, _X32, refuse)
+    for numbers in REFUSED.values():
+        number = numbers[column]
+        if number is not None:
+            program += _when(_IS_EQUAL, number, refuse)
+    # Its flags are in memory, where a filter cannot look. The C library goes on with `clone`.
+    program += _when(_IS_EQUAL, CLONE3[column], (_RETURN, 0, 0, _ERRNO | errno.ENOSYS))
+    threads = [argument, (_AND, 0, 0, _CLONE_THREAD | _CLONE_NEW), *_when(_IS_EQUAL, _CLONE_THREAD, allow), refuse]
+    program += _when(_IS_EQUAL, CLONE[column], *threads)
+    ours = [argument, *_when(_IS_EQUAL, process, allow), *_when(_IS_EQUAL, 0, allow), refuse]
+    for own in OWN.values():
+        program += _when(_IS_EQUAL, own[column], *ours)
+    return [*program, allow]
+
+
+def _when(condition: int, value: int, *then: Instruction) -> Sequence[Instruction]:
+    return [(condition, 0, len(then), value), *then]
+
+
+def _filter_calls(machine: str) -> str:
+    """Why there is no filter; '' when it is in force. Raises OSError."""
+    program = filter_program(machine, os.getpid())
+    if program is None:
+        return f"no filter of system calls is known for a machine of the sort {machine}"
+    instructions = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *each) for each in program))
+    described = struct.pack("@HP", len(program), ctypes.addressof(instructions))
+    try:
+        _control(PR_SET_SECCOMP, _MODE_FILTER, described)
+    except OSError as refused:
+        if refused.errno != errno.EINVAL:
+            raise
+        return NO_SECCOMP
+    return ""

@@ -1,0 +1,94 @@
+"""What the audit says of repositories that come, change and go with the settings."""
+
+import dataclasses
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from reconciler.reconcile import interventions
+from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
+from tests.api.parts import Parts, started
+from tests.api.parts import watched as watching
+from tests.store.engines import SqliteEngine
+
+AT = "2026-11-21T06:12:00.123Z"
+NOW = watching("telemetry", Path("/srv/telemetry.git"), project="default")
+ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, NOW.origin)
+
+
+def told(event: AuditRow | None) -> tuple[str, str, str, str, object] | None:
+    if event is None:
+        return None
+    detail = None if event.detail is None else json.loads(event.detail)
+    return event.action, event.name, event.project, event.actor, detail
+
+
+def test_one_that_nobody_remembers_is_created() -> None:
+    event = interventions.watching_event(NOW, before=None, remembered=None, at=AT)
+    assert told(event) == ("created", "telemetry", "default", "settings", None)
+
+
+def test_one_that_comes_from_elsewhere_since_the_last_start_is_another_and_else_it_is_not_told() -> None:
+    assert interventions.watching_event(NOW, before=None, remembered=ROW, at=AT) is None
+    elsewhere = dataclasses.replace(NOW, url="https://git.example/telemetry.git")
+    event = interventions.watching_event(elsewhere, before=None, remembered=ROW, at=AT)
+    expected = ("configured", "telemetry", "default", "settings", {"changed": ["where its commits come from"]})
+    assert told(event) == expected
+
+
+def test_a_reload_tells_the_settings_that_changed_by_their_names() -> None:
+    after = dataclasses.replace(NOW, suspended=True, allowed_kinds=("Destination",), branch="other")
+    event = interventions.watching_event(after, before=NOW, remembered=ROW, at=AT)
+    changed = {"changed": ["allow.kinds", "branch", "suspend"]}
+    assert told(event) == ("configured", "telemetry", "default", "settings", changed)
+
+
+def test_each_setting_is_told_by_the_name_that_people_write() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
+    told = [interventions.SETTING_NAMES.get(field.name, field.name) for field in dataclasses.fields(NOW)]
+    assert [name for name in told if not re.search(rf"`repositories\[\]\.{re.escape(name)}[.`]", page)] == []
+
+
+def test_what_it_owned_is_the_apis_when_it_goes_or_fills_another_project() -> None:
+    assert told(interventions.release_event(ROW, to=None, at=AT)) == (
+        "deleted",
+        "telemetry",
+        "default",
+        "settings",
+        None,
+    )
+    moved = ("configured", "telemetry", "default", "settings", {"changed": ["project"]})
+    assert told(interventions.release_event(ROW, to="other", at=AT)) == moved
+
+
+async def events(parts: Parts) -> list[tuple[str, str]]:
+    """All that the audit says of repositories, the newest first."""
+    pages = parts.services.store.event_pages(AuditWanted(kind="Repository"), limit=10, documents=False)
+    found = [json.loads(event) async for page in pages for event in page]
+    return [(event["action"], event["name"]) for event in found]
+
+
+@pytest.mark.anyio
+async def test_one_that_could_not_be_read_before_the_next_start_is_created_once(tmp_path: Path) -> None:
+    missing = watching("telemetry", tmp_path / "missing", project="default")
+    for _ in range(2):
+        async with started(tmp_path) as parts:
+            await parts.repositories.start([missing])
+            assert await events(parts) == [("created", "telemetry")]
+
+
+@pytest.mark.anyio
+async def test_what_the_audit_cannot_take_is_watched_all_the_same_and_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with started(tmp_path) as parts:
+        with SqliteEngine(tmp_path).failing(parts.services.store):
+            await parts.repositories.start([watching("telemetry", tmp_path / "missing", project="default")])
+            assert await parts.repositories.one("telemetry") is not None
+        assert await events(parts) == []
+    warned = [record.getMessage() for record in caplog.records if record.name.endswith("repositories")]
+    assert [message.partition(":")[0] for message in warned] == [
+        "The audit does not say that the settings changed what is watched (telemetry)"
+    ]

@@ -1,0 +1,33 @@
+"""A reader child that a hostile file took over: confined as ever, it runs the program that it is given.
+
+subprocess.run(attacking.command(program, *granted), capture_output=True)
+"""
+
+import sys
+from typing import BinaryIO
+
+from reconciler.worker import child
+
+
+def command(program: str, *granted: str) -> tuple[str, ...]:
+    """What starts it; `granted` are the arguments of the reader child. What the program prints comes out."""
+    return (sys.executable, "-c", "from tests.worker.attacking import main; main()", program, *granted)
+
+
+class Attacker:
+    """In place of whoever serves jobs, once all that is given up before is given up."""
+
+    def __init__(self, answers: BinaryIO) -> None:
+        self._answers = answers
+
+    def serve(self, _jobs: BinaryIO) -> None:
+        """Run the program."""
+        sys.stdout = open(self._answers.fileno(), "w", closefd=False)  # noqa: SIM115 - it stays open
+        exec(sys.argv[1], {})  # noqa: S102 - what the tests of this folder say
+        sys.stdout.flush()
+
+
+def main() -> None:
+    """The reader child, with what took it over."""
+    child.Worker = Attacker  # type: ignore[misc,assignment]  # `main` makes one
+    child.main(*sys.argv[2:])

@@ -1,0 +1,84 @@
+"""A worker process that answers what a test has it say, and keeps the orders that it gets.
+
+worker = SpokenWorker(folder)
+async with worker.started() as process:
+    task = await worker.asked(process, 1, job)
+    worker.say(Begun(1))
+"""
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+
+from reconciler.worker import messages
+from reconciler.worker.messages import Answer, Job, Order
+from reconciler.worker.process import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
+from tests.waiting import until
+
+LONGEST_SECONDS = 30.0  # what takes longer does not happen
+
+# It ends with its input, as the real one does.
+PROGRAM = """
+import os, shutil, sys, threading
+def say():
+    with open(sys.argv[1], "rb", buffering=0) as answers:
+        while data := answers.read(65536):
+            os.write(1, data)
+threading.Thread(target=say, daemon=True).start()
+with open(sys.argv[2], "wb", buffering=0) as orders:
+    while data := os.read(0, 65536):
+        orders.write(data)
+os._exit(0)
+"""
+
+
+class SpokenWorker:
+    """One such worker. `told` is what is told of its end."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answers, self._orders = folder / "answers", folder / "orders"
+        os.mkfifo(self._answers)
+        self._pipe = os.open(self._answers, os.O_RDWR)
+        self._orders.touch()
+        self.told: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def started(self, seconds: Mapping[type[Job], WorkerSeconds] = SECONDS) -> AsyncIterator[WorkerProcess]:
+        """The process, for as long as the context lasts."""
+        command = (sys.executable, "-S", "-c", PROGRAM, str(self._answers), str(self._orders))
+        process = await WorkerProcess.start(command, seconds=seconds, unasked=self.told.append)
+        try:
+            async with asyncio.timeout(LONGEST_SECONDS):
+                yield process
+        finally:
+            await process.end()
+            os.close(self._pipe)
+
+    def say(self, *answers: Answer) -> None:
+        """Have it answer."""
+        self.say_bytes(b"".join(map(messages.framed, answers)))
+
+    def say_bytes(self, data: bytes) -> None:
+        """Have it answer what may be no answer."""
+        os.write(self._pipe, data)
+
+    def orders(self) -> list[Order]:
+        """All that it was sent so far, as far as it came whole."""
+        sent, found = self._orders.read_bytes(), []
+        while len(sent) >= messages.LENGTH.size:
+            (length,) = messages.LENGTH.unpack(sent[: messages.LENGTH.size])
+            payload, sent = sent[messages.LENGTH.size :][:length], sent[messages.LENGTH.size + length :]
+            if len(payload) == length:
+                found.append(messages.order(payload))
+        return found
+
+    async def asked(
+        self, process: WorkerProcess, number: int, job: Job, lock: JobLock | None = None
+    ) -> "asyncio.Task[Answered]":
+        """A job that the worker has been sent."""
+        task = asyncio.create_task(process.plan(number, job, lock or JobLock()))
+        await until(lambda: number in [order.number for order in self.orders()])
+        return task

@@ -1,0 +1,344 @@
+"""One worker process: the limits of its jobs, the lock that they need, and its end."""
+
+import asyncio
+import contextlib
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+import pytest
+
+from reconciler.model.errors import Refused
+from reconciler.worker import messages, process, reviews
+from reconciler.worker.messages import (
+    Abandon,
+    Answer,
+    At,
+    Begun,
+    CommitJob,
+    Context,
+    Envelope,
+    Failed,
+    Job,
+    Proceed,
+    Ready,
+    RedactJob,
+    RequestJob,
+    RequestPlanned,
+    ReviewJob,
+    Verb,
+)
+from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from tests.commit_jobs import commit_job
+from tests.waiting import until
+from tests.worker.spoken import SpokenWorker
+
+pytestmark = pytest.mark.anyio
+
+CONTEXT = Context("store.db", "default", b"key", frozenset(), "2026-11-22T00:00:00Z", 0, b"seed")
+REDACT = RedactJob(CONTEXT, "Destination", "siem", "text", "admin", "request", dry_run=True)
+PLANNED = RequestPlanned(1, 7, 202, b"{}", changed=False)
+FILE = "Reading the file that Git knows as"
+LARGE = 8 * 2**20  # bytes: more than a pipe holds, and what a request may hold
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> SpokenWorker:
+    return SpokenWorker(tmp_path)
+
+
+def request(size: int = 1) -> RequestJob:
+    return RequestJob(CONTEXT, Verb.APPLY, "admin", "admin", "request", b" " * size, 1, atomic=False, dry_run=False)
+
+
+async def cancelled(task: "asyncio.Task[process.Answered]") -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_every_job_has_a_limit_and_nobody_who_asks_over_http_waits_without_one() -> None:
+    assert set(SECONDS) == set(get_args(Job))
+    assert [SECONDS[job].wait for job in (RequestJob, RedactJob)] == [60.0, 60.0]
+    assert [SECONDS[job].locked for job in (RequestJob, CommitJob)] == [60.0, 300.0]
+    assert [SECONDS[job].file for job in (CommitJob, ReviewJob)] == [60.0, 60.0]
+    # What a proposal rests for others must not end the worker that all share.
+    assert SECONDS[ReviewJob].run >= reviews.MOST_RESTS_SECONDS * 5
+
+
+@pytest.mark.parametrize("answers", [[], [Begun(1)], [Begun(1), Ready(1)], [Begun(1), Failed(1, "It cannot be done.")]])
+async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(
+    worker: SpokenWorker, answers: list[Answer]
+) -> None:
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, request())
+        worker.say(*answers)
+        await cancelled(asked)
+
+
+@pytest.mark.parametrize("is_begun", [True, False], ids=["begun before", "begun later"])
+async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(
+    worker: SpokenWorker, *, is_begun: bool
+) -> None:
+    async with worker.started({RedactJob: WorkerSeconds(run=0.2)}) as child:
+        hanging, behind = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, REDACT)
+        if is_begun:
+            worker.say(Begun(1))
+        await cancelled(hanging)
+        if not is_begun:
+            worker.say(Begun(1))
+        with pytest.raises(WorkerGone) as gone:
+            await behind
+        assert (gone.value.begun, child.has_ended) == (False, True)
+        assert worker.told == ["The reader was ended, since a job took longer than 0.2 seconds"]
+
+
+async def test_a_job_that_is_answered_in_time_ends_no_worker_although_its_caller_is_gone(worker: SpokenWorker) -> None:
+    seconds: dict[type[Job], WorkerSeconds] = {RedactJob: WorkerSeconds(run=0.3), RequestJob: WorkerSeconds(run=0.9)}
+    async with worker.started(seconds) as child:
+        left, other = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, request())
+        await cancelled(left)
+        worker.say(Begun(1), Begun(2), Failed(1, "Nobody asks for it."))
+        told = r"^The work took longer than 0\.9 seconds and was given up; do it in parts\.$"
+        with pytest.raises(Overdue, match=told):
+            await other
+        assert worker.told == ["The reader was ended, since a job took longer than 0.9 seconds"]
+
+
+@pytest.mark.parametrize(
+    ("read", "blob", "told"),
+    [
+        (["a", "b"], "b", f"{FILE} b took longer than 0.2 seconds and was given up; mend it or take it out."),
+        (["a", ""], "", "The work took longer than 0.6 seconds and was given up; do it in parts."),
+    ],
+    ids=["in a file", "after the files"],
+)
+async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
+    worker: SpokenWorker, read: list[str], blob: str, told: str
+) -> None:
+    async with worker.started({CommitJob: WorkerSeconds(run=0.6, file=0.2)}) as child:
+        asked = await worker.asked(child, 1, commit_job(careful=True))
+        worker.say(Begun(1), *(At(1, one) for one in read))
+        with pytest.raises(Overdue) as overdue:
+            await asked
+        assert (overdue.value.blob, overdue.value.message) == (blob, told)
+
+
+async def test_each_file_of_a_job_has_a_time_of_its_own(worker: SpokenWorker) -> None:
+    async with worker.started({CommitJob: WorkerSeconds(run=8.0, file=1.0)}) as child:
+        asked = await worker.asked(child, 1, commit_job(careful=True))
+        worker.say(Begun(1))
+        for blob in ("a", "b", "c"):
+            worker.say(At(1, blob))
+            await asyncio.sleep(0.5)
+        worker.say(Failed(1, "It cannot be done."))
+        with pytest.raises(Refused, match=r"^It cannot be done\.$"):
+            await asked
+        assert worker.told == []
+
+
+class Lock:
+    """A lock that a test gives away, and takes note of."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+        self.seen: list[str] = []
+
+    @contextlib.asynccontextmanager
+    async def hold(self) -> AsyncIterator[None]:
+        self.seen.append("wanted")
+        await self.free.wait()
+        self.seen.append("held")
+        try:
+            yield
+        finally:
+            self.seen.append("released")
+
+    async def wanted(self) -> None:
+        """Wait until somebody wants it."""
+        await until(lambda: self.seen != [])
+
+
+async def test_a_job_goes_on_when_its_lock_is_held_which_its_caller_releases(worker: SpokenWorker) -> None:
+    lock = Lock()
+    async with worker.started() as child:
+        held = JobLock(lock.hold)
+        asked = await worker.asked(child, 1, request(), held)
+        worker.say(Begun(1), Ready(1))
+        await lock.wanted()
+        assert [type(order) for order in worker.orders()] == [Envelope]
+        lock.free.set()
+        await until(lambda: worker.orders()[1:] == [Proceed(1, "request")])
+        worker.say(PLANNED)
+        assert (await asked).planned == PLANNED
+        assert lock.seen == ["wanted", "held"]
+        await held.release()
+        assert lock.seen == ["wanted", "held", "released"]
+
+
+async def test_a_job_that_waits_for_its_lock_has_no_limit_of_its_own_and_is_not_to_blame_for_an_end(
+    worker: SpokenWorker,
+) -> None:
+    lock = Lock()
+    async with worker.started({RequestJob: WorkerSeconds(run=0.2, locked=0.2)}) as child:
+        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        worker.say(Begun(1), Ready(1))
+        await lock.wanted()
+        await asyncio.sleep(0.5)
+        assert worker.told == []
+        child.process.kill()
+        await until(lambda: child.has_ended)
+        lock.free.set()
+        with pytest.raises(WorkerGone) as gone:
+            await asked
+        assert (gone.value.begun, lock.seen) == (False, ["wanted", "held", "released"])
+
+
+@pytest.mark.parametrize("end", ["overdue", "crash"])
+async def test_a_job_that_hangs_or_crashes_under_its_lock_releases_it(worker: SpokenWorker, end: str) -> None:
+    lock = Lock()
+    lock.free.set()
+    async with worker.started({RequestJob: WorkerSeconds(run=8.0, locked=0.2 if end == "overdue" else 8.0)}) as child:
+        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        worker.say(Begun(1), Ready(1))
+        await until(lambda: Proceed(1, "request") in worker.orders())
+        if end == "crash":
+            child.process.kill()
+        with pytest.raises(Overdue if end == "overdue" else WorkerGone) as raised:
+            await asked
+        assert lock.seen == ["wanted", "held", "released"]
+        assert getattr(raised.value, "begun", True)
+
+
+@pytest.mark.parametrize("moment", ["before it is ready", "while it waits"])
+async def test_a_job_whose_caller_is_gone_is_abandoned_where_it_would_need_its_lock(
+    worker: SpokenWorker, moment: str
+) -> None:
+    lock = Lock()
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        worker.say(Begun(1))
+        if moment == "while it waits":
+            worker.say(Ready(1))
+            await lock.wanted()
+        await cancelled(asked)
+        if moment != "while it waits":
+            worker.say(Ready(1))
+        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+        assert "held" not in lock.seen
+
+
+async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) -> None:
+    @contextlib.asynccontextmanager
+    async def refused() -> AsyncIterator[None]:
+        raise Busy
+        yield
+
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, request(), JobLock(refused))
+        worker.say(Begun(1), Ready(1))
+        with pytest.raises(Busy):
+            await asked
+        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+
+
+async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worker(worker: SpokenWorker) -> None:
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, REDACT)
+        worker.say(Begun(1), Failed(1, "It is odd.", state="odd"))
+        with pytest.raises(WorkerGone) as gone:
+            await asked
+        assert (gone.value.begun, worker.told) == (True, ["The reader ended with code 0"])
+
+
+async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_worker(
+    worker: SpokenWorker, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = msgspec.msgpack.encode({"type": "at", "number": 1, "blob": ""})
+    # A field more than there are: an array that holds an array, and so on.
+    answer = bytes([known[0] + 1]) + known[1:] + b"\xa4more" + b"\x91" * 50_000 + b"\xc0"
+    async with worker.started() as child:
+        asked = await worker.asked(child, 1, REDACT)
+        worker.say_bytes(messages.LENGTH.pack(len(answer)) + answer)
+        with pytest.raises(WorkerGone):
+            await asked
+        assert (child.has_ended, worker.told) == (True, ["The reader ended with code 0"])
+    assert caplog.messages == ["An answer of the reader met a fault that nobody foresaw."]
+
+
+@pytest.mark.parametrize("last", ["cat > /dev/null", "sleep 6"], ids=["ends", "is killed"])
+async def test_nobody_waits_for_a_pipe_that_what_a_worker_started_holds_open(
+    last: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
+    told: list[str] = []
+    child = await WorkerProcess.start(("sh", "-c", f"sleep 6 & {last}"), seconds=SECONDS, unasked=told.append)
+    hanging = asyncio.create_task(child.plan(1, REDACT, JobLock()))
+    await asyncio.sleep(0.1)
+    await child.end()
+    with pytest.raises(WorkerGone) as gone:
+        await hanging
+    assert (gone.value.begun, child.has_ended, told) == (False, True, [])
+
+
+async def test_a_worker_that_is_ended_makes_no_job_suspect_and_one_that_ends_does(tmp_path: Path) -> None:
+    found = []
+    for is_asked in (True, False):
+        folder = tmp_path / str(is_asked)
+        folder.mkdir()
+        worker = SpokenWorker(folder)
+        async with worker.started({RedactJob: WorkerSeconds(run=30.0, wait=30.0)}) as child:
+            asked, behind = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, request_of_none())
+            worker.say(Begun(1), Failed(2, "It is not done."))
+            with pytest.raises(Refused):  # by then the first one is begun
+                await behind
+            if is_asked:
+                await child.end()
+            else:
+                child.process.kill()
+            with pytest.raises(WorkerGone) as gone:
+                await asked
+            found.append(gone.value.begun)
+    assert found == [False, True]
+
+
+def request_of_none() -> RedactJob:
+    """A job that says by its answer that what came before it was taken."""
+    return msgspec.structs.replace(REDACT, text="none")
+
+
+async def test_who_waits_to_hand_a_job_over_waits_no_longer_and_no_job_is_cut_or_piled_up(tmp_path: Path) -> None:
+    start, came = tmp_path / "start", tmp_path / "came"
+    os.mkfifo(start)
+    command = ("sh", "-c", f"read line < {start}; cat > {came}")
+    # A request cannot be begun in time, since the worker takes nothing yet; the commit waits.
+    seconds: dict[type[Job], WorkerSeconds] = {
+        RequestJob: WorkerSeconds(run=5.0, wait=0.1),
+        CommitJob: WorkerSeconds(run=5.0),
+    }
+    child = await WorkerProcess.start(command, seconds=seconds, unasked=lambda _: None)
+    for number in (1, 2):
+        with pytest.raises(Busy):
+            await child.plan(number, request(LARGE), JobLock())
+    commit = asyncio.create_task(child.plan(3, commit_job(), JobLock()))
+    await asyncio.sleep(0.1)
+    assert child.process.stdin is not None
+    assert child.process.stdin.transport.get_write_buffer_size() < LARGE + 1_000
+    await asyncio.to_thread(start.write_text, "go\n")
+    await until(lambda: came.exists() and came.stat().st_size > LARGE)
+    await child.end()
+    with pytest.raises(WorkerGone):
+        await commit
+    assert numbers(came.read_bytes()) == [1, 3]
+
+
+def numbers(sent: bytes) -> list[int]:
+    """Of the orders that a worker was sent, each of which came whole."""
+    found = []
+    while sent:
+        (length,) = messages.LENGTH.unpack(sent[: messages.LENGTH.size])
+        payload, sent = sent[messages.LENGTH.size :][:length], sent[messages.LENGTH.size + length :]
+        found.append(messages.order(payload).number)
+    return found
