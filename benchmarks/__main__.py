@@ -1,5 +1,6 @@
 """Every figure, as a Markdown table: `python -m benchmarks`; `--full` takes the large corpus too, and its time;
-`--only NAME`, which may come again, measures nothing else.
+`--only NAME`, which may come again, measures nothing else; `--before PATH` names an earlier checkout with its .venv,
+for the rows that compare with it by turns.
 
 It ends with 1 when a figure is over its limit.
 """
@@ -8,6 +9,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
 from benchmarks import (
     auditing,
@@ -17,7 +19,6 @@ from benchmarks import (
     failing,
     figures,
     first_read,
-    first_read_parts,
     get_one,
     hooks,
     idle,
@@ -41,8 +42,8 @@ from benchmarks.figures import Figure
 Measure = Callable[[], list[Figure]]
 
 
-def measures(*, full: bool) -> Mapping[str, Measure]:
-    """What there is to measure, by name, in the order in which it is shown."""
+def measures(*, full: bool, before: Path | None = None) -> Mapping[str, Measure]:
+    """Return all measurements by name, in the order in which they are shown."""
     most_files = 100_000 if full else 10_000
     return {
         "version": lambda: [idle.version()],
@@ -52,7 +53,7 @@ def measures(*, full: bool) -> Mapping[str, Measure]:
         "starting": lambda: starting.measure(files=10_000),
         "get-one": lambda: [get_one.measure()],
         "listing": lambda: listing.measure(files=10_000),
-        "first-read": lambda: [first_read.measure(files=10_000)],
+        "first-read": lambda: [first_read.measure(files=10_000, distinct=distinct) for distinct in (False, True)],
         "large-reconcile": lambda: large_reconcile.measure(files=100_000 if full else 20_000),
         "one-change": lambda: one_change.measure(files=most_files, flat_files=most_files),
         "planning": lambda: [planning.measure(files=10_000)],
@@ -66,7 +67,7 @@ def measures(*, full: bool) -> Mapping[str, Measure]:
         "otlp": otlp.measure,
         "queueing": lambda: queueing.measure(appends=20_000),
         "metrics": lambda: metrics.measure(destinations=1_000, seconds=10),
-        "delivery": lambda: delivery.measure(seconds=10 if full else 4, rounds=5 if full else 3),
+        "delivery": lambda: delivery.measure(seconds=10 if full else 4, rounds=5 if full else 3, before=before),
         **(_of_full() if full else _of_short()),
     }
 
@@ -77,7 +78,6 @@ def _of_full() -> Mapping[str, Measure]:
         "failing": lambda: failing.measure(seconds=600),
         "many": lambda: many.measure(repositories=1_000, interval=60),
         "first-read-large": lambda: [first_read.measure(files=100_000)],
-        "first-read-parts": lambda: first_read_parts.measure(files=10_000),
     }
 
 
@@ -94,8 +94,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--full", action="store_true", help="measure more files, more repositories, longer")
     parser.add_argument("--only", action="append", metavar="NAME", help="one measurement; may come again")
+    parser.add_argument("--before", type=Path, metavar="PATH", help="an earlier checkout to compare with")
     arguments = parser.parse_args()
-    chosen = measures(full=arguments.full)
+    chosen = measures(full=arguments.full, before=arguments.before)
     if unknown := set(arguments.only or ()) - chosen.keys():
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(chosen)}")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports

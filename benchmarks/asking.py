@@ -8,7 +8,7 @@ import time
 from dataclasses import dataclass
 from types import TracebackType
 
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 90.0  # a change waits for its project for a minute
 RECEIVED_BYTES = 1 << 20  # at a time
 LAST_CHUNK = b"0\r\n\r\n"
 

@@ -13,7 +13,7 @@ from benchmarks import corpus
 from benchmarks.daemons import daemon, first_run, resource
 from benchmarks.figures import Figure
 from reconciler.store import audit
-from reconciler.store.contract import ChangeRow, Changes, Record
+from reconciler.store.records import ChangeRow, Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -58,15 +58,12 @@ def _of_verifying(seconds: float, *, files: int) -> Figure:
 
 
 async def _audited(path: Path, *, files: int) -> float:
-    """Seconds that the events of a large change take, written ahead and shown by one commit."""
+    """Seconds that the events of a large change take."""
     store = SqliteStore(path)
     await store.create_project(rows.PROJECT, at=rows.AT)
-    ahead = store.ahead()
-    assert ahead is not None
     parts = list(_parts(files))
     begun = time.perf_counter()
-    await ahead.write(parts)
-    await store.commit((), record=Record(run=rows.run("R1")), planned_at=0, ahead=ahead)
+    await store.commit(parts, record=Record(run=rows.run("R1")))
     seconds = time.perf_counter() - begun
     await store.close()
     return seconds

@@ -11,15 +11,15 @@ WORDS = ("payments", "checkout", "search", "ledger", "gateway", "catalog", "pric
 
 
 def make(
-    path: Path, *, files: int, commits: int = 1, seed: int = 1, flat: bool = False, shapeless: bool = False
+    path: Path, *, files: int, commits: int = 1, seed: int = 1, flat: bool = False, distinct: bool = False
 ) -> None:
     """A bare repository whose branch `main` holds so many files of one resource each, about 600 bytes a file.
 
     The first commit holds them all, and each further one changes one of them. `flat`: all are in one folder.
-    `shapeless`: no two texts differ in nothing but their values.
+    `distinct`: no two files differ in their values alone.
     """
     empty(path)
-    imported(path, b"".join(_stream(files, commits, seed, flat=flat, shapeless=shapeless)))
+    imported(path, b"".join(_stream(files, commits, seed, flat=flat, distinct=distinct)))
 
 
 def empty(path: Path) -> None:
@@ -43,18 +43,18 @@ def name(number: int) -> str:
     return f"destination-{number:06d}"
 
 
-def _stream(files: int, commits: int, seed: int, *, flat: bool, shapeless: bool) -> Iterator[bytes]:
+def _stream(files: int, commits: int, seed: int, *, flat: bool, distinct: bool) -> Iterator[bytes]:
     yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 5\nfirst\n" % SECOND
     source = random.Random(seed)  # noqa: S311 - a reproducible corpus, no secret
     for number in range(files):
-        yield _write(number, source, flat=flat, shapeless=shapeless)
+        yield _write(number, source, flat=flat, distinct=distinct)
     for further in range(1, commits):
         yield b"commit refs/heads/main\ncommitter Bench <bench@localhost> %d +0000\ndata 4\nnext\n" % (SECOND + further)
-        yield _write(source.randrange(files), source, flat=flat, shapeless=shapeless)
+        yield _write(source.randrange(files), source, flat=flat, distinct=distinct)
 
 
-def _write(number: int, source: random.Random, *, flat: bool, shapeless: bool) -> bytes:
-    comment = f"# the {number}th\n" if shapeless else ""
+def _write(number: int, source: random.Random, *, flat: bool, distinct: bool) -> bytes:
+    comment = f"# file {number}\n" if distinct else ""
     return written(path(number, flat=flat), comment + document(number, source))
 
 

@@ -3,7 +3,7 @@
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import corpus, delivery_pacing
@@ -20,10 +20,10 @@ BENCH, FOLLOWED = "bench", "followed"
 
 
 @contextlib.contextmanager
-def daemon(folder: Path, *, repository: Path | None, prefix: Sequence[str] = ()) -> Iterator[Daemon]:
-    """Start it, by the command `prefix` if there is one, wait until it is ready, and stop it."""
+def daemon(folder: Path, *, repository: Path | None, program: Path = COMMAND) -> Iterator[Daemon]:
+    """Start the installation of `program`, wait until it is ready, and stop it."""
     repositories = [] if repository is None else [daemons.watched(BENCH, repository)]
-    with daemons.running(folder, repositories=repositories, prefix=prefix, is_started=True) as running:
+    with daemons.running(folder, repositories=repositories, program=program, is_started=True) as running:
         yield running
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.daemons import Daemon, daemon
+from benchmarks.daemons import COMMAND, Daemon, daemon
 from benchmarks.delivery_load import Answers, Load, post
 from benchmarks.sink import Sink
 from tests.daemons import Answer, until
@@ -81,9 +81,11 @@ class Receiver:
 
 
 @contextlib.contextmanager
-def receiving(folder: Path, sink: Sink, *, parameters: Mapping[str, object] | None = None) -> Iterator[Receiver]:
+def receiving(
+    folder: Path, sink: Sink, *, parameters: Mapping[str, object] | None = None, program: Path = COMMAND
+) -> Iterator[Receiver]:
     """A daemon that delivers to the sink; `parameters` are those of the Destination besides where it is."""
-    with daemon(folder, repository=None) as running:
+    with daemon(folder, repository=None, program=program) as running:
         yield made(running, folder, sink, parameters=parameters)
 
 

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 TIMEOUT_SECONDS = 30.0
 
@@ -48,10 +50,19 @@ class Pacing:
         return Paced(**json.loads(told))
 
 
-def request(method: str, path: str, *, key: str, body: bytes = b"", content_type: str = "") -> bytes:
+def request(
+    method: str,
+    path: str,
+    *,
+    key: str,
+    body: bytes = b"",
+    content_type: str = "",
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> bytes:
     """One request as it goes over the wire."""
     lines = [f"{method} {path} HTTP/1.1", "Host: localhost", f"Authorization: Bearer {key}"]
     lines += [f"Content-Type: {content_type}", f"Content-Length: {len(body)}"] if body else []
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     return "\r\n".join((*lines, "", "")).encode() + body
 
 

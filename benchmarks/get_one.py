@@ -16,7 +16,7 @@ FILES = 1_000
 REQUESTS = 5_000
 ROUNDS = 9
 CONSTANT, AT_ONCE = "/v1/version", "/livez"
-SHARE, TARGET = 0.6, 0.75
+SHARE, TARGET = 0.5, 0.75
 
 
 def measure() -> Figure:

@@ -29,10 +29,10 @@ def memory() -> list[Figure]:
             until_read(running, files=10)
             time.sleep(1)
             main = processes.pss_mb(running.process.pid)
-            child = processes.pss_mb_of_all(processes.family(running.reader()))
+            child = processes.pss_mb(running.reader())
     return [
         _within("idle memory, main process", main, MAIN_LIMIT_MB, "MB"),
-        _within("idle memory, reader child with its helpers", child, CHILD_LIMIT_MB, "MB"),
+        _within("idle memory, reader child", child, CHILD_LIMIT_MB, "MB"),
     ]
 
 
@@ -55,11 +55,11 @@ def following(*, seconds: float) -> list[Figure]:
             time.sleep(seconds)
             percent = 100 * (processes.cpu_seconds(process) - used) / (time.monotonic() - begun)
             main = processes.pss_mb(process)
-            child = processes.pss_mb_of_all(processes.family(running.reader()))
+            child = processes.pss_mb(running.reader())
     what = f"idle with {REPOSITORIES} repositories at {INTERVAL}"
     return [
         _within(f"{what}, main process", main, MAIN_LIMIT_MB, "MB"),
-        _within(f"{what}, reader child with its helpers", child, CHILD_LIMIT_MB, "MB"),
+        _within(f"{what}, reader child", child, CHILD_LIMIT_MB, "MB"),
         Figure(
             f"{what}, CPU over {seconds:.0f} s",
             f"{percent:.2f} % of a core",

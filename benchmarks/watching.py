@@ -18,7 +18,7 @@ from benchmarks import processes
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment: PSS in MB, of the reader child with its helpers; open files; the size of the log (WAL) in MB.
+    """At one moment: PSS in MB, of the reader child; open files; the size of the log (WAL) in MB.
 
     `all_mb` is of all processes that there are, every git too.
     """
@@ -60,10 +60,9 @@ class Watch:
 
     def look(self) -> None:
         """Once more. Raises OSError when one of the two processes has ended."""
-        family, helpers = processes.family(self._main), processes.family(self._child)[1:]
-        others = [one for one in family if one not in (self._main, self._child, *helpers)]
+        others = [one for one in processes.family(self._main) if one not in (self._main, self._child)]
         main_mb = processes.pss_mb(self._main)
-        child_mb = processes.pss_mb(self._child) + processes.pss_mb_of_all(helpers)
+        child_mb = processes.pss_mb(self._child)
         sample = Sample(
             at=time.perf_counter(),
             all_mb=main_mb + child_mb + processes.pss_mb_of_all(others),
