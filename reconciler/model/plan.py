@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 
 from reconciler.model import outcomes
+from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 
-FORMAT = "1.1"
+FORMAT = "1.2"
 """Of the JSON: the first number changes when something is taken away or means something else, the second when something
 is added.
 """
@@ -130,6 +131,7 @@ class PlanEntry(_Shape, frozen=True):
     held: int = 0
     notes: tuple[str, ...] = ()
     refused: bool = False  # the entry is atomic, and nothing of it would be stored
+    flows: tuple[Flow, ...] = ()  # what changes in delivery, the gravest first
 
     @property
     def counts(self) -> dict[str, int]:

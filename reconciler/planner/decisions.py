@@ -127,7 +127,9 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
             fits=fits,
             unresolved=frozenset(resolved.violations) | resolved.faults.keys(),
             kept=kept,
-            standing=standing if index == 0 else replace(standing, rows=(), owners=frozenset(), past_routes=()),
+            standing=standing
+            if index == 0
+            else replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=()),
         )
         for index, (batch, planned) in enumerate(zip(change.batches, change.planned, strict=True))
     )

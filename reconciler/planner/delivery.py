@@ -13,11 +13,12 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, components, rendering, routes, stale_routes
+from reconciler.model import builtins, components, flows, rendering, routes, stale_routes
 from reconciler.model.desired import Desired
+from reconciler.model.flows import NOTHING, Delivering, Flow
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.routes import ComponentUse, Use
+from reconciler.model.routes import ComponentUse, RouteVerdict, Use
 from reconciler.model.stale_routes import Past
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Value
@@ -25,6 +26,8 @@ from reconciler.planner import stored
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import BATCH, Damaged, PlanningView
 from reconciler.store.records import PastRouteRow, StoredDocument
+
+ADDRESS = tuple(name for name in routes.WHERE if name != "headers")  # the parameters that say where records go
 
 
 class Asked(NamedTuple):
@@ -37,8 +40,38 @@ class Asked(NamedTuple):
     stored: StoredDocument | None = None
 
 
+class ComponentUses:
+    """The components that Configurations name, before a change that stores `written` and after it, each read once."""
+
+    def __init__(self, snapshot: StoreSnapshot, *, written: Mapping[Key, Desired]) -> None:
+        self._snapshot = snapshot
+        self._written = written
+        self._before: dict[Key, ComponentUse | None] = {}
+        self._after: dict[Key, ComponentUse | None] = {}
+
+    def after(self, key: Key) -> ComponentUse | None:
+        """Return a component as it will be; None when it cannot be read."""
+        if key not in self._after:
+            written = self._written.get(key)
+            self._after[key] = self.before(key) if written is None else routes.component_use(written.document()["spec"])
+        return self._after[key]
+
+    def before(self, key: Key) -> ComponentUse | None:
+        """Return a component as it is stored or built in; None when it cannot be read."""
+        if key not in self._before:
+            present = self._snapshot.view.documents(self._snapshot.project, [key]).get(key)
+            built_in = builtins.built_in().get(key)
+            if present is not None:
+                self._before[key] = stored_part(key, present)
+            else:
+                self._before[key] = None if built_in is None else routes.component_use(built_in["spec"])
+        return self._before[key]
+
+
 class DeliveryStatuses:
-    """Answers for one change that stores `written`. `past_routes` are the rows that go with the answers."""
+    """Answers for one change that stores `written`. `past_routes` are the rows that go with the answers, `flows` what
+    they change.
+    """
 
     def __init__(self, snapshot: StoreSnapshot, *, written: Mapping[Key, Desired], lookup: Lookup) -> None:
         self._snapshot = snapshot
@@ -46,45 +79,53 @@ class DeliveryStatuses:
         self._lookup = lookup
         # In a dry run it is not compared whether a secret is the stored one, lest the answer tell.
         self._compared = [name for name in routes.WHERE if not (snapshot.hide_guesses and name == "headers")]
-        self._parts: dict[Key, ComponentUse | None] = {}
-        self._parts_before: dict[Key, ComponentUse | None] = {}
+        self._parts = ComponentUses(snapshot, written=written)
         self.past_routes: list[PastRouteRow] = []
+        self.flows: list[Flow] = []
 
     def answers(self, asked: Mapping[Key, Asked]) -> dict[Key, Delivery]:
         """Tell of each of these Configurations whether it delivers then."""
-        reasons = {
-            key: routes.route_verdict(key.name, one.spec, ready=one.ready, known=self._part).reason
+        verdicts = {
+            key: routes.route_verdict(key.name, one.spec, ready=one.ready, known=self._parts.after)
             for key, one in asked.items()
         }
-        written = [key for key, reason in reasons.items() if reason and asked[key].stored is None]
-        before = dict(self._documents(written))
+        before = dict(self._documents([key for key, one in asked.items() if one.stored is None]))
         return {
-            key: self._answer(key, one, reasons[key], before=one.stored or before.get(key))
+            key: self._answer(key, one, verdicts[key], before=one.stored or before.get(key))
             for key, one in asked.items()
         }
 
-    def _answer(self, key: Key, asked: Asked, reason: str, *, before: StoredDocument | None) -> Delivery:
+    def _answer(self, key: Key, asked: Asked, verdict: RouteVerdict, *, before: StoredDocument | None) -> Delivery:
         known = self._past.get(key.name)
-        if not reason:
+        said = None if before is None else rendering.delivery(before.status)
+        delivered = NOTHING if before is None else delivering_before(key, before, self._parts, known)
+        if not verdict.reason:
             if known is not None:
                 self.past_routes.append(PastRouteRow(self._snapshot.project, key.name, 0, None))
+            names = tuple(use.name for use in verdict.webhooks)
+            self._compare(key, delivered, Delivering(names, routes.labels(asked.spec)))
             return Delivery()
-        said = None if before is None else rendering.delivery(before.status)
         past = None
         if before is not None and said is not None:
             with suppress(Damaged):  # of what nobody can read, nobody can say which route was good
                 past = self._past_of(key, before, known=known, delivered=not said.reason)
         if past is None:
-            return Delivery(reason)
-        wanted = routes.wants(key.name, asked.spec, self._part)
+            self._compare(key, delivered, NOTHING, reason=verdict.reason)
+            return Delivery(verdict.reason)
+        wanted = routes.wants(key.name, asked.spec, self._parts.after)
         leads_elsewhere = partial(self._leads_elsewhere, key, past, asked)
         left = stale_routes.after(past, wanted, leads_elsewhere=leads_elsewhere)
-        delivery = stale_routes.told(reason, left)
+        delivery = stale_routes.told(verdict.reason, left)
+        names = tuple(name for name, _ in left.uses if name not in left.held)
+        self._compare(key, delivered, Delivering(names, delivered.labels, left.version), reason=verdict.reason)
         if left != known or delivery != said or asked.stored is None:
             left = structs.replace(left, at=self._snapshot.at)
             row = PastRouteRow(self._snapshot.project, key.name, int(bool(left.uses)), msgspec.json.encode(left))
             self.past_routes.append(row)
         return delivery
+
+    def _compare(self, key: Key, before: Delivering, after: Delivering, *, reason: str = "") -> None:
+        self.flows += flows.compare(key.name, before, after, reason=reason)
 
     @cached_property
     def _past(self) -> dict[str, Past]:
@@ -98,7 +139,7 @@ class DeliveryStatuses:
         identity = rendering.identity_of(body)
         if known is not None and known.id == identity.id:
             return known
-        found = routes.route_verdict(key.name, body["spec"], ready=not before.incomplete, known=self._part_before)
+        found = routes.route_verdict(key.name, body["spec"], ready=not before.incomplete, known=self._parts.before)
         if not delivered or found.reason:
             return None
         named = [use.key for use in found.webhooks if use.key is not None]
@@ -124,7 +165,9 @@ class DeliveryStatuses:
     def concerned(self) -> Iterator[tuple[Key, StoredDocument]]:
         """Yield the stored Configurations, none of those that are written, that may have another answer than before."""
         components_written = [key for key in self._written if key.kind in components.KINDS]
-        changed = [key for key, one in self._documents(components_written) if _stored_part(key, one) != self._part(key)]
+        changed = [
+            key for key, one in self._documents(components_written) if stored_part(key, one) != self._parts.after(key)
+        ]
         users = self._users(changed)
         # A processor may be named by a component that a Configuration names.
         users |= self._users([key for key in users if key.kind in components.KINDS])
@@ -143,25 +186,22 @@ class DeliveryStatuses:
         found = self._snapshot.view.referrers(self._snapshot.project, targets) if targets else {}
         return {user for users in found.values() for user in users}
 
-    def _part(self, key: Key) -> ComponentUse | None:
-        """Return a component as it will be, read once."""
-        if key not in self._parts:
-            after = self._written.get(key)
-            self._parts[key] = (
-                routes.component_use(after.document()["spec"]) if after is not None else self._part_before(key)
-            )
-        return self._parts[key]
 
-    def _part_before(self, key: Key) -> ComponentUse | None:
-        """Return a component as it is stored or built in, read once."""
-        if key not in self._parts_before:
-            before = self._snapshot.view.documents(self._snapshot.project, [key]).get(key)
-            built_in = builtins.built_in().get(key)
-            if before is not None:
-                self._parts_before[key] = _stored_part(key, before)
-            else:
-                self._parts_before[key] = None if built_in is None else routes.component_use(built_in["spec"])
-        return self._parts_before[key]
+def delivering_before(key: Key, before: StoredDocument, uses: ComponentUses, known: Past | None) -> Delivering:
+    """Return what a stored Configuration delivers; `known` is its last good route, if that is remembered."""
+    said = rendering.delivery(before.status)
+    if said is None or said.reason:
+        return NOTHING
+    with suppress(Damaged):
+        spec = stored.masked_document(key, before)["spec"]
+        if said.stale is not None:
+            if known is None:
+                return NOTHING
+            names = tuple(name for name, _ in known.uses if name not in known.held)
+            return Delivering(names, routes.labels(spec), known.version)
+        verdict = routes.route_verdict(key.name, spec, ready=not before.incomplete, known=uses.before)
+        return Delivering(tuple(use.name for use in verdict.webhooks), routes.labels(spec))
+    return NOTHING
 
 
 def given_at(view: PlanningView, project: str, configuration: str, past: Past, name: str) -> list[Value] | None:
@@ -200,6 +240,27 @@ def changed_endpoints(
     return tuple(sorted(found))
 
 
+def moved_endpoints(
+    view: PlanningView, *, project: str, written: Mapping[Key, Desired], lookup: Lookup
+) -> tuple[str, ...]:
+    """Return the names of the enabled webhooks that a change points elsewhere, sorted."""
+    keys = sorted(key for key in written if key.kind in ("Configuration", "Destination"))
+    found: set[str] = set()
+    component_type = lookup(routes.WEBHOOK_TYPE)
+    if component_type is None:
+        return ()
+    for start in range(0, len(keys), BATCH):
+        for key, before in view.documents(project, keys[start : start + BATCH]).items():
+            after = _endpoints(key, written[key].document()["spec"])
+            for name, good in _stored_endpoints(key, before).items():
+                later = after.get(name)
+                if good is None or later is None:
+                    continue
+                if routes.leads_elsewhere(good, later, component_type, names=ADDRESS):
+                    found.add(name)
+    return tuple(sorted(found))
+
+
 _Endpoints: TypeAlias = dict[str, list[Value] | None]
 """The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
 
@@ -231,7 +292,8 @@ def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Loo
     return component_type is None or routes.leads_elsewhere(good, later, component_type)
 
 
-def _stored_part(key: Key, before: StoredDocument) -> ComponentUse | None:
+def stored_part(key: Key, before: StoredDocument) -> ComponentUse | None:
+    """Return what of a stored component decides about delivery; None when it cannot be read."""
     with suppress(Damaged):
         return routes.component_use(stored.masked_document(key, before)["spec"])
     return None

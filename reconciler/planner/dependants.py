@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from reconciler.model import components, rendering, type_checks, violations
 from reconciler.model.desired import Desired
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
 from reconciler.model.type_checks import Fit
@@ -41,7 +42,7 @@ class DependantState:
     `written` has the lines of what the change stores, where there are any. `stored` has those of what it does not
     store, but whose status changes; `rows` are theirs. `delivery` has, of every Configuration among both, whether it
     delivers; `past_routes` are the rows that go with that. `made_incomplete` has, of what the change stores, which
-    others become incomplete by it, in order.
+    others become incomplete by it, in order. `flows` is what changes in delivery, but by deletions and moves.
     """
 
     written: Mapping[Key, Lines] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class DependantState:
     delivery: Mapping[Key, Delivery] = field(default_factory=dict)
     past_routes: tuple[PastRouteRow, ...] = ()
     made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
+    flows: tuple[Flow, ...] = ()
 
 
 NOTHING = DependantState()
@@ -173,6 +175,7 @@ class _Search:
             delivery=delivery,
             past_routes=tuple(self._delivering.past_routes),
             made_incomplete=made_incomplete,
+            flows=tuple(self._delivering.flows),
         )
 
     def _caused(self, incomplete: set[Key], named_by: Mapping[Key, Sequence[Key]]) -> dict[Key, tuple[Key, ...]]:

@@ -8,6 +8,7 @@ import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
+from reconciler.model import flows
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
@@ -219,6 +220,16 @@ def _run_row(run: Run, before: RepositoryRow | None, *, finished: datetime) -> R
         started_at=rfc3339(run.started),
         finished_at=rfc3339(finished),
         duration_ms=round((finished - run.started).total_seconds() * 1000),
+        flows=_flows(planned),
+    )
+
+
+def _flows(planned: CommitPlanned | None) -> bytes | None:
+    """Return what a run says of delivery, as JSON; None if nothing changes."""
+    if planned is None or not planned.flow_counts:
+        return None
+    return msgspec.json.encode(
+        {"counts": planned.flow_counts, "changes": [flows.shown(flow) for flow in planned.flows]}
     )
 
 

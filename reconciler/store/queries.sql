@@ -317,18 +317,18 @@ select name from repository order by name;
 
 -- name: run
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
-       duration_ms
+       duration_ms, flows
 from run where id = ?;
 
 -- name: runs
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
-       duration_ms
+       duration_ms, flows
 from run order by id desc limit ?;
 
 -- Of each project its newest, and of those the newest: otherwise every run of theirs would be read and sorted.
 -- name: runs_of_projects
 select r.id, r.project, r.repository, r.trigger, r.actor, r.commit_id, r.outcome, r.message, r.counts, r.rewound,
-       r.started_at, r.finished_at, r.duration_ms
+       r.started_at, r.finished_at, r.duration_ms, r.flows
 from run r
 where r.id in (
   select n.id
@@ -339,13 +339,13 @@ order by r.id desc limit ?2;
 
 -- name: runs_of_repository
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
-       duration_ms
+       duration_ms, flows
 from run where repository = ?1 order by id desc limit ?2;
 
 -- A repository may have filled another project before.
 -- name: runs_of_repository_in_projects
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
-       duration_ms
+       duration_ms, flows
 from run
 where repository = ?1 and project in (select k.value from json_each(?2) k)
 order by id desc limit ?3;
@@ -495,8 +495,8 @@ insert or replace into held (repository, kind, name, why) values (?, ?, ?, ?);
 
 -- name: insert_run
 insert into run (id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at,
-                 finished_at, duration_ms)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                 finished_at, duration_ms, flows)
+values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_run_status
 insert into run_status (run, ordinal, kind, name, status, reason, path, line, notes)

@@ -334,7 +334,9 @@ class ApprovalRow(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """One finished run. `counts` is a JSON object of status to number."""
+    """One finished run. `counts` is a JSON object of status to number; `flows` is one of what changed in delivery, None
+    if nothing did: `counts` of each change, and `changes`, the first of them with their sentences.
+    """
 
     id: str
     project: str
@@ -349,6 +351,7 @@ class RunRow(NamedTuple):
     started_at: str
     finished_at: str
     duration_ms: int
+    flows: bytes | None = None
 
 
 class StatusRow(NamedTuple):

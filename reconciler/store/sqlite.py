@@ -110,6 +110,8 @@ def render_run(row: RunRow) -> bytes:
         "finishedAt": row.finished_at,
         "durationMs": row.duration_ms,
     }
+    if row.flows is not None:
+        shown["flows"] = msgspec.Raw(row.flows)
     return _encoder.encode(shown)
 
 

@@ -12,12 +12,12 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import outcomes, principals
+from reconciler.model import flows, outcomes, principals
 from reconciler.model.desired import DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.values import Value
-from reconciler.planner import decisions, planner, removed
+from reconciler.planner import decisions, delivery_changes, planner, removed
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.dependants import NOTHING
@@ -176,6 +176,7 @@ class ReadCommit:
     remembered: RepositoryRow | None
     changed_by: Mapping[str, Value]  # the commits that changed files, by their paths, as far as they were found
     revision: int
+    world: StoreSnapshot
     decision: HeadDecision
     decide_again: Callable[[], HeadDecision] = field(repr=False)  # against the revision of the view's present snapshot
 
@@ -224,7 +225,7 @@ def read_commit(
         decision = decide()
     is_first = remembered is None or remembered.commit is None
     changed_by = history.lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
-    return ReadCommit(job, snapshot, remembered, changed_by, revision, decision, decide_again)
+    return ReadCommit(job, snapshot, remembered, changed_by, revision, world, decision, decide_again)
 
 
 def plan_commit(
@@ -244,6 +245,7 @@ def plan_commit(
             emit(part)
         decided = () if decision.refused else (decision.decided, *(one.decided for one in decision.transfers))
         endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+        changed_flows = delivery_changes.find_flows(decided, commit.world)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
@@ -267,6 +269,8 @@ def plan_commit(
         explained=decision.paths <= commit.changed_by.keys(),
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
+        flows=changed_flows[: flows.MOST],
+        flow_counts=flows.count(changed_flows),
     )
 
 

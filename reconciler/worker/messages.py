@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from reconciler.model.flows import Flow
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 
 LENGTH = struct.Struct(">I")
@@ -272,6 +273,8 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()
+    flows: tuple[Flow, ...] = ()  # at most `flows.MOST`
+    flow_counts: dict[str, int] = {}  # of all
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, desired, positions, rendering, resource, values, violations
+from reconciler.model import builtins, desired, flows, positions, rendering, resource, values, violations
 from reconciler.model import documents as model_documents
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import (
     BUILT_IN,
@@ -26,7 +27,7 @@ from reconciler.model.outcomes import (
 from reconciler.model.principals import Actor, Role
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.violations import Violation
-from reconciler.planner import changes, decisions, planner
+from reconciler.planner import changes, decisions, delivery_changes, planner
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.remasking import Remasking
@@ -114,14 +115,16 @@ def _plan_apply(request: ReadRequest, view: PlanningView, *, number: int, emit: 
         parts = tuple(rows.parts())
         changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
+        changed_flows = delivery_changes.find_flows([decided], world) if job.dry_run else ()
     written = _written(parts)
     bodies |= _restored(rows, parts)
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if job.dry_run else written)
     updates = [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
     touched = tuple(sorted(decided.standing.owners)) if changed else ()
+    body: dict[str, object] = {"updates": updates, **_flows(changed_flows)}
     return structs.replace(
-        _answer(number, revision, status=202, body={"updates": updates}, changed=changed, touched=touched),
+        _answer(number, revision, status=202, body=body, changed=changed, touched=touched),
         damaged=planner.damaged(decided.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
     )
@@ -246,10 +249,17 @@ def _plan_delete(request: ReadRequest, view: PlanningView, *, number: int, emit:
         parts = chain(rows.parts(), remasking.parts())
         changed = not job.dry_run and _emit(decided, parts, emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
+        changed_flows = delivery_changes.find_flows([decided], world) if job.dry_run else ()
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
     errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
-    answer = _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
+    body: dict[str, object] = {"errors": errors, "updates": updates, **_flows(changed_flows)}
+    answer = _answer(number, revision, status=202, body=body, changed=changed)
     return structs.replace(answer, changed_endpoints=endpoints)
+
+
+def _flows(found: Sequence[Flow]) -> dict[str, list[dict[str, str | int]]]:
+    """The member of an answer that says what changes in delivery; left out if nothing does."""
+    return {"flows": [flows.shown(flow) for flow in found[: flows.MOST]]} if found else {}
 
 
 def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: StoreSnapshot) -> list[str]:

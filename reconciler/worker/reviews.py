@@ -15,10 +15,11 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import code_owners, desired, documents, plan, positions, rendering
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import NamedResource, PlanEntry, PlanPlace, PlanStatus
-from reconciler.planner import changes, heads
+from reconciler.planner import changes, delivery_changes, heads
 from reconciler.planner.decisions import Decided
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.removed import TreeReading
@@ -80,6 +81,7 @@ class EntryWriter:
     refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
     owners: CodeOwners
     assumed: Set[Key]
+    flows: tuple[Flow, ...]
 
     def statuses(self) -> Iterator[PlanStatus]:
         """Every status but those that say that nothing changes; what a guard holds is a deletion too."""
@@ -181,6 +183,7 @@ class EntryWriter:
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
             notes=tuple(notes),
             refused=decision.refused,
+            flows=() if decision.refused else self.flows,
         )
 
 
@@ -310,6 +313,7 @@ def review(
             refused_before=_refused_before(view, job.repository),
             owners=_owners(merged.base),
             assumed=terms.assumed,
+            flows=delivery_changes.find_flows((decision.decided, *(one.decided for one in decision.transfers)), world),
         )
         return Reviewed(revision, telling.entry(view, live=terms.live))
 

@@ -202,6 +202,11 @@ class ReadPromises:
         assert await looking.runs(store) == [expected]
         assert await looking.run(store, "R2") == []
 
+    async def test_a_run_holds_what_it_changed_in_delivery(self, store: Store) -> None:
+        told = b'{"counts":{"stopped":1},"changes":[]}'
+        await store.commit((), record=Record(run=rows.run("R1")._replace(flows=told)))
+        assert [run["flows"] for run in await looking.runs(store)] == [json.loads(told)]
+
     async def test_a_run_of_many_statuses_comes_in_pages_and_holds_nothing_up_when_it_is_left(
         self, store: Store
     ) -> None:

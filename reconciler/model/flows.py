@@ -1,0 +1,122 @@
+"""Flows: what a change does to delivery, in words. Pure.
+
+A flow leads from a Configuration to a destination. Flows are compared as compiled routes, never as text: two versions
+of a Configuration that write the same flow differently deliver the same.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+
+class FlowChange(StrEnum):
+    """What happens to a flow, the gravest first."""
+
+    STOPPED = "stopped"
+    STALE = "stale"  # this version cannot deliver; the last one that could goes on
+    MOVED = "moved"  # the destination has another endpoint
+    FILTERED = "filtered"  # another selector: other records
+    RESUMED = "resumed"  # the present version delivers again, after a stale one
+    STARTED = "started"
+
+
+ENDS = frozenset({FlowChange.STOPPED, FlowChange.STALE})
+"""The changes after which a version that is in Git does not deliver."""
+
+MOST = 100  # flows that a run or an answer names; the counts have all
+
+_RANK = {change: rank for rank, change in enumerate(FlowChange)}
+
+
+class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of delivery.
+
+    `configuration` is '' for a destination that moves, since all that delivers there moves with it; `destination` is ''
+    where all destinations of the Configuration are meant. `reason` is one sentence, '' if the change itself says why.
+    `also`: the Configuration delivered to another destination before. `version` is the one whose route goes on.
+    `queued` counts records that wait for the destination, None if nobody can count them.
+    """
+
+    change: FlowChange
+    configuration: str = ""
+    destination: str = ""
+    reason: str = ""
+    also: bool = False
+    version: int = 0
+    queued: int | None = None
+
+    def sentence(self) -> str:
+        """Return the change in words, without a full stop."""
+        match self.change:
+            case FlowChange.STOPPED:
+                told = f"{self.configuration} stops delivering to {self.destination}"
+            case FlowChange.STALE:
+                told = f"{self.configuration} delivers to {self.destination} by its version {self.version} only"
+            case FlowChange.MOVED:
+                told = f"{self.destination}: endpoint changes"
+                if self.queued:
+                    told += f"; {self.queued:,} queued {'record follows' if self.queued == 1 else 'records follow'}"
+            case FlowChange.FILTERED:
+                told = f"{self.configuration} delivers other records: its selector changes"
+            case FlowChange.RESUMED:
+                told = f"{self.configuration} delivers to {self.destination} by its present version again"
+            case FlowChange.STARTED:
+                told = f"{self.configuration} {'also delivers' if self.also else 'delivers'} to {self.destination}"
+        return f"{told}: {self.reason.removesuffix('.')}" if self.reason else told
+
+
+class Delivering(NamedTuple):
+    """What a Configuration delivers: by `version` if that is the last that could, 0 for the present one."""
+
+    destinations: tuple[str, ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    version: int = 0
+
+
+NOTHING = Delivering()
+
+
+def compare(configuration: str, before: Delivering, after: Delivering, *, reason: str) -> Iterator[Flow]:
+    """Yield what changes for a Configuration; `reason` says why its new version does not deliver, '' if it does."""
+    for name in before.destinations:
+        if name not in after.destinations:
+            yield Flow(change=FlowChange.STOPPED, configuration=configuration, destination=name, reason=reason)
+        elif after.version and not before.version:
+            yield Flow(
+                change=FlowChange.STALE,
+                configuration=configuration,
+                destination=name,
+                reason=reason,
+                version=after.version,
+            )
+        elif before.version and not after.version:
+            yield Flow(change=FlowChange.RESUMED, configuration=configuration, destination=name)
+    if before.destinations and after.destinations and before.labels != after.labels:
+        yield Flow(change=FlowChange.FILTERED, configuration=configuration)
+    for name in after.destinations:
+        if name not in before.destinations:
+            yield Flow(
+                change=FlowChange.STARTED,
+                configuration=configuration,
+                destination=name,
+                also=bool(before.destinations),
+            )
+
+
+def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
+    """Return the gravest first, then by name."""
+    return tuple(sorted(flows, key=lambda one: (_RANK[one.change], one.configuration, one.destination)))
+
+
+def count(flows: Iterable[Flow]) -> dict[str, int]:
+    """Count the flows by what happens to them, the gravest first."""
+    found = Counter(flow.change for flow in flows)
+    return {change.value: found[change] for change in FlowChange if found[change]}
+
+
+def shown(flow: Flow) -> dict[str, str | int]:
+    """Return a flow as a JSON object, with its sentence as `text`."""
+    return {**msgspec.to_builtins(flow, builtin_types=()), "text": flow.sentence()}
