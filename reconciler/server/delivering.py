@@ -26,10 +26,11 @@ from reconciler.delivery.reporting import Behind
 from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
-from reconciler.reconcile.apply import AppliedChange, Applier
+from reconciler.reconcile.apply import Applier
 from reconciler.server.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
+from reconciler.store.records import ResourceChange
 
 # Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
 #
@@ -99,7 +100,7 @@ class RouteFollowing:
         self._faults: dict[str, RouteFault] = {}
         self._woken = asyncio.Event()
 
-    def heard(self, told: AppliedChange) -> None:
+    def heard(self, told: ResourceChange) -> None:
         """The store changed."""
         if told.changed and told.project is not None:
             change = Change(self._monotonic(), frozenset(told.changed_endpoints))
@@ -205,7 +206,12 @@ def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> Egr
 
 @contextlib.asynccontextmanager
 async def delivering(
-    settings: Settings, listeners: Sequence[socket.socket], *, applier: Applier, environment: Mapping[str, str]
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    *,
+    store: Store,
+    applier: Applier,
+    environment: Mapping[str, str],
 ) -> AsyncIterator[Delivering]:
     """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
 
@@ -232,7 +238,7 @@ async def delivering(
         manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
         routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
-        applier.listen(routing.heard)
+        store.subscribe(ResourceChange, routing.heard)
         schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
         try:
             yield Delivering(manager, routing)

@@ -37,6 +37,7 @@ from reconciler.server.services import Services
 from reconciler.settings.models import Settings
 from reconciler.store import engines
 from reconciler.store.contract import Operations, Store
+from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -101,18 +102,19 @@ async def build_parts(
             kept.store, reader, store_path=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
         )
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
-        applier.listen(auditing.heard)
+        kept.store.subscribe(ResourceChange, auditing.heard)
         async with (
             _repositories(settings, kept, applier) as repositories,
             _entrance(settings, bound, kept) as entrance,
-            delivering.delivering(settings, listeners, applier=applier, environment=environment) as delivery,
+            delivering.delivering(
+                settings, listeners, store=kept.store, applier=applier, environment=environment
+            ) as delivery,
         ):
             watching = await notifying.build_notifying(
                 settings,
                 kept.operations,
                 store_=kept.store,
                 accounts=kept.accounts,
-                applier=applier,
                 repositories_=repositories,
                 manager=delivery.manager,
                 listeners=listeners,
