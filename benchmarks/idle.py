@@ -37,7 +37,7 @@ def memory() -> list[Figure]:
 
 
 def following(*, seconds: float) -> list[Figure]:
-    """What a daemon takes that follows twenty repositories, polled once a minute, while nothing happens to them."""
+    """Measure a daemon that follows twenty repositories, polled once a minute, while nothing happens to them."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         names = [f"r{number:02d}" for number in range(REPOSITORIES)]

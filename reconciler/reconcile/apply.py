@@ -50,7 +50,7 @@ _routes = msgspec.msgpack.Decoder(Routes)
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """Who asks for a change, in which project. `id` is a ULID that ties the answer, the log and the audit together."""
+    """The actor and the project of a change. `id` is a ULID that ties the answer, the log and the audit together."""
 
     id: str
     project: str
@@ -78,7 +78,7 @@ class ApplyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ApplyLimits:
-    """What a request may hold."""
+    """Limits on the content of a request."""
 
     api_versions: frozenset[str]
     max_resources: int
@@ -212,7 +212,8 @@ class Applier:
         return answered.planned
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
-        """What a project routes, and in `former` what is known of the destinations `left` that nothing routes to.
+        """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
+        nothing routes to.
 
         Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
         Refused when the project routes more than the service can hold.

@@ -38,7 +38,7 @@ OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
         b"referrer-policy": b"same-origin",
     }
 )
-"""What pages say instead."""
+"""The headers that pages have instead of these."""
 
 HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 """A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
@@ -123,7 +123,7 @@ class WholeRequest(RequestResponseCycle):
 
 
 class Shortcut(Protocol):
-    """What answers requests for one target that come whole."""
+    """A handler of requests for one target that arrive whole."""
 
     @property
     def method(self) -> bytes:
@@ -131,10 +131,10 @@ class Shortcut(Protocol):
 
     @property
     def target(self) -> bytes:
-        """What stands between the method and the version, without a query."""
+        """The text between the method and the version, without a query."""
 
     def take(self, request: WholeRequest) -> bool:
-        """Whether it was taken, and will be answered, in this call or after it; else it is as if nobody had asked."""
+        """Return True if the request was taken: it is answered in this call or later. Otherwise nothing happened."""
 
 
 # What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.

@@ -46,7 +46,7 @@ LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of b
 
 
 class ProjectFollower(Protocol):
-    """What follows routes."""
+    """A follower of routes."""
 
     async def left(self, project: str) -> tuple[str, ...]:
         """The destinations that are sent to, or have a queue on disk that may not be open yet."""
@@ -56,7 +56,7 @@ class ProjectFollower(Protocol):
 
 
 Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
-"""What a project routes, and what is known of these destinations, which may be gone."""
+"""Return the routes of a project, and the last known settings of these destinations, which may have none."""
 
 
 class RouteFault(NamedTuple):
@@ -68,7 +68,7 @@ class RouteFault(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changed in a project since its routes were read: the first time of it, by the monotonic clock."""
+    """The changes of a project since its routes were read. `at` is the first of them, by the monotonic clock."""
 
     at: float
     endpoints: frozenset[str]
@@ -195,7 +195,7 @@ class Delivering:
 
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
-    """Where deliveries may go: never to a listener of the service itself."""
+    """Return the egress policy of deliveries: never to a listener of the service itself."""
     return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
         is_local=egress.machine_has,
@@ -249,7 +249,7 @@ async def delivering(
 
 
 class Upkeep:
-    """What comes round: dead letters that expire, and a look at the disk."""
+    """Periodic work: expire dead letters, check the disk."""
 
     def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
         """`max_age` of dead letters in seconds."""

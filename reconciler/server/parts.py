@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What is up."""
+    """The parts that are up."""
 
     services: Services
     repositories: Repositories
@@ -64,7 +64,7 @@ class _Kept(NamedTuple):
 
 
 class _Entrance(NamedTuple):
-    """What people come in by."""
+    """The parts by which people sign in."""
 
     signing_in: SigningIn
     sessions: Sessions
@@ -247,7 +247,7 @@ async def _check_provider(settings: Settings) -> None:
 def _through_a_provider(
     settings: Settings, accounts: Accounts, sessions: Sessions
 ) -> "tuple[People | None, Provider | None]":
-    """What lets people in through a provider, where the settings want that."""
+    """Return the sign-in through a provider, if the settings want one."""
     if settings.auth.type != "oidc":
         return None, None
 

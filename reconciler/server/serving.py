@@ -34,7 +34,9 @@ def configured_certificate(settings: Settings) -> Certificate | None:
 
 
 def read_certificate(certificate: Certificate) -> ssl.SSLContext:
-    """What shows this certificate, by TLS 1.2 or later. Raises Refused for files that are missing or do not fit."""
+    """Return a context that shows this certificate, with TLS 1.2 or later. Raises Refused for files that are missing or
+    do not fit.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -51,7 +53,7 @@ def read_certificate(certificate: Certificate) -> ssl.SSLContext:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """What is wrong with the files, without the places in the library's source that its own words name."""
+    """Say why the files do not fit, without the source places that the library's own words name."""
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key is not this certificate's"
@@ -157,7 +159,7 @@ class Served:
     end: Callable[[], Awaitable[None]]
     """Let requests under way end, beside whatever else ends."""
     shown: PresentedCertificate | None
-    """What new connections are shown; None without TLS, and whether there is TLS at all is settled at the start."""
+    """The context for new connections; None without TLS. Only the start decides if there is TLS."""
 
 
 @contextlib.asynccontextmanager

@@ -150,7 +150,7 @@ class Overdue(errors.Transient):
 
 
 def overdue(seconds: float, blob: str = "") -> Overdue:
-    """What took longer than so many seconds: a job, or one file in it."""
+    """Return the error for a job, or one file in it, that took longer than so many seconds."""
     what = f"Reading the file that Git knows as {blob}" if blob else "The work"
     remedy = "mend it or take it out" if blob else "do it in parts"
     return Overdue(f"{what} took longer than {seconds:g} seconds and was given up; {remedy}.", blob=blob)
@@ -274,7 +274,7 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no jobs any more."""
+        """Return True if it takes no more jobs."""
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
@@ -408,7 +408,7 @@ class WorkerProcess:
         self._over()
 
     def _over(self) -> None:
-        """Whoever waits for it is told that it ended."""
+        """Tell all who wait for it that it ended."""
         how = _how(self.process.returncode)
         self._tell(f"The reader {how}")
         told = f"The reader {how} before it answered; it is started again, and the work is tried again."
