@@ -13,7 +13,7 @@ from tests import daemons
 
 MAIN_LIMIT_MB = 130
 CHILD_LIMIT_MB = 60
-CPU_LIMIT_PERCENT = 2.0  # of one core
+CPU_LIMIT_PERCENT = 4.0  # of one core
 REPOSITORIES, INTERVAL = 20, "60s"
 SETTLE_SECONDS = 10.0
 VERSION_LIMIT_MS = 150
