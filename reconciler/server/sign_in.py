@@ -59,6 +59,8 @@ def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], 
         signed_out_uri=f"{settings.web_url}{SIGNED_OUT}",
         proxy=settings.outbound.proxy,
         ca_file=settings.outbound.ca_file,
+        # Scopes that the operator wrote down are asked for as they are: a provider may refuse any other.
+        wants_groups="scopes" not in oidc.model_fields_set,
     )
     return Provider(configuration, clock=clock, monotonic=monotonic)
 

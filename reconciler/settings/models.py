@@ -216,7 +216,10 @@ class OIDC(Topic):
     issuer: OptionalIssuer = Field(default="", description="The provider's issuer URL.")
     oauth2_client_id: Text = Field(default="", description="The client id that the provider gave.")
     oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret that the provider gave.")
-    scopes: tuple[Filled, ...] = Field(default=("openid", "profile", "email"), description="Scopes to ask for.")
+    scopes: tuple[Filled, ...] = Field(
+        default=("openid", "profile", "email"),
+        description="Scopes to ask for. When this is not set, also `groups` if the provider offers it.",
+    )
     disable_invitations: Boolean = Field(
         default=False, description="Sign in only people whose claims give them access. Off: `false`."
     )
