@@ -17,7 +17,7 @@ ASIDE = (
 
 @dataclass(frozen=True, slots=True)
 class CommitLimits:
-    """What the reading of one commit may take, far above what is written by hand."""
+    """The limits on reading one commit, far above what people write by hand."""
 
     files: int = 250_000  # that count as documents
     bytes: int = 1024 * MEBIBYTE  # of them together; content that stands under many paths counts each time
@@ -48,7 +48,7 @@ def _exhausted(what: str, remedy: str) -> Exhausted:
 
 
 class Allowance:
-    """What is left to one commit. Belongs to the thread that reads it, whose time counts from here on.
+    """The rest of one commit's limits. It belongs to the thread that reads the commit; its time counts from here on.
 
     `at` is called with each file's blob before the file is read.
     """

@@ -105,7 +105,7 @@ class Worker:
             self._lanes[tag].put(order)
 
     def _is_wanted(self) -> bool:
-        """Whether there is anything to do that somebody waits for."""
+        """Return True while there is work that somebody waits for."""
         return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
     def _begin(self, envelope: Envelope, views: "StoreViews") -> Steps | None:
@@ -298,7 +298,7 @@ def _settle_memory() -> None:
 
 
 def _give_back_memory() -> None:
-    """What was freed, to the machine, since allocators keep it. Where the C library cannot be asked, they do.
+    """Return freed memory to the machine, where the C library can: allocators keep it otherwise.
 
     Takes some milliseconds, in most of which the interpreter is free.
     """

@@ -294,7 +294,7 @@ def _parts(
 
 
 def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
-    """What the budget counts of this commit, and what stays though its head does not hold it."""
+    """Yield what the prune budget counts of this commit, and what is kept although the head does not hold it."""
     pruned = decision.pruning
     if not decision.refused and (pruned.deletions or decision.transfers):
         # From now on less is owned than within these 24 hours.
@@ -355,7 +355,7 @@ def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:
-    """Whether the applied commit is no ancestor of this one: a force-push or a rewind."""
+    """Return True if the applied commit is no ancestor of this one: a force-push or a rewind."""
     if remembered is None or remembered.commit is None or remembered.commit == commit:
         return False
     return not snapshot.is_ancestor(remembered.commit, commit)

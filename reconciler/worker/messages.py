@@ -21,7 +21,7 @@ MOST_DAMAGED = 1_000  # versions that one plan tells of; the rest is found when 
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What every plan is told: time, randomness and keys come in as arguments.
+    """The inputs of every plan: time, randomness and keys are arguments.
 
     `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
     from which new ids are derived. `secrets` are the names that the project may refer to, and no values.
@@ -91,7 +91,7 @@ class CommitJob(msgspec.Struct, frozen=True, kw_only=True, tag="commit"):
 
 
 class Verb(StrEnum):
-    """What a request asks for."""
+    """The kinds of requests."""
 
     APPLY = "apply"
     DELETE = "delete"

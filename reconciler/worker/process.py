@@ -95,7 +95,7 @@ class WorkerSeconds:
     """The limits of one job; None where there is none.
 
     `wait`: until it is begun. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
-    that it holds the lock until it is answered. `file`: over one file, where the job says which one it reads.
+    that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads.
     """
 
     run: float
@@ -150,7 +150,7 @@ class Overdue(errors.Transient):
 
 
 def overdue(seconds: float, blob: str = "") -> Overdue:
-    """What took longer than so many seconds: a job, or one file in it."""
+    """Return the error for a job, or one file in it, that took longer than so many seconds."""
     what = f"Reading the file that Git knows as {blob}" if blob else "The work"
     remedy = "mend it or take it out" if blob else "do it in parts"
     return Overdue(f"{what} took longer than {seconds:g} seconds and was given up; {remedy}.", blob=blob)
@@ -165,9 +165,12 @@ class Busy(errors.Transient):
 
 @dataclass(slots=True)
 class Answered:
-    """A planned job and the parts of its change, in bytes."""
+    """A planned job and the parts of its change, in bytes. Until `locked_until`, an instant of the loop's clock, they
+    may be stored; None for a job that took no lock of its own.
+    """
 
     planned: Planned
+    locked_until: float | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
@@ -188,6 +191,7 @@ class _Waiting:
     moved: asyncio.Event = field(default_factory=asyncio.Event)  # it is begun, or over
     stopped: asyncio.Event = field(default_factory=asyncio.Event)  # it is ready for its lock, or over
     begun: bool = False
+    locked_until: float | None = None
     at_work: bool = False  # the worker may end by its doing: it is begun, and does not wait for its lock
     is_ready: bool = False
     blob: str = ""
@@ -270,7 +274,7 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no jobs any more."""
+        """Return True if it takes no more jobs."""
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
@@ -302,7 +306,7 @@ class WorkerProcess:
                 await lock.release()
             if not future.cancel() and not future.cancelled():
                 future.exception()  # nobody else may ask for it, and asyncio would complain of that
-        return Answered(planned, waiting.changes, waiting.routes)
+        return Answered(planned, waiting.locked_until, waiting.changes, waiting.routes)
 
     async def _proceed(self, number: int, waiting: _Waiting, lock: JobLock) -> None:
         """Wait for the lock, then have the worker go on. Raises what the lock raises, ConnectionError."""
@@ -310,7 +314,9 @@ class WorkerProcess:
         # The worker may have ended meanwhile, or be ending: then nothing can be sent, and `_over` says so.
         if not waiting.future.done() and not self.has_ended:
             waiting.at_work = True
-            self._limit(waiting, waiting.seconds.locked or waiting.seconds.run)
+            seconds = waiting.seconds.locked or waiting.seconds.run
+            waiting.locked_until = _now() + seconds
+            self._limit(waiting, seconds)
             self._send(Proceed(number, waiting.tag))
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
@@ -402,7 +408,7 @@ class WorkerProcess:
         self._over()
 
     def _over(self) -> None:
-        """Whoever waits for it is told that it ended."""
+        """Tell all who wait for it that it ended."""
         how = _how(self.process.returncode)
         self._tell(f"The reader {how}")
         told = f"The reader {how} before it answered; it is started again, and the work is tried again."
@@ -489,6 +495,10 @@ def _failure(failed: Failed) -> errors.ReconcilerError:
     if failed.state is not None:
         return GitFault(RepositoryState(failed.state), failed.message)
     return errors.Transient(failed.message) if failed.transient else errors.Refused(failed.message)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _how(code: int | None) -> str:

@@ -158,7 +158,7 @@ def _made_from(item: Value) -> _Made:
 def _of_present_versions(
     wanted: Sequence[Desired], items: Sequence[Value], stored: Mapping[Key, StoredState], world: StoreSnapshot
 ) -> list[Desired]:
-    """What is wanted, with a conflict where a document was made from another version than the stored one."""
+    """Return the wanted resources, with a conflict where a document was made from another version than the stored."""
     made = [_made_from(item) for item in items]
     asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
     hashes = _hashes(asked, world)
@@ -384,7 +384,7 @@ def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """What an answer shows and this request leaves as it is, but for what it makes of their status."""
+    """Return the resources that an answer shows and of which this request changes nothing but their status."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 

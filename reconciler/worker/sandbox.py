@@ -100,7 +100,7 @@ MOST_OOM_ADJUSTMENT = 1000
 
 
 def _limit_resources() -> None:
-    """What a limit stops raises OSError or MemoryError, or ends the process."""
+    """Set limits. An operation past a limit raises OSError or MemoryError, or ends the process."""
     os.umask(UMASK)
     _limit(resource.RLIMIT_CORE, 0)
     _limit(resource.RLIMIT_AS, ADDRESS_SPACE_BYTES)
