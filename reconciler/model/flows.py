@@ -54,7 +54,9 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             case FlowChange.STOPPED:
                 told = f"{self.configuration} stops delivering to {self.destination}"
             case FlowChange.STALE:
-                told = f"{self.configuration} delivers to {self.destination} by its version {self.version} only"
+                told = (
+                    f"{self.configuration} goes on delivering to {self.destination} by its old version {self.version}"
+                )
             case FlowChange.MOVED:
                 told = f"{self.destination}: endpoint changes"
                 if self.queued:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from reconciler.model import flows
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus
 from reconciler.model.text import counted
@@ -89,6 +90,9 @@ def _notes(plan: Plan, entry: PlanEntry) -> Iterator[AnnotationMark]:
     title = f"Reconciler plan{_of(plan, entry)}"
     if entry.refused:
         yield AnnotationMark(WARNING, title, f"Nothing of this entry would be stored: {review_plan.REFUSED}.")
+    for flow in entry.flows[: review_plan.MOST_FLOWS]:
+        if flow.change in flows.ENDS:
+            yield AnnotationMark(WARNING, f"{title}: delivery", review_plan.flow_text(flow))
     told = (clean_text(note, review_plan.VALUE) for note in entry.notes)
     yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
 

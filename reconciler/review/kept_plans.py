@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from reconciler.model import outcomes
+from reconciler.model import flows, outcomes
 from reconciler.model.errors import Refused, Transient
+from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, SENSITIVE, SENSITIVE_CHANGED, PlanEntry, PlanField, PlanStatus, PlanTip
 from reconciler.model.secret_references import AvailableSecrets
@@ -95,6 +96,7 @@ class _Pieces(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     held: int = 0
     notes: tuple[str, ...] = ()
     refused: bool = False
+    flows: tuple[Flow, ...] = ()
 
 
 _PIECES = msgspec.msgpack.Decoder(_Pieces)
@@ -288,6 +290,7 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
             "untouchedFiles": found.entry.untouched_files,
             "held": found.entry.held,
             "notes": found.entry.notes,
+            **({"flows": [flows.shown(flow) for flow in found.entry.flows]} if found.entry.flows else {}),
         }
     )
 

@@ -182,7 +182,20 @@ def _about(plan: Plan, *, room: int) -> Iterator[str]:
             )
     if len(plan.entries) > 1:
         yield _table(plan.entries, room)
+    yield from _flows(plan)
     yield from _notes(plan)
+
+
+def _flows(plan: Plan) -> Iterator[str]:
+    """What changes in delivery, as a forge colours it."""
+    for entry in plan.entries:
+        if entry.flows:
+            several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
+            lines = [
+                f"{line._replace(mark='!') if line.mark == '~' else line}\n" for line in review_plan.flow_lines(entry)
+            ]
+            begin, end = fence(lines)
+            yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
 
 
 def _tip(tip: PlanTip) -> str:

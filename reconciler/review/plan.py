@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from reconciler.model import flows
+from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, RISK, NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import counted, visible, visible_json
@@ -117,6 +119,30 @@ def where(place: PlanPlace | None, beside_: PlanPlace | None) -> str:
     return f" (line {place.line})" if same else f" ({place_at_line(place)})"
 
 
+FLOW_SYMBOLS = {
+    FlowChange.STOPPED: "-",
+    FlowChange.STALE: "!",
+    FlowChange.MOVED: "~",
+    FlowChange.FILTERED: "~",
+    FlowChange.RESUMED: "+",
+    FlowChange.STARTED: "+",
+}
+MOST_FLOWS = 50  # of one entry; the rest is counted
+
+
+def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
+    """What changes in delivery, a line each."""
+    for flow in entry.flows[:MOST_FLOWS]:
+        yield PlanLine(FLOW_SYMBOLS[flow.change], flow_text(flow))
+    if len(entry.flows) > MOST_FLOWS:
+        yield PlanLine("#", f"and {counted(len(entry.flows) - MOST_FLOWS, 'more flow')}")
+
+
+def flow_text(flow: Flow) -> str:
+    """One change of delivery as a line."""
+    return clean_text(flow.sentence(), LINE)
+
+
 # What a plan comes to: its first line, its counts in words, what trips a pipeline, how the command ends. All pure.
 #
 # What was so before the change (`Status.existing`) is counted apart and decides nothing.
@@ -125,6 +151,7 @@ UNRESOLVED = "unresolved"
 HELD = "held"
 WARNING = "warning"
 CHANGES = "changes"
+FLOW_STOPPED = "flow-stopped"
 _NO_CHANGE = frozenset({UpdateStatus.UNCHANGED, UpdateStatus.NOT_FOUND})
 
 FAIL_ON = (
@@ -132,10 +159,11 @@ FAIL_ON = (
     UNRESOLVED,
     HELD,
     WARNING,
+    FLOW_STOPPED,
     CHANGES,
 )
 """The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back, a
-resource with a note, and any change at all.
+resource with a note, a flow that a new version does not deliver, and any change at all.
 """
 
 STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
@@ -176,6 +204,12 @@ class PlanTally:
     unresolved: int = 0  # resources that the change touched, with a reference that leads nowhere
     warned: int = 0  # resources that the change touched, with notes
     refused: int = 0  # entries of which nothing would be stored
+    flows: Counter[FlowChange] = field(default_factory=Counter)
+
+    @property
+    def ended_flows(self) -> int:
+        """The flows that the new version does not deliver."""
+        return sum(self.flows[one] for one in flows.ENDS)
 
     def add(self, status: PlanStatus) -> None:
         """Count one more."""
@@ -197,6 +231,7 @@ def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
         found.untouched_files += entry.untouched_files
         found.held += entry.held
         found.refused += entry.refused
+        found.flows.update(flow.change for flow in entry.flows)
         for status in entry.statuses:
             found.add(status)
     return found
@@ -214,6 +249,7 @@ def plan_verdict(found: PlanTally) -> str:
     parts += [f"{found.new[one]:,} {one.value}" for one in RISK if one not in _STORED and found.new[one]]
     parts += [f"{found.held:,} {HELD}"] if found.held else []
     parts = parts or ["no changes"]
+    parts += [f"{counted(found.ended_flows, 'flow')} stopped"] if found.ended_flows else []
     parts += [f"{found.unresolved:,} {UNRESOLVED}"] if found.unresolved else []
     parts += [counted(found.warned, WARNING)] if found.warned else []
     parts += [f"{found.unchanged:,} unchanged"] if found.unchanged else []
@@ -256,6 +292,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
     there |= {UNRESOLVED} if found.unresolved else set()
     there |= {HELD, UpdateStatus.DELETED.value} if found.held else set()  # an older server lists none of them
     there |= {WARNING} if found.warned else set()
+    there |= {FLOW_STOPPED} if found.ended_flows else set()
     there |= {CHANGES} if changes(plan) else set()
     return tuple(word for word in FAIL_ON if word in there and word in wanted)
 
@@ -321,7 +358,8 @@ def _whole(plan: Plan) -> dict[str, Any]:
 
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
-    return {**_fields(entry), "counts": entry.counts, "statuses": entry.statuses}
+    told = {"flows": [flows.shown(flow) for flow in entry.flows]} if entry.flows else {}
+    return {**_fields(entry), **told, "counts": entry.counts, "statuses": entry.statuses}
 
 
 def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:

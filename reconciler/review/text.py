@@ -257,6 +257,11 @@ def _entry(entry: PlanEntry, *, several: bool, color: bool, width: int | None) -
         )
     if entry.refused:
         yield f"\n  nothing of this entry would be stored: {review_plan.REFUSED}\n"
+    if entry.flows:
+        yield "\n  delivery\n"
+        yield from (
+            f"    {_painted(line.mark, line.mark, color)} {line.text}\n" for line in review_plan.flow_lines(entry)
+        )
     new = [(entry, one) for one in entry.statuses if not one.existing]
     for group in owner_groups(new):
         yield _heading(group)

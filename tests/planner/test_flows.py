@@ -61,7 +61,7 @@ def flows(world: World, base: list[dict[str, Any]], head: list[dict[str, Any]]) 
         pytest.param(
             [SOURCE, webhook(), webhook("archive"), orders("siem", processors=[{"type": "custom"}])],
             [
-                "orders delivers to siem by its version 1 only: /spec/processors/0 is an enabled processor, "
+                "orders goes on delivering to siem by its old version 1: /spec/processors/0 is an enabled processor, "
                 "which the service cannot run yet; remove or disable it"
             ],
             id="a processor",

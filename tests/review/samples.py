@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import (
     SENSITIVE,
@@ -161,6 +162,24 @@ def noted() -> Plan:
     )
 
 
+def flowing() -> Plan:
+    """What changes in delivery, of every sort."""
+    reason = "/spec/processors/0 is an enabled processor, which the service cannot run yet; remove or disable it."
+    return plan(
+        entry(
+            one("configured", "Configuration", "checkout"),
+            flows=(
+                Flow(change=FlowChange.STOPPED, configuration="checkout", destination="payments-desk", reason=reason),
+                Flow(change=FlowChange.STALE, configuration="web", destination="siem", reason=reason, version=3),
+                Flow(change=FlowChange.MOVED, destination="siem", queued=12_400),
+                Flow(change=FlowChange.FILTERED, configuration="orders"),
+                Flow(change=FlowChange.RESUMED, configuration="search", destination="siem"),
+                Flow(change=FlowChange.STARTED, configuration="orders", destination="siem", also=True),
+            ),
+        )
+    )
+
+
 def moved() -> Plan:
     """The base has commits that the head lacks."""
     return plan(entry(one("configured", "Fleet", "edge")), behind=3, merge_base="1" * 40)
@@ -226,6 +245,6 @@ def _numbered(status: str, number: int, each: int) -> PlanStatus:
 
 def all_of_them() -> Iterator[tuple[str, Plan]]:
     """The plans that golden files show, by name."""
-    for make in (empty, every, two, trouble, held, noted, moved, hostile):
+    for make in (empty, every, two, trouble, held, noted, flowing, moved, hostile):
         yield make.__name__, make()
     yield "cut", large(5_000, 3)
