@@ -28,7 +28,6 @@ from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import commits, history, messages, requests, reviews, routes, sandbox
-from reconciler.worker.allowance import Allowance, Exhausted
 from reconciler.worker.messages import (
     Abandon,
     Answer,
@@ -37,6 +36,7 @@ from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Envelope,
+    Exhausted,
     Failed,
     Job,
     LineageJob,
@@ -53,6 +53,7 @@ from reconciler.worker.messages import (
     RoutesPart,
 )
 from reconciler.worker.sandbox import Granted
+from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
 FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."

@@ -13,8 +13,7 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.worker.allowance import Exhausted
-from reconciler.worker.messages import CommitJob, Job, RequestJob, ReviewJob
+from reconciler.worker.messages import CommitJob, Exhausted, Job, RequestJob, ReviewJob
 from reconciler.worker.process import (
     COMMAND,
     SECONDS,

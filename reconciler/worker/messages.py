@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 
 LENGTH = struct.Struct(">I")
@@ -347,6 +348,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     transient: bool = False
     trace: str | None = None  # of a fault of ours, for the log
     lasting: bool = False  # the commit takes more than one may, and will again
+
+
+class Exhausted(GitFault):
+    """A commit exceeds a limit, or ends its worker (`Failed.lasting`). The same commit will again: do not retry it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
 
 
 Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned

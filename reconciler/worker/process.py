@@ -17,7 +17,6 @@ from reconciler.model import errors, log_context
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
-from reconciler.worker.allowance import Exhausted
 from reconciler.worker.messages import (
     Abandon,
     Answer,
@@ -25,6 +24,7 @@ from reconciler.worker.messages import (
     Begun,
     CommitJob,
     Envelope,
+    Exhausted,
     Failed,
     Job,
     LineageJob,

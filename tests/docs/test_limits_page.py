@@ -20,15 +20,16 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import allowance, client, process, requests, routes, sandbox
+from reconciler.worker import client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
+from reconciler.worker.trees import COMMIT
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = positions.FILE_LIMITS, allowance.COMMIT
+FILE = positions.FILE_LIMITS
 REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
