@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from reconciler.model import errors
-from reconciler.server.connections import HEAD_SECONDS, BoundedConnection, Shortcut
+from reconciler.server.connections import HEAD_SECONDS, BoundedConnection
 from reconciler.settings.models import Settings
 
 # The listener's certificate: read and checked, and another one shown while connections last.
@@ -89,7 +89,7 @@ TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
 class Door(NamedTuple):
-    """An application, and where it listens. One that has a `shortcut` (`connections`) is asked for it first."""
+    """An application, and where it listens."""
 
     application: Any
     listener: socket.socket
@@ -117,7 +117,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                partial(BoundedConnection, config, self.server_state, self.lifespan.state, shortcut=_shortcut(config)),
+                partial(BoundedConnection, config, self.server_state, self.lifespan.state),
                 sock=listener,
                 ssl=tls,
                 backlog=config.backlog,
@@ -127,10 +127,6 @@ class _Server(uvicorn.Server):
             for config, listener in self._doors
         ]
         self.started = True
-
-
-def _shortcut(config: uvicorn.Config) -> Shortcut | None:
-    return getattr(config.app, "shortcut", None)
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:

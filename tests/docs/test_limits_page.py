@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api import audit_events, auth, bodies, edge, logs, repositories
+from api import audit_events, auth, bodies, edge, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
@@ -192,10 +192,6 @@ PROVIDER = discovery.LIMITS
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
-        ),
-        (
-            "heads of requests with log records that are remembered",
-            f"{logs.MOST:,}, until somebody's access changes, or the last use of keys is written",
         ),
         ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
