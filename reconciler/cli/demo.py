@@ -158,6 +158,7 @@ class RecordReceiver:
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of what arrives in one request
+DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
 TOLD_BY_THE_NARRATOR = "reconciler.reconcile"  # what becomes of each commit; in a service the log alone says it
 ACCESS = "reconciler.auth.accounts"
 FIRST_ADMIN = "reconciler.server.sign_in"  # somebody to sign in as, where the demonstration's key does
@@ -346,6 +347,7 @@ class Narrator:
             f"Address     {address}",
             f"Key         {self._key}",
             *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
+            *([DELIVERS] if endpoint else ()),
             "",
             "Edit a file there and commit it, and the change shows here. In another terminal:",
             f"  export SERVICE_SERVER={address} SERVICE_API_KEY={self._key}",
