@@ -17,28 +17,6 @@ from reconciler.model import errors, log_context
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
-from reconciler.worker.messages import (
-    Abandon,
-    Answer,
-    At,
-    Begun,
-    CommitJob,
-    Envelope,
-    Exhausted,
-    Failed,
-    Job,
-    LineageJob,
-    Order,
-    Part,
-    Planned,
-    Proceed,
-    Ready,
-    RedactJob,
-    RequestJob,
-    ReviewJob,
-    RoutesJob,
-    RoutesPart,
-)
 
 # What the reader child writes to its standard error, as log lines of the daemon.
 #
@@ -106,13 +84,13 @@ class WorkerSeconds:
 
 # The processor time of a commit ends well before this, so that only what hangs gets so far. Requests share one lane:
 # one that takes a minute keeps all others from their answers.
-SECONDS: Mapping[type[Job], WorkerSeconds] = {
-    CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=FILE_SECONDS),
-    RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
-    LineageJob: WorkerSeconds(run=900.0),
-    RedactJob: WorkerSeconds(run=300.0, wait=60.0),
-    RoutesJob: WorkerSeconds(run=300.0),
-    ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
+SECONDS: Mapping[type[messages.Job], WorkerSeconds] = {
+    messages.CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=FILE_SECONDS),
+    messages.RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
+    messages.LineageJob: WorkerSeconds(run=900.0),
+    messages.RedactJob: WorkerSeconds(run=300.0, wait=60.0),
+    messages.RoutesJob: WorkerSeconds(run=300.0),
+    messages.ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
 }
 
 
@@ -169,7 +147,7 @@ class Answered:
     may be stored; None for a job that took no lock of its own.
     """
 
-    planned: Planned
+    planned: messages.Planned
     locked_until: float | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
@@ -184,7 +162,7 @@ class Answered:
 class _Waiting:
     """A job that is not answered. When its future is done nobody waits for it any more."""
 
-    future: "asyncio.Future[Planned]"
+    future: "asyncio.Future[messages.Planned]"
     tag: str
     seconds: WorkerSeconds
     is_handed_over: bool = False
@@ -208,11 +186,11 @@ class _Waiting:
             if limit is not None:
                 limit.cancel()
 
-    def take(self, part: Part | RoutesPart) -> None:
+    def take(self, part: messages.Part | messages.RoutesPart) -> None:
         """Keep a part, or end the job when it is one too many."""
         if self.future.done():
             return
-        kept, content = (self.changes, part.changes) if isinstance(part, Part) else (self.routes, part.routes)
+        kept, content = (self.changes, part.changes) if isinstance(part, messages.Part) else (self.routes, part.routes)
         self.size += len(content)
         if self.size > CHANGE_BYTES:
             self.forget()
@@ -239,7 +217,7 @@ class WorkerProcess:
         self,
         process: asyncio.subprocess.Process,
         *,
-        seconds: Mapping[type[Job], WorkerSeconds],
+        seconds: Mapping[type[messages.Job], WorkerSeconds],
         unasked: Callable[[str], None],
     ) -> None:
         self.process = process
@@ -258,7 +236,11 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
+        cls,
+        command: Sequence[str],
+        *,
+        seconds: Mapping[type[messages.Job], WorkerSeconds],
+        unasked: Callable[[str], None],
     ) -> "WorkerProcess":
         """Start one. Nothing of our environment reaches it but what the libraries need: it holds secrets."""
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -278,16 +260,16 @@ class WorkerProcess:
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
-    async def plan(self, number: int, job: Job, lock: JobLock) -> Answered:
+    async def plan(self, number: int, job: messages.Job, lock: JobLock) -> Answered:
         """Have a job planned, with its lock from when it is ready. The lock is held when this returns.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
-        future: asyncio.Future[Planned] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[messages.Planned] = asyncio.get_running_loop().create_future()
         waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
-        planned: Planned | None = None
+        planned: messages.Planned | None = None
         try:
-            await self._begun(waiting, Envelope(number, __version__, job))
+            await self._begun(waiting, messages.Envelope(number, __version__, job))
             await waiting.stopped.wait()
             if waiting.is_ready and not future.done():
                 await self._proceed(number, waiting, lock)
@@ -317,19 +299,19 @@ class WorkerProcess:
             seconds = waiting.seconds.locked or waiting.seconds.run
             waiting.locked_until = _now() + seconds
             self._limit(waiting, seconds)
-            self._send(Proceed(number, waiting.tag))
+            self._send(messages.Proceed(number, waiting.tag))
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
         """Nobody waits any more for a job that waits for its lock."""
         if not self.has_ended and self._waiting.pop(number, None) is not None:
-            self._send(Abandon(number, waiting.tag))
+            self._send(messages.Abandon(number, waiting.tag))
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: messages.Order) -> None:
         """Send an order of a few bytes, which need not wait for room in the pipe."""
         assert self.process.stdin is not None
         self.process.stdin.write(messages.framed(order))
 
-    async def _begun(self, waiting: _Waiting, envelope: Envelope) -> None:
+    async def _begun(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
         """Hand a job over, and wait until it is begun or over. Raises Busy, ConnectionError."""
         # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
         try:
@@ -339,7 +321,7 @@ class WorkerProcess:
         except TimeoutError:
             raise Busy from None
 
-    async def _hand_over(self, waiting: _Waiting, envelope: Envelope) -> None:
+    async def _hand_over(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
         stdin = self.process.stdin
         assert stdin is not None
         async with self._handing_over:
@@ -436,22 +418,22 @@ class WorkerProcess:
             raise ValueError(f"a frame of {length} bytes")
         return await self.process.stdout.readexactly(length)
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: messages.Answer) -> None:
         waiting = self._waiting.get(answer.number)
         if waiting is None:
             return  # it is answered already
         match answer:
-            case Begun():
+            case messages.Begun():
                 self._begin(waiting)
-            case Ready():
+            case messages.Ready():
                 waiting.end_limits()
                 waiting.at_work, waiting.is_ready = False, True
                 waiting.stopped.set()
                 if waiting.future.done():
                     self._abandon(answer.number, waiting)
-            case At():
+            case messages.At():
                 self._read_on(waiting, answer.blob)
-            case Part() | RoutesPart():
+            case messages.Part() | messages.RoutesPart():
                 waiting.take(answer)
             case _:
                 _answer(waiting, answer)
@@ -476,9 +458,9 @@ class WorkerProcess:
             waiting.file_limit = asyncio.get_running_loop().call_later(seconds, self._give_up, waiting, seconds, blob)
 
 
-def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
+def _answer(waiting: _Waiting, answer: messages.Planned | messages.Failed) -> None:
     """Raises ValueError for an answer that makes no sense."""
-    found = _failure(answer) if isinstance(answer, Failed) else answer
+    found = _failure(answer) if isinstance(answer, messages.Failed) else answer
     if not waiting.future.done():  # the caller may be gone
         if isinstance(found, errors.ReconcilerError):
             waiting.future.set_exception(found)
@@ -487,11 +469,11 @@ def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
     waiting.over()
 
 
-def _failure(failed: Failed) -> errors.ReconcilerError:
+def _failure(failed: messages.Failed) -> errors.ReconcilerError:
     if failed.trace is not None:
         log.error("The reader met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:
-        return Exhausted(failed.message)
+        return messages.Exhausted(failed.message)
     if failed.state is not None:
         return GitFault(RepositoryState(failed.state), failed.message)
     return errors.Transient(failed.message) if failed.transient else errors.Refused(failed.message)
