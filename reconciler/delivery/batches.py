@@ -4,13 +4,12 @@ import logging
 import math
 import zlib
 from collections import Counter
-from collections.abc import Awaitable, Callable, Container, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from reconciler.delivery import http_sender
-from reconciler.delivery.otlp.models import MalformedRequest
-from reconciler.delivery.otlp.wire import fields, sized
+from reconciler.delivery.otlp import skeletons
 from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, QueueFault, Reason
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.text import counted
@@ -267,49 +266,6 @@ def joined_failures(
     return [*(one for one in failures if not one.verdict.outage), all_of_it], ()
 
 
-# What is left of a batch: the same OTLP with some of its records; pure.
-
-_PATH = (0x0A, 0x12, 0x12)  # the tags of resource_logs, scope_logs and log_records
-
-
-def only_records(payload: bytes, keep: Container[int]) -> list[bytes]:
-    """Pieces that one after another are a request with the records whose places, counted from 0 through the whole
-    request, are in `keep`. Resources and scopes without any are left out.
-
-    Raises ValueError for what is no such request.
-    """
-    try:
-        return _Walk(payload, keep).message(0, 0, len(payload))[0]
-    except (MalformedRequest, IndexError):
-        raise ValueError("what is stored is no export request") from None
-
-
-class _Walk:
-    def __init__(self, payload: bytes, keep: Container[int]) -> None:
-        self._payload = payload
-        self._keep = keep
-        self._place = 0
-
-    def message(self, depth: int, start: int, end: int) -> tuple[list[bytes], bool]:
-        """What is kept of a message, and whether a record is in it."""
-        parts: list[bytes] = []
-        has_record = False
-        for one in fields(self._payload, start, end):
-            if one.tag != _PATH[depth]:
-                parts.append(self._payload[one.start : one.end])
-            elif depth == len(_PATH) - 1:
-                if self._place in self._keep:
-                    parts.append(self._payload[one.start : one.end])
-                    has_record = True
-                self._place += 1
-            else:
-                inner, has = self.message(depth + 1, one.content, one.end)
-                if has:
-                    has_record = True
-                    parts += [bytes((one.tag,)), sized(sum(map(len, inner))), *inner]
-        return parts, has_record
-
-
 # The batches that are claimed, until they leave the queue: arrived, or as dead letters.
 #
 # A batch leaves when the last parcel with records of it is settled. Then it is acknowledged, or what was given up of it
@@ -467,6 +423,6 @@ def _pieces(held: LeasedPart, payload: bytes, places: Sequence[int]) -> list[Pie
     if len(places) == held.batch.records:
         return [payload]
     try:
-        return [*only_records(payload, frozenset(places))]
-    except (ValueError, IndexError):
+        return [skeletons.keep_records(payload, frozenset(places))]
+    except ValueError:
         return [payload]  # sent twice rather than lost

@@ -138,18 +138,6 @@ def check(request: HttpRequest) -> Set[str]:
     return _checked(request.headers, request.common, request.target)[0]
 
 
-def head(request: HttpRequest, named: Headers, *, host: str, path: str) -> bytes:
-    """A request as far as its body, with `named` as its headers, which were checked. `host` and `path` are as in its
-    URL; what nobody named is as aiohttp has it.
-    """
-    names = {name.lower() for name, _ in named}
-    usual = (("Host", host), ("Accept", "*/*"), ("Content-Type", "application/octet-stream"))
-    own = tuple((name, value) for name, value in usual if name.lower() not in names)
-    length = ("Content-Length", str(len(request.body)))
-    lines = "".join([f"{name}: {value}\r\n" for name, value in (*own, *named, length)])
-    return f"{request.method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
-
-
 def _checked(given: Headers, before: CommonHeaders, target: HttpTarget) -> tuple[set[str], int]:
     """The names and the size of all headers, those before among them."""
     seen = set(before.names)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from reconciler.delivery import http_sender
 from reconciler.delivery.consumers import Consumers
 from reconciler.delivery.http_sender import Channel, HttpSender
-from reconciler.delivery.otlp import protobuf
+from reconciler.delivery.otlp import bodies as record_json
 from reconciler.delivery.queue.contract import Obituary, Piece, Queue
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendReport, TestOutcome
 from reconciler.delivery.retry import AnswerVerdict, SendEnvironment, SendGate
@@ -281,7 +281,7 @@ class Exporter:
             return TestOutcome(False, None, 0.0, HELD, b"")
         now = self._environment.clock()
         text = json.dumps({"message": TEST_MESSAGE, "destination": self._destination.name})
-        (record,) = await http_sender.record_bodies(protobuf.test_request(text, at=now))
+        (record,) = await http_sender.record_bodies(record_json.test_request(text, at=now))
         is_single = self._destination.endpoint.format is Format.SINGLE
         origin = http_sender.endpoint_origin(project=self._project, destination=self._destination.name, at=now)
         channel, started = self._channel, self._environment.monotonic()

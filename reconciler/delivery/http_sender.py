@@ -19,8 +19,8 @@ from reconciler.delivery import egress, retry
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.egress import AnswerLimits, CommonHeaders, Headers, HttpAnswer, HttpRequest, HttpTarget
 from reconciler.delivery.http_client import HttpClient
-from reconciler.delivery.otlp import reading
-from reconciler.delivery.otlp.protobuf import body_fragments
+from reconciler.delivery.otlp import encodings
+from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.delivery.secrets import SecretMasks, SecretSources, UnusableSecretFile
 from reconciler.model import errors
@@ -430,7 +430,7 @@ class Channel:
 async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
     """What an endpoint said, decoded and without what was sent to it. Nobody cuts or keeps an answer before this."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
-    text = reading.beginning(answer.body_start, named, most=MASKED_BYTES)
+    text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:
         return ENCODED
     if masks.work(len(text)) > INLINE_WORK:

@@ -9,7 +9,6 @@ from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.delivery import intake, lanes, manager
-from reconciler.delivery.otlp import models as otlp
 from reconciler.delivery.queue import contract, memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
@@ -185,8 +184,11 @@ PROVIDER = discovery.LIMITS
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
         ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
-        ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
-        ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
+        (
+            "a body of [`/v1/logs`](logs.md), as it comes, and decoded",
+            f"`delivery.maxRequestBytes`, {Delivery().max_request_bytes // MEBIBYTE} MiB each",
+        ),
+        ("log records in a request", f"`delivery.maxRequestRecords`, {Delivery().max_request_records:,}"),
         ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
         (
             "bytes of requests with log records in memory",

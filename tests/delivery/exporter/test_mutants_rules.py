@@ -13,7 +13,7 @@ from reconciler.delivery.queue.contract import Batch
 from reconciler.delivery.retry import OPENS_AFTER, Breaker, BreakerPhase, RetryDecision, SendEnvironment
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.queues import ListQueue
-from tests.delivery.exporter.worlds import BEGAN, bodies, destination, exporting, otlp, put, sent, sources
+from tests.delivery.exporter.worlds import BEGAN, bodies, destination, exporting, put, sent, sources
 from tests.servers import sinks
 from tests.servers.certificates import Authority
 
@@ -85,21 +85,6 @@ async def test_many_poison_records_of_one_batch_take_no_neighbour_along() -> Non
     assert sorted(sink.records) == [number for number in range(1000) if number not in poison]
     dead = [text for _, payload in queue.dead.values() for text in bodies(payload)]
     assert sorted(dead) == sorted(f"bad-{number}" for number in poison)
-
-
-# What is left of a batch
-
-
-def test_a_field_of_another_wire_type_is_none_of_the_levels_and_is_kept() -> None:
-    stray = b"\x08\x05"  # the number of resource_logs, as an integer: to a parser an unknown field
-
-    assert b"".join(batches.only_records(stray + otlp("a", "b"), {1})) == stray + otlp("b")
-
-
-@pytest.mark.parametrize("payload", [b"\x0a\x05\x12", b"\x0a", b"\x0b\x00", b"\x00", b"\x0a" + b"\xff" * 11])
-def test_what_is_no_request_is_one_kind_of_mistake(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="no export request"):
-        batches.only_records(payload, {0})
 
 
 # Certificates are held against the clock that the outlet was given
