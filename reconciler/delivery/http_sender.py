@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from reconciler.delivery import egress, retry
+from reconciler.delivery import egress, environment, retry
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.egress import AnswerLimits, CommonHeaders, Headers, HttpAnswer, HttpRequest, HttpTarget
 from reconciler.delivery.http_client import HttpClient
@@ -324,7 +324,7 @@ class HttpSender:
         *,
         secrets: SecretSources,
         authorities: Path | None = None,
-        clock: Callable[[], int] = retry.system_clock,
+        clock: Callable[[], int] = environment.system_clock,
     ) -> None:
         """`authorities` is a PEM file that is trusted instead of the system's authorities, where a destination has
         no `ca_file`. `clock` gives Unix milliseconds.

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TypeAlias
 
 from reconciler.delivery import lanes
-from reconciler.delivery.exporter import Undelivered
+from reconciler.delivery.inline import Undelivered
 from reconciler.delivery.lanes import Heard, Lane, LateRecords, RecordShare, SmallRequests
 from reconciler.delivery.otlp.models import RequestTooLarge
 from reconciler.delivery.queue.contract import Obituary, Reason, Shortage

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple, Protocol
 
+from reconciler.delivery.environment import SendEnvironment, Timer
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Obituary
-from reconciler.delivery.retry import AnswerVerdict, DeliveryWindow, SendEnvironment, Timer
+from reconciler.delivery.retry import AnswerVerdict
+from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model import errors
 from reconciler.model.text import counted
 

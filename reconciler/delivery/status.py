@@ -9,7 +9,7 @@ from reconciler.delivery import lanes, reporting
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
 from reconciler.delivery.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
-from reconciler.delivery.retry import DeliveryWindow
+from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model.clock import rfc3339
 
 # One destination's delivery as the API shows it.

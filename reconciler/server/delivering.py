@@ -16,6 +16,7 @@ from reconciler.delivery import draining, egress
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.draining import ExpiryMoment
 from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.environment import SendEnvironment, system_clock
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_sender import HttpSender
@@ -23,7 +24,6 @@ from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.delivery.reporting import Behind
-from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import AppliedChange, Applier

@@ -14,7 +14,8 @@ import pytest
 
 from reconciler.delivery import status
 from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.exporter import Exporter, SendEnvironment
+from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager

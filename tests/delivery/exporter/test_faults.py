@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery import http_sender
+from reconciler.delivery.pending import MOST_WAITING
 from reconciler.delivery.queue.contract import BATCH_RECORDS, Shortage
 from reconciler.delivery.reporting import ExporterState, SendFailure
-from reconciler.delivery.supply import MOST_WAITING
 from reconciler.model.routes import Retry, Schedule
 from tests.delivery.exporter.queues import ListQueue
 from tests.delivery.exporter.worlds import (
