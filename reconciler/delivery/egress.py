@@ -35,26 +35,13 @@ class HttpTarget:
         return f"{hosts.bracketed(self.host)}:{self.port}"
 
 
-class CommonHeaders(msgspec.Struct, frozen=True):
-    """Headers that many requests have, found to be what the rules allow: see `common`."""
-
-    headers: Headers = ()
-    names: frozenset[str] = frozenset()  # in lower case
-    size: int = 0  # bytes
-
-    def __repr__(self) -> str:
-        """Without the values."""
-        return f"Common({', '.join(sorted(self.names))})"
-
-
 class HttpRequest(msgspec.Struct, frozen=True):
-    """What is sent. Headers carry credentials, so neither they nor the body are shown. `common` come first."""
+    """A request. Headers carry credentials, so neither they nor the body are shown."""
 
     target: HttpTarget
     method: Literal["POST", "PUT", "PATCH"] = "POST"
     headers: Headers = ()
     body: bytes = b""
-    common: CommonHeaders = CommonHeaders()
 
     def __repr__(self) -> str:
         """Without headers and body."""
@@ -119,39 +106,26 @@ class Unanswered(Transient):
         self.cause = cause
 
 
-def common(headers_: Headers, *, target: HttpTarget) -> CommonHeaders:
-    """Headers of many requests to a target, looked at once for all of them. Raises Unsendable."""
-    names, size = _checked(headers_, CommonHeaders(), target)
-    return CommonHeaders(headers_, frozenset(names), size)
-
-
 def check(request: HttpRequest) -> Set[str]:
-    """The names of its headers, in lower case. Raises Unsendable, unless every part of the request is what the rules of
-    webhooks allow.
+    """Return the names of its headers, in lower case. Raises Unsendable unless the rules of webhooks allow every part.
 
     Values are judged here again, because references to secrets are known only now: a file that ends in a line end would
     end a header's line.
     """
-    wrong = _wrong_target(request.target)
+    target = request.target
+    wrong = _wrong_target(target)
     if wrong is not None:
         raise Unsendable(wrong)
-    return _checked(request.headers, request.common, request.target)[0]
-
-
-def _checked(given: Headers, before: CommonHeaders, target: HttpTarget) -> tuple[set[str], int]:
-    """The names and the size of all headers, those before among them."""
-    seen = set(before.names)
-    together = before.size
-    for name, value in given:
-        size = webhooks.header_size(name, value)
-        wrong = _wrong(name, value, size, seen)
+    seen: set[str] = set()
+    for name, value in request.headers:
+        wrong = _wrong(name, value, seen)
         if wrong is not None:
             raise Unsendable(f"a header of a request to {target} {wrong}")
         seen.add(name.lower())
-        together += size
-    if len(seen) > webhooks.MOST_HEADERS or together > webhooks.LONGEST_TOGETHER:
-        raise Unsendable(f"a request to {target} {webhooks.wrong_headers((*before.headers, *given))}")
-    return seen, together
+    wrong = webhooks.wrong_headers(request.headers)
+    if wrong is not None:
+        raise Unsendable(f"a request to {target} {wrong}")
+    return seen
 
 
 @lru_cache(maxsize=1024)
@@ -170,13 +144,13 @@ _wrong_name = lru_cache(maxsize=1024)(
 )  # of values, which may be secrets, nothing is remembered
 
 
-def _wrong(name: str, value: str, size: int, seen: set[str]) -> str | None:
+def _wrong(name: str, value: str, seen: set[str]) -> str | None:
     wrong = _wrong_name(name)
     if wrong is not None:
         return wrong
     if name.lower() in seen:
         return f"(`{name}`) {webhooks.TWICE}"
-    if size > webhooks.LONGEST_HEADER:
+    if webhooks.header_size(name, value) > webhooks.LONGEST_HEADER:
         return f"is longer than {webhooks.LONGEST_HEADER} bytes"
     about = webhooks.wrong_header_value(value)
     return None if about is None else f"(`{name}`) {about}"

@@ -119,7 +119,7 @@ class HttpClient:
         Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. Nothing
         is sent twice.
         """
-        named = request.common.headers + request.headers
+        named = request.headers
         if "user-agent" not in check(request):
             named += (_USER_AGENT,)
         target = request.target

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import batches, breaker, egress, http_sender, record_requests
+from reconciler.delivery import batches, breaker, http_sender, record_requests
 from reconciler.delivery import retry as delivery_retry
 from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
 from reconciler.delivery.egress import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
@@ -276,10 +276,10 @@ def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
         ("User-Agent", "theirs"),
     )
     to = http_sender.request_target(wanted)
-    common = egress.common(http_sender.request_headers(wanted, given_ones), target=to)
-    request = http_sender.make_request(wanted, to=to, common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3)
+    headers = http_sender.request_headers(wanted, given_ones)
+    request = http_sender.make_request(wanted, to=to, headers=headers, body=b"[]", delivery="a/b/1:1-2", attempt=3)
 
-    assert (*request.common.headers, *request.headers) == (
+    assert request.headers == (
         ("Content-Type", "application/x-ndjson"),
         ("User-Agent", "theirs"),
         ("X-Service-Delivery-Id", "a/b/1:1-2"),
