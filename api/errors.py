@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from reconciler.auth import changes
 from reconciler.auth.passwords import Throttled
-from reconciler.delivery import reporting
+from reconciler.delivery import contract
 from reconciler.delivery.otlp import models
 from reconciler.model import errors
 from reconciler.reconcile.locks import Locked
@@ -247,7 +247,7 @@ def _unknown_encoding(exception: Exception, _request: str) -> Told:
 
 
 def _full(exception: Exception, _request: str) -> Told:
-    assert isinstance(exception, reporting.QueueFull)
+    assert isinstance(exception, contract.QueueFull)
     return Told(503, (exception.message,), (retry_after(exception.seconds),))
 
 
@@ -298,9 +298,9 @@ TABLE: Mapping[type, Answering] = {
     Throttled: _throttled,
     models.RequestTooLarge: partial(_told, status=413),
     models.UnknownEncoding: _unknown_encoding,
-    reporting.UnknownDestination: partial(_told, status=404),
-    reporting.QueueFull: _full,
-    reporting.NotTaken: _not_taken,
+    contract.UnknownDestination: partial(_told, status=404),
+    contract.QueueFull: _full,
+    contract.NotTaken: _not_taken,
     Damaged: _damaged,
     StoreFault: _outside,
     Moved: _moved,

@@ -12,8 +12,9 @@ from api import bodies, calls, errors
 from api.calls import Call
 from api.edge import AtOnce
 from api.errors import Header, Told
-from reconciler.delivery import intake
-from reconciler.delivery.intake import IntakeRoom
+from reconciler.delivery import intake_limits
+from reconciler.delivery.contract import TakenRecords
+from reconciler.delivery.intake_limits import IntakeRoom
 from reconciler.delivery.otlp import encodings, models, reading
 from reconciler.delivery.otlp.models import (
     MalformedRequest,
@@ -21,7 +22,6 @@ from reconciler.delivery.otlp.models import (
     RequestTooLarge,
     UnknownEncoding,
 )
-from reconciler.delivery.reporting import TakenRecords
 
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
@@ -110,7 +110,7 @@ async def take(call: Call) -> Response:
         held.change(len(body))
         logs = await reading.read(body, json=json, limits=limits)
     except REFUSALS:
-        services.rates.charge(sender, intake.request_cost(held.size), now=monotonic())
+        services.rates.charge(sender, intake_limits.request_cost(held.size), now=monotonic())
         raise
     else:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))

@@ -30,22 +30,20 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from reconciler.delivery.egress import (
+from reconciler.delivery.egress import EgressPolicy, egress_refusal
+from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
-    EgressPolicy,
     FailureCause,
     Headers,
     HttpAnswer,
     HttpRequest,
     HttpTarget,
-    Resolve,
-    SystemNames,
     Unanswered,
     Unsendable,
     check,
-    egress_refusal,
 )
+from reconciler.delivery.name_resolver import Resolve, SystemNames
 from reconciler.model import hosts
 from reconciler.version import __version__
 

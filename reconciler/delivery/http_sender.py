@@ -1,4 +1,15 @@
-"""Requests to one endpoint, with the secrets and TLS files as they are now."""
+"""Requests to one endpoint, with the secrets and TLS files as they are now.
+
+    channel = HttpSender(client, secrets=sources).channel(destination, project="acme")
+    verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
+
+`content_type` wins over a `Content-Type` in `headers`, and our own headers over one of the same name: a receiver that
+tells duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of the one
+that the URL gives; where the request goes stays as it is.
+
+Secrets and files that were read are used for one second, so that a thousand requests read them once. Then they are
+forgotten, whether another request comes or not. Files are read on a thread.
+"""
 
 import asyncio
 import ssl
@@ -13,20 +24,15 @@ import msgspec
 
 from reconciler.delivery import environment, retry, tls
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.egress import AnswerLimits, Headers, HttpAnswer, HttpRequest, HttpTarget
 from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_request import AnswerLimits, Headers, HttpAnswer, HttpRequest, HttpTarget
+from reconciler.delivery.masking import SecretMasks
 from reconciler.delivery.otlp import encodings
 from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict
-from reconciler.delivery.secrets import SecretMasks, SecretSources
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Endpoint
-
-# From an endpoint's settings to a request; pure.
-#
-# `content_type` wins over a `Content-Type` in `headers`, and what is ours over a header of the same name: a receiver
-# that tells duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of
-# the one that the URL gives; where the request goes stays as it is.
 
 DELIVERY_ID = "X-Service-Delivery-Id"
 ATTEMPT = "X-Service-Attempt"
@@ -72,9 +78,6 @@ def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-# Bodies of requests, out of what was queued.
-
-
 class UnreadablePayload(errors.Refused):
     """What is stored is no export request of log records, though it was one when it came."""
 
@@ -101,14 +104,6 @@ def json_array(parts: Sequence[bytes]) -> bytes:
     """One body of several records."""
     return b"[" + b",".join(parts) + b"]"
 
-
-# Requests to one endpoint, with the secrets as they are now.
-#
-#     channel = Outlet(client, secrets=sources).channel(destination, project="acme")
-#     verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
-#
-# What was read is used for one second, so that a thousand requests read files once; then it is forgotten, whether
-# another request comes or not. Files are read on a thread. What does not depend on secrets is made once.
 
 KEPT_SECONDS = 1.0
 MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these

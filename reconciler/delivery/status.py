@@ -1,4 +1,4 @@
-"""The status of one destination's delivery, as the API shows it."""
+"""The status of one destination's delivery, as the API shows it, and the figures of all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,8 +11,6 @@ from reconciler.delivery.queue.contract import Depth, load
 from reconciler.delivery.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
 from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model.clock import rfc3339
-
-# One destination's delivery as the API shows it.
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."
 UNUSED = "No Configuration delivers to it; status.delivery of each says why not."
@@ -154,9 +152,6 @@ def _instant(milliseconds: int | None) -> str | None:
 def _text(answer: bytes) -> str:
     """A stranger's bytes as text; whoever shows it on a terminal makes it visible there."""
     return answer.decode("utf-8", "replace")
-
-
-# What delivery counts, for whoever looks at the service from outside.
 
 
 @dataclass(slots=True)

@@ -13,8 +13,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.secrets import SecretSources, UnusableSecretFile
+from reconciler.delivery import secret_files
+from reconciler.delivery.secret_files import UnusableSecretFile
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model.errors import Refused
 from reconciler.model.routes import Endpoint
 from reconciler.settings import bounded_io
@@ -73,7 +74,7 @@ def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, a
 
     def text(parameter: str, name: str) -> str:
         try:
-            return delivery_secrets.read_secret_file(sources.directory, name, project=project)
+            return secret_files.read_secret_file(sources.directory, name, project=project)
         except UnusableSecretFile:
             place = sources.directory.place(name, project=project)
             raise UnusableFile(

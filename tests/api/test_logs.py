@@ -20,9 +20,9 @@ import api.app
 from api import errors, logs
 from api.edge import MOST as IN_FLIGHT
 from reconciler.auth import changes
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
+from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import Logs, RequestLimits
-from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
 from reconciler.model.principals import Role, Scope
 from reconciler.server.services import Services
 from tests.api import parts

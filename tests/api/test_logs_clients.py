@@ -11,8 +11,8 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 
 import api.app
+from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.delivery.otlp.models import Logs
-from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.server import serving
 from reconciler.server.services import Services
 from tests import otlp_client

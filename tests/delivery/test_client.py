@@ -18,19 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.delivery import egress
-from reconciler.delivery.egress import (
+from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
+from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
-    EgressPolicy,
     FailureCause,
     HttpAnswer,
     HttpRequest,
     HttpTarget,
-    Listener,
     Unanswered,
     Unsendable,
 )
-from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
 from reconciler.model import hosts
 from tests import needs
 from tests.delivery.servers import OK, Server, answers, free_port, listening, says

@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from reconciler.delivery import status
+from reconciler.delivery.contract import Behind, NotTaken, QueueFull, TakenRecords
 from reconciler.delivery.egress import EgressPolicy
 from reconciler.delivery.environment import SendEnvironment
 from reconciler.delivery.exporter import Exporter
@@ -24,8 +25,8 @@ from reconciler.delivery.otlp.models import Logs, RecordGroup
 from reconciler.delivery.queue.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
-from reconciler.delivery.reporting import Behind, NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.secrets import SecretDirectory, SecretSources
+from reconciler.delivery.secret_files import SecretDirectory
+from reconciler.delivery.secrets import SecretSources
 from reconciler.delivery.status import fullness
 from reconciler.model.routes import (
     Buffering,

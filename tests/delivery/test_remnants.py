@@ -6,10 +6,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.delivery.queue import committer
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
-from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.model.routes import Routes
 from tests.delivery.queue import places
 from tests.delivery.queue.test_faults import Hanging

@@ -8,7 +8,7 @@ from api import audit_events, auth, bodies, edge, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.delivery import intake, lanes, manager
+from reconciler.delivery import intake_limits, manager, small_requests
 from reconciler.delivery.queue import contract, memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
@@ -63,7 +63,7 @@ PROVIDER = discovery.LIMITS
             f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
             f"of {rate_limits.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{2 * small_requests.LOOK_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
@@ -195,7 +195,7 @@ PROVIDER = discovery.LIMITS
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
         ),
-        ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
+        ("callers whose log records are counted", f"{intake_limits.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",

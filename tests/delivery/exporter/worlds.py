@@ -21,7 +21,8 @@ from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.queue.contract import Queue
-from reconciler.delivery.secrets import SecretDirectory, SecretSources
+from reconciler.delivery.secret_files import SecretDirectory
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model.routes import Buffering, Destination, Endpoint, Format, Retry, Schedule
 from tests.servers import sinks
 from tests.servers.sinks import Reply, Sink
