@@ -26,7 +26,7 @@ from reconciler.delivery.otlp.models import (
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
 TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
-"""Whether a media type is JSON, of those that there are."""
+"""Tell whether a media type is JSON, of those that there are."""
 
 
 class Message(AtOnce):
@@ -37,7 +37,7 @@ class Message(AtOnce):
 
 
 def is_json(headers: Iterable[Header]) -> bool | None:
-    """Whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
+    """Tell whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
     found = [value for name, value in headers if name == b"content-type"]
     if len(found) != 1:
         return None
@@ -124,7 +124,7 @@ async def take(call: Call) -> Response:
 
 
 class _Held:
-    """What one request holds of the room."""
+    """The bytes that one request holds of the room."""
 
     __slots__ = ("room", "sender", "size")
 

@@ -62,7 +62,7 @@ class Credit:
 
 @dataclass(slots=True, eq=False)
 class SendBatch:
-    """What one request carries. `records` are places in the one queued batch; None is all of every batch.
+    """The content of one request. `records` are places in the one queued batch; None is all of every batch.
 
     `spent` is seconds of the longest time of retries; `arrivals` how many batches of the destination had arrived when
     this one failed first; `tried` when it was tried last, and `not_before` until when it is left alone since then,

@@ -19,7 +19,7 @@ OPENS_AFTER = 5
 
 
 class BreakerPhase(StrEnum):
-    """What the breaker lets through: all, nothing, or one probe that is under way."""
+    """The breaker lets through all, nothing, or one probe that is under way."""
 
     CLOSED = "closed"
     OPEN = "open"
@@ -36,11 +36,11 @@ class Breaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether requests go as they come."""
+        """Tell whether requests go as they come."""
         return self.phase is BreakerPhase.CLOSED
 
     def may_probe(self, now: float) -> bool:
-        """Whether the one probe may go now."""
+        """Tell whether the one probe may go now."""
         return self.phase is BreakerPhase.OPEN and now >= self.probe_at
 
 
@@ -102,7 +102,7 @@ class SendGate:
 
     @property
     def is_up(self) -> bool:
-        """Whether the breaker lets everything through."""
+        """Tell whether the breaker lets everything through."""
         return self.breaker.is_closed
 
     def window(self) -> DeliveryWindow | None:
@@ -118,7 +118,7 @@ class SendGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether the window lets anything through, and the destination is not held."""
+        """Tell whether the window lets anything through, and the destination is not held."""
         if self.is_held:
             return False
         seen = self.window()
@@ -150,8 +150,10 @@ class SendGate:
         self.breaker = breaker_abandoned(self.breaker, at=self._environment.monotonic() + seconds)
 
     def note(self, verdict: AnswerVerdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
-        """What came of a request; whether the breaker opened or closed by it. `is_elsewhere` says that the endpoint was
-        changed since it went: the one that there is now waits for nothing by it, nor is it back by it.
+        """Note the outcome of a request; tell whether the breaker opened or closed by it.
+
+        `is_elsewhere` says that the endpoint was changed since it went: the one that there is now waits for nothing by
+        it, nor is it back by it.
         """
         before = self.breaker.is_closed
         if verdict.delivered or not verdict.outage:

@@ -1,4 +1,4 @@
-"""What the parts that send to one destination share."""
+"""The context that the parts that send to one destination share."""
 
 from dataclasses import dataclass
 

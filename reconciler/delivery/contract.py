@@ -28,7 +28,7 @@ class UnknownDestination(errors.Refused):
 
 @dataclass(frozen=True, slots=True)
 class TakenRecords:
-    """What became of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
+    """The outcome of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
 
     rejected: int = 0
     message: str = ""
@@ -57,8 +57,9 @@ class Delivery(Protocol):
         """
 
     def sends_at_once(self, project: str) -> bool:
-        """Whether a destination of the project has no queue, so that `take` may wait for its endpoint. Who gives that
-        up cancels `take`.
+        """Tell whether a destination of the project has no queue, so that `take` may wait for its endpoint.
+
+        Cancel `take` to give that up.
         """
 
     def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:

@@ -88,5 +88,5 @@ def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
 
 
 def is_ahead(first: ExpiryMoment, now: ExpiryMoment) -> bool:
-    """Whether the clock was set ahead since the first moment."""
+    """Tell whether the clock was set ahead since the first moment."""
     return now.wall - believed_moment(first, now) > MOST_MILLISECONDS

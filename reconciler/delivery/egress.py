@@ -15,7 +15,7 @@ DENIED = "is denied by `delivery.egress`"
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the service listens, as the bound socket says: never a name, and never port 0."""
+    """An address at which the service listens, as the bound socket says: never a name, and never port 0."""
 
     address: Address
     port: int
@@ -27,7 +27,7 @@ def _nowhere(_: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """What decides besides the address: the settings' networks, and what is this machine.
+    """The settings' networks, and the addresses of this machine and of the service.
 
     `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
     wildcard address (0.0.0.0 or ::), which takes connections to all of them.
@@ -39,7 +39,7 @@ class EgressPolicy:
     deny: tuple[Network, ...] = ()
 
     def for_proxy(self) -> "EgressPolicy":
-        """What holds for the proxy itself: the operator named it, so the operator's networks do not apply."""
+        """Return the policy for the proxy itself: the operator named it, so the operator's networks do not apply."""
         return replace(self, allow=(), deny=())
 
 
@@ -82,7 +82,7 @@ _NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def machine_has(address: Address) -> bool:
-    """Whether a program on this machine could listen on the address; microseconds, nothing is sent.
+    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
 
     When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
     rather not connect than connect to ourselves.

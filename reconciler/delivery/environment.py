@@ -1,4 +1,4 @@
-"""What sending takes from outside besides the network: times, timers, randomness, and how much one request holds."""
+"""The environment of sending, besides the network: times, timers, randomness, and how much one request holds."""
 
 import asyncio
 import random

@@ -267,7 +267,7 @@ async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> b
 
 
 def _told(target: HttpTarget, problem: Exception) -> Unanswered:
-    """What happened in our words; those of the library hold the address that a name led to."""
+    """Say in our words what happened; those of the library hold the address that a name led to."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
         return Unanswered(target, FailureCause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
     alert = problem.__cause__ if isinstance(problem.__cause__, ssl.SSLError) else problem

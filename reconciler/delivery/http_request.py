@@ -16,7 +16,7 @@ Headers = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class HttpTarget:
-    """Where a request goes. `host` has no brackets or one pair of them; `path` is as it is sent, its query included."""
+    """The target of a request. `host` has no brackets or one pair of them; `path` is as it is sent, with its query."""
 
     scheme: Literal["http", "https"]
     host: str
@@ -42,7 +42,7 @@ class HttpRequest(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class AnswerLimits:
-    """What one request may take: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
+    """The limits of one request: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
 
     connect: float = 5.0
     total: float = 5.0
@@ -50,7 +50,7 @@ class AnswerLimits:
 
 
 class HttpAnswer(msgspec.Struct, frozen=True):
-    """What a server said, whatever the status; all of it is a stranger's text. `body_start` is not decompressed."""
+    """The answer of a server, whatever its status; all of it is a stranger's text. `body_start` is not decompressed."""
 
     status: int
     reason: str
@@ -63,7 +63,7 @@ class HttpAnswer(msgspec.Struct, frozen=True):
 
 
 class FailureCause(StrEnum):
-    """What kept an answer from coming."""
+    """The reason why no answer came."""
 
     NAME = "name"  # it did not resolve
     CONNECT = "connect"

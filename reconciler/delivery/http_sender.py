@@ -40,7 +40,7 @@ _OURS = frozenset({"content-type", DELIVERY_ID.lower(), ATTEMPT.lower()})
 
 
 def request_target(endpoint: Endpoint) -> HttpTarget:
-    """Where requests go; exactly one slash stands between the port and the path."""
+    """Return the target of requests; exactly one slash is between the port and the path."""
     path, question, query = endpoint.path.partition("?")
     return HttpTarget(
         "http" if endpoint.scheme == "http" else "https",
@@ -51,7 +51,7 @@ def request_target(endpoint: Endpoint) -> HttpTarget:
 
 
 def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
-    """What every request to the endpoint has; `resolved` are its headers with the secrets in their values."""
+    """Return the headers of every request to the endpoint; `resolved` are its own, with the secrets in their values."""
     own = tuple((name, value) for name, value in resolved if name.lower() not in _OURS)
     return (("Content-Type", endpoint.content_type), *own)
 
@@ -67,7 +67,7 @@ def make_request(
 
 
 def endpoint_origin(*, project: str, destination: str, at: int) -> str:
-    """What the delivery ids of one queue begin with. `at`, when its first batch of a request came, in Unix ms, keeps a
+    """Return the beginning of the delivery ids of one queue. `at`, when its first batch came, in Unix ms, keeps a
     queue apart from one that had the same name, and its numbers, before.
     """
     return f"{_quoted(project)}/{_quoted(destination)}/{at:x}"
@@ -79,7 +79,7 @@ def _quoted(name: str) -> str:
 
 
 class UnreadablePayload(errors.Refused):
-    """What is stored is no export request of log records, though it was one when it came."""
+    """A stored batch is no export request of log records, though it was one when it came."""
 
 
 async def record_bodies(payload: bytes) -> list[bytes]:
@@ -113,12 +113,12 @@ _REFERENCE = "${"
 
 
 class UnpreparedRequest(errors.Transient):
-    """What a request needs could not be read in time."""
+    """The secrets of a request could not be read in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What requests of the next second have in common; `note` is what is wrong with the client certificate, `masks`
+    """The common parts of requests of the next second; `note` says what is wrong with the client certificate, `masks`
     hide in an answer what was sent.
     """
 
@@ -129,7 +129,7 @@ class _Prepared:
 
 
 class HttpSender:
-    """What all destinations send through: one client, one place of secrets."""
+    """The way out for all destinations: one client, one place of secrets."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class Channel:
 
 
 async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
-    """What an endpoint said, decoded and without what was sent to it. Nobody cuts or keeps an answer before this."""
+    """Return the answer of an endpoint, decoded and without what was sent to it; nobody cuts or keeps it before."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
     text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:

@@ -62,33 +62,33 @@ class Lane:
 
     @property
     def drops(self) -> bool:
-        """Whether a request is taken for other lanes where this one has no room: its share is dropped, or buried."""
+        """Tell whether other lanes get a request if this one has no room: its share is dropped, or buried."""
         return self.destination is not None and self.destination.buffering.on_full is not OnFull.REJECT
 
     @property
     def buries(self) -> bool:
-        """Whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
+        """Tell whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
         return self.destination is not None and self.destination.buffering.on_full is OnFull.DEAD_LETTER
 
     @property
     def is_refused(self) -> bool:
-        """Whether the disk failed what was written last, or does not answer."""
+        """Tell whether the disk failed what was written last, or does not answer."""
         if self.queue is None:
             return False
         return self.queue.depth().refused or (self.gathering is not None and self.gathering.is_stuck)
 
     @property
     def is_without_disk(self) -> bool:
-        """Whether it takes nothing, since the disk is down to what queues leave free."""
+        """Tell whether it takes nothing, since the disk is down to what queues leave free."""
         return self.queue is not None and not self.leaving and self.queue.room(size=1) is Shortage.DISK
 
     def exceeds(self, size: int) -> bool:
-        """Whether so many bytes would not fit into its queue if that were empty."""
+        """Tell whether so many bytes would not fit into its queue if that were empty."""
         return self.queue is not None and not self.queue.may_hold(size=size)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is queued, and no dead letter is left."""
+        """Tell whether nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
         if self.gathering is not None and not self.gathering.is_empty:
@@ -106,7 +106,7 @@ class Lane:
 
 
 def lane_place(buffering: Buffering) -> str:
-    """Where a queue is. With another answer it is another queue."""
+    """Return the place of a queue. With another place it is another queue."""
     if not buffering.queue:
         return NOWHERE
     return MEMORY if buffering.storage is None else is_on_disk(buffering.storage.directory)

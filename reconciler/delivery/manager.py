@@ -113,7 +113,7 @@ class Manager:
         return TakenRecords(divided.unrouted, NOBODY.format(which))
 
     def _is_outdated(self, project: str, divided: RequestSplit) -> bool:
-        """Whether the present routes may not divide a request, since other ones are being read."""
+        """Tell whether the present routes may not divide a request, since other ones are being read."""
         behind = self._behind(project)
         if behind is None:
             return False
@@ -121,8 +121,8 @@ class Manager:
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
-        """Whether what no route takes of a request is wanted by a Configuration that delivered, and was changed a short
-        while ago.
+        """Tell whether a Configuration wants the records that no route takes: one that delivered, and that was changed a
+        short while ago.
         """
         wanting = self._wanting[project]
         now = self._clock()
@@ -299,7 +299,7 @@ class Manager:
         return [route.configuration for route in routes if name in route.destinations]
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
         faults = self._queues.faults + self._hangs
@@ -333,7 +333,7 @@ class Manager:
         return status.shown_test(await exporter.test())
 
     async def _exporter(self, project: str, name: str) -> Exporter:
-        """What sends to a destination; one made for the occasion where nothing is delivered to it."""
+        """Return the exporter of a destination, or a new one if nothing is delivered to it."""
         for lane in self._present(project, name):
             if lane.exporter is not None:
                 return lane.exporter

@@ -26,7 +26,7 @@ _LINE = re.compile(rb"[^\r\n]+")
 
 
 class SecretMasks:
-    """What hides some secrets. The forms are made when something is masked first."""
+    """Masks some secrets. Their forms are made when something is masked first."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
         """`secrets` are whole values, such as those of headers; their parts count, too."""

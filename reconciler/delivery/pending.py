@@ -1,4 +1,4 @@
-"""What one exporter may send next: batches that are ready, or wait for another attempt, or are still queued.
+"""The batches that one exporter may send next: those that are ready, or wait for another attempt, or are still queued.
 
 With one consumer all that is leased is a line: what came first goes first, nothing overtakes what waits for another
 attempt, and nothing is leased before the line is empty. So records arrive in their order.

@@ -105,7 +105,7 @@ class QueueSender:
 
     @property
     def state(self) -> ExporterState:
-        """What it is doing."""
+        """The state now."""
         gate = self._context.gate
         if not gate.is_open:
             return ExporterState.HELD if gate.is_held else ExporterState.CLOSED

@@ -17,7 +17,7 @@ TELL_SECONDS = 10.0  # between two log lines about dead letters
 
 
 class ExporterState(StrEnum):
-    """What a destination is doing."""
+    """The state of a destination."""
 
     IDLE = "idle"
     SENDING = "sending"
@@ -37,7 +37,7 @@ class SendFailure(NamedTuple):
 
 
 class TestOutcome(NamedTuple):
-    """What came of one made-up record. `answer` as in Failure."""
+    """The outcome of one made-up record. `answer` as in SendFailure."""
 
     delivered: bool
     status: int | None
@@ -109,7 +109,7 @@ class SendReport:
             self.since = self._environment.clock()
 
     def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
-        """What came of one request."""
+        """Note the outcome of one request."""
         now = self._environment.clock()
         if verdict.delivered:
             self.counts.delivered += records

@@ -41,7 +41,7 @@ def retry_interval(retry: Retry, *, attempts: int, chance: random.Random) -> flo
 def decide_retry(
     retry: Retry, *, attempts: int, spent: float, retry_after: float, chance: random.Random
 ) -> RetryDecision | None:
-    """What becomes of something after its `attempts`-th failure, when `spent` of the longest time was used. None: it is
+    """Decide about a batch after its `attempts`-th failure, when `spent` of the longest time was used. None: it is
     given up. The longest time may be used to its very end, as what is used is at most that.
     """
     if not retry.enabled:
@@ -55,7 +55,7 @@ def decide_retry(
 
 
 def clamped_retry(retry_after: float) -> float:
-    """What is honoured of a `Retry-After`."""
+    """Return as much of a `Retry-After` as is honoured."""
     return min(max(retry_after, 0.0), LONGEST_RETRY_AFTER)
 
 
@@ -81,7 +81,7 @@ class AnswerVerdict(NamedTuple):
 
 
 def judge_answer(answer: HttpAnswer, *, endpoint: Endpoint, name: str, now_ms: int) -> AnswerVerdict:
-    """What an answer means."""
+    """Judge an answer."""
     status = answer.status
     if 200 <= status < 300:
         return AnswerVerdict(True, status=status, answer=answer.body_start[:ANSWER_BYTES])
@@ -97,7 +97,7 @@ def judge_answer(answer: HttpAnswer, *, endpoint: Endpoint, name: str, now_ms: i
 
 
 def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: str, note: str = "") -> AnswerVerdict:
-    """What a request without an answer means; `note` is what is known to be wrong with the client certificate."""
+    """Judge a request without an answer; `note` says what is known to be wrong with the client certificate."""
     if isinstance(problem, Unanswered):
         # The message begins with the host and port, which `_who` names already.
         words = str(problem).partition(" ")[2]
@@ -110,7 +110,7 @@ def judge_failure(problem: errors.ReconcilerError, *, endpoint: Endpoint, name: 
 
 
 def retry_after(answer: HttpAnswer, *, now_ms: int) -> float:
-    """What the endpoint asked for, in seconds, at most an hour; 0 for nothing that can be read (RFC 9110, 10.2.3)."""
+    """Return the seconds that the endpoint asked for, at most an hour; 0 for nothing readable (RFC 9110, 10.2.3)."""
     for header, value in answer.headers:
         if header.lower() == "retry-after":
             return _seconds(value.strip(), now_ms)

@@ -16,7 +16,7 @@ Match = Callable[[Mapping[str, str]], tuple[str, ...]]
 
 
 class RecordShare(NamedTuple):
-    """What one destination gets of a request: pieces which one after another are a request again."""
+    """The part of a request for one destination: pieces which one after another are a request again."""
 
     pieces: tuple[bytes | memoryview, ...]
     records: int

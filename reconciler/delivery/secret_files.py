@@ -27,13 +27,13 @@ class UnusableSecretFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SecretDirectory:
-    """Where the files of all projects are: a folder for each, or, `flat`, `<project>_NAME` with `_` for `/` in it."""
+    """The folder of all files: one below it for each project, or, `flat`, `<project>_NAME` with `_` for `/` in it."""
 
     path: Path
     flat: bool = False
 
     def place(self, name: str, *, project: str) -> Path:
-        """Where a file of this name belongs."""
+        """Return the path of a file of this name."""
         return self.path.joinpath(*self.parts(name, project=project))
 
     def parts(self, name: str, *, project: str) -> tuple[str, ...]:
@@ -103,7 +103,7 @@ def read_at(above: int, name: str) -> str:
 
 
 def _bytes(above: int, name: str) -> bytes | None:
-    """What the file holds; None when it was replaced or written meanwhile, so that it may be half of two secrets."""
+    """Read the file; None when it was replaced or written meanwhile, so that it may be half of two secrets."""
     try:
         # Some devices act when they are opened. What counts is what is open, below.
         if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
@@ -113,6 +113,7 @@ def _bytes(above: int, name: str) -> bytes | None:
         raise UnusableSecretFile from None
     try:
         before = _identity(descriptor, above, name)
+        _wait_for_renames(above)
         data = _bounded(descriptor)
         is_whole = before is not None and before == _identity(descriptor, above, name)
         return data if is_whole else None
@@ -123,7 +124,7 @@ def _bytes(above: int, name: str) -> bytes | None:
 
 
 def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
-    """What tells the open file from any other and from itself before a change; None when the name has another by now.
+    """Tell the open file from any other and from itself before a change; None when the name leads to another by now.
 
     One link alone proves nothing: of a hard link that was removed since it was opened, the other name is left. So the
     name has to lead to this very file, too.
@@ -133,6 +134,16 @@ def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
         raise UnusableSecretFile
     found = _told(opened)
     return found if found == _told(named) else None
+
+
+def _wait_for_renames(above: int) -> None:
+    """List the folder, which the kernel does not do while a name in it is replaced.
+
+    A rename takes the link from the file that it replaces a moment before the name leads elsewhere. In that moment a
+    hard link to a file outside of the folder looks like a file with one name, which is here.
+    """
+    with os.scandir(above) as entries:
+        next(entries, None)
 
 
 def _told(status: os.stat_result) -> tuple[int, ...]:

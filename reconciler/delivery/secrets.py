@@ -61,7 +61,7 @@ class SecretSources:
 
 
 def is_text(value: str) -> bool:
-    """Whether a variable holds something, in UTF-8. Bytes that are none are surrogates in Python."""
+    """Tell whether a variable holds something, in UTF-8. Bytes that are none are surrogates in Python."""
     try:
         return bool(value.encode("utf-8"))
     except UnicodeEncodeError:

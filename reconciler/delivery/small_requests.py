@@ -80,7 +80,7 @@ class SmallRequests:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue has all that was taken."""
+        """Tell whether the queue has all that was taken."""
         return not self._heard
 
     def room(self, share: RecordShare) -> Shortage | None:
@@ -169,7 +169,7 @@ class SmallRequests:
             self._flush()
 
     def _look(self) -> None:
-        """What is gathered goes to the queue, too: else it would wait for what hangs, and then for as long again."""
+        """Tell senders that waited too long. What is gathered is queued, too: it would wait for as long again."""
         self._timer = None
         for written in self._waited:
             if written in self._under_way:

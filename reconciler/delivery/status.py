@@ -62,7 +62,7 @@ def unrouted_delivery(records: int, last: int | None) -> dict[str, Any]:
 
 
 def shown_test(outcome: TestOutcome) -> dict[str, Any]:
-    """What came of a test."""
+    """Show the outcome of a test."""
     return {
         "delivered": outcome.delivered,
         "status": outcome.status,
@@ -156,7 +156,7 @@ def _text(answer: bytes) -> str:
 
 @dataclass(slots=True)
 class PastFigures:
-    """What was counted of destinations that are gone: a count of all destinations never shrinks."""
+    """The counts of destinations that are gone: a count of all destinations never shrinks."""
 
     taken: lanes.LaneCounts = field(default_factory=lanes.LaneCounts)
     sent: reporting.SendCounts = field(default_factory=reporting.SendCounts)

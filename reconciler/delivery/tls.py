@@ -53,7 +53,7 @@ class UnusableFile(Refused):
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What the files of an endpoint held when they were read. Without an `authority` the system's are trusted; the
+    """The texts of an endpoint's files when they were read. Without an `authority` the system's are trusted; the
     others are empty where none is wanted.
     """
 
@@ -63,7 +63,7 @@ class TlsFiles:
 
 
 def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
-    """Whether nothing but the system's authorities is wanted."""
+    """Tell whether nothing but the system's authorities is wanted."""
     return endpoint.scheme != "https" or not (
         authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
     )
@@ -100,7 +100,7 @@ def _outbound(authorities: Path | None) -> str | None:
 
 
 def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
-    """What connections to the endpoint are made with. With `ca_file`, its authorities are the only ones. Raises
+    """Make the context of connections to the endpoint. With `ca_file`, its authorities are the only ones. Raises
     UnusableFile.
     """
     try:
@@ -121,7 +121,7 @@ def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
 
 
 def expired_certificates(files: TlsFiles, *, now: datetime) -> str:
-    """What is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
+    """Say what is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
     span = certificate_span(files.certificate) if files.certificate else None
     if span is not None and now > span.until:
         return f"the client certificate in `cert_file` expired on {span.until:%Y-%m-%d}; renew it."

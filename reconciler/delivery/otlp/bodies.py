@@ -94,7 +94,7 @@ def _string(text: str) -> bytes:
 
 
 def _has_usual_numbers(document: bytes) -> bool:
-    """Whether each number is one that a double can hold, if not to its last digit.
+    """Tell whether each number is one that a double can hold, if not to its last digit.
 
     Many readers fail over any other, and with it over all records of the array that it stands in.
     """
@@ -115,7 +115,7 @@ def _value(value: AnyValue) -> Any:
 
 
 def _nothing(_: AnyValue) -> None:
-    """What has no value, or one of a kind that is not for logs."""
+    """Return None for a value that is missing, or of a kind that is not for logs."""
 
 
 def _map(value: AnyValue) -> dict[str, Any]:
