@@ -121,7 +121,7 @@ class Manager:
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
-        """Tell whether a Configuration wants the records that no route takes: one that delivered, and that was changed a
+        """Tell whether a Configuration wants the records that no route takes: one that delivered, and was changed a
         short while ago.
         """
         wanting = self._wanting[project]

@@ -10,7 +10,7 @@ from reconciler.delivery.lanes import Lane, LaneCounts
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.small_requests import SmallRequests
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull
-from tests.delivery.test_gathering import AT, SlowQueue, share
+from tests.delivery.test_small_requests import AT, SlowQueue, share
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
