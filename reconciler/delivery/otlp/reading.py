@@ -6,6 +6,10 @@ queued.
 """
 
 import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -18,19 +22,27 @@ from reconciler.delivery.otlp.models import LIMITS, Logs, MalformedRequest, Reco
 INLINE: Final = 1 << 20  # bytes of a protobuf request that are read on the event loop, some milliseconds at most
 INLINE_JSON: Final = 16 << 10  # of one in JSON, which takes a hundred times as long
 
+# Of our own, so that large requests hold up nothing else that uses threads.
+_threads: Final = ThreadPoolExecutor(2, thread_name_prefix="otlp-reading")
+
 
 async def read(body: bytes, *, json: bool, limits: RequestLimits = LIMITS) -> Logs:
     """Read a decoded body, on a thread if it is large. Groups without records are left out; there may be none at all.
 
     Raises MalformedRequest, RequestTooLarge.
     """
-    if len(body) > (INLINE_JSON if json else INLINE):
-        return await asyncio.to_thread(_read, body, json=json, limits=limits)
-    return _read(body, json=json, limits=limits)
+    if len(body) <= (INLINE_JSON if json else INLINE):
+        return _read(body, json=json, limits=limits)
+    given_up = threading.Event()
+    read_ = partial(_read, body, json=json, limits=limits, is_given_up=given_up.is_set)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_threads, read_)
+    finally:
+        given_up.set()  # when the service stops, a thread may have seconds of work left
 
 
-def _read(body: bytes, *, json: bool, limits: RequestLimits) -> Logs:
-    request = json_requests.to_protobuf(body, limits=limits) if json else body
+def _read(body: bytes, *, json: bool, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> Logs:
+    request = json_requests.to_protobuf(body, limits=limits, is_given_up=is_given_up) if json else body
     try:
         return _cut(request, limits)
     except DecodeError:
