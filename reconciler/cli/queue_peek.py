@@ -251,11 +251,11 @@ def _with_bodies(found: "Iterator[Peeked]", *, most: int) -> Iterator[Batch]:
 
 
 def _bodies(payload: bytes, *, most: int) -> tuple[str, ...] | None:
-    from reconciler.delivery.otlp import protobuf  # noqa: PLC0415 - protobuf takes its time
+    from reconciler.delivery.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
     from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
     try:
-        found = islice((body for some in protobuf.body_fragments(payload) for body in some), most)
+        found = islice((body for some in bodies.body_fragments(payload) for body in some), most)
         return tuple(body.decode("utf-8", "replace") for body in found)
     except MalformedRequest:
         return None

@@ -12,7 +12,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
-from reconciler.delivery import http_sender
+from reconciler.delivery import tls
 from reconciler.delivery.secrets import SecretSources
 from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.clock import Clock
@@ -136,10 +136,8 @@ class CertificateObserver:
             if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
                 continue
             try:
-                files = http_sender.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
-            except (
-                http_sender.UnusableFile
-            ):  # nothing can be sent, which is told elsewhere, and nothing is known of the end
+                files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
+            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
                 for file in ("cert_file", "ca_file"):
                     cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} {file}", project)
                     yield Finding(cause, Severity.WARNING, {}, fading=True)
@@ -198,7 +196,7 @@ def _text(path: Path) -> str:
 
 
 def _leaf(pem: str) -> datetime | None:
-    span = http_sender.certificate_span(pem)
+    span = tls.certificate_span(pem)
     return None if span is None else span.until
 
 

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.delivery import retry
-from reconciler.delivery.egress import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.git import hooks
 from reconciler.model import errors
 from reconciler.notifications import rendering

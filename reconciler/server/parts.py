@@ -17,7 +17,8 @@ from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
@@ -135,6 +136,9 @@ async def build_parts(
                 deliveries=delivery.manager,
                 rates=RecordRates(settings.delivery.records_per_second),
                 room=IntakeRoom(settings.delivery.max_in_flight_bytes),
+                log_limits=RequestLimits(
+                    bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
+                ),
                 sessions=entrance.sessions,
                 board=watching.board,
                 outbox=watching.outbox,
