@@ -314,7 +314,7 @@ class Mirror:
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
             raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
         if output.status != 0:
-            raise errors.of_mirror(self.url, output, mirror=self.path)
+            raise errors.of_mirror(self.url, output)
         return output
 
     def _beside(self, suffix: str) -> Path:
