@@ -59,6 +59,7 @@ class Remote:
         self._fetches = SharedCalls(tally.counted(RemoteCall.FETCH, self._fetch), slots=slots, host=host, clock=clock)
         self._checks = SharedCalls(self._check, slots=own_slots, clock=clock)
         self._known: dict[Followed, SharedAnswer[RefHead]] = {}  # what the last looks told
+        self._unfetched: set[Followed] = set()  # what they told counts for the next poll too: the fetch failed
         self._unfit = RejectedHeads()
         self._probe = polls.PollProbe(clock)
         self.rest = RetryAfter(clock)
@@ -82,7 +83,9 @@ class Remote:
             self._probe.forget()
         with self.rest.waiting(insists=insists):
             known = self._known.get(followed)
-            if known is not None and known.began > since:
+            is_unfetched = followed in self._unfetched
+            self._unfetched.discard(followed)
+            if known is not None and (known.began > since or (is_unfetched and not insists)):
                 return known
             answer = await self._polls.ask(followed, since=since, insists=insists)
         if not polls.asks_to_retry_later(answer.result):  # how long still, `rest` knows
@@ -99,7 +102,12 @@ class Remote:
         if not insists:
             self._unfit.check(followed, head, self._bounds())
         with self.rest.waiting(insists=insists):
-            return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+            try:
+                return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+            except GitFault as fault:
+                if fault.transient:  # a server that refuses each second run of git would refuse each fetch
+                    self._unfetched.add(followed)
+                raise
 
     def has_head(self, commit: str) -> bool:
         """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
