@@ -1,13 +1,11 @@
 """Repositories on this machine: where they lead git, and where their refs are."""
 
-import asyncio
-import contextlib
 import errno
 import os
 import re
 import stat
-import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -16,6 +14,7 @@ from reconciler.git.remotes import credentials
 from reconciler.git.remotes.mirrors import SLOW_DISK
 from reconciler.model.names import check_ref_name
 from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 
 # What a repository on this machine may lead git to, which reads it as the service's user.
 #
@@ -405,58 +404,31 @@ def ref_fact(file: Path) -> RefFact:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-# A look at the files of a repository on this machine before git has it, and what people are told of it.
-
-THREAD_NAME = "inspect a repository"
+# A check of the files of a repository on this machine before git has it.
 
 
 class Inspector:
-    """Of one repository, called `url`. `state`: the folder where nothing may lead.
-
-    A disk that hangs holds one thread, and never one of those that everybody shares.
-    """
+    """Checks one repository, called `url`. `state`: the folder where nothing may lead."""
 
     def __init__(self, url: str, folder: Path, *, state: Path) -> None:
         self._url = url
         self._folder = folder
         self._state = state
-        self._running: asyncio.Future[Exception | None] | None = None
+        self._files = BoundedIO(f"the repository {url}")
 
     async def inspect(self, refs: Iterable[str], *, seconds: float) -> None:
         """Return when it leads to nothing that it must not. `refs`: the full names that are followed.
 
         Raises GitFault: unreachable, also when its disk takes longer than `seconds`.
         """
+        check = partial(why_unreadable, self._url, self._folder, tuple(refs), state=self._state)
         try:
-            async with asyncio.timeout(seconds):
-                while self._running is not None:
-                    await asyncio.wait([self._running])
-                running = self._running = self._started(tuple(refs))
-                await asyncio.wait([running])
-        except TimeoutError:
+            fault = await self._files.answer(check, seconds=seconds)
+        except DiskHangs:
             told = f"{self._url} did not answer within {seconds:g} seconds; {SLOW_DISK}"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
-        if (fault := running.result()) is not None:
+        if fault is not None:
             raise fault
-
-    def _started(self, refs: tuple[str, ...]) -> asyncio.Future[Exception | None]:
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-
-        def end(fault: Exception | None) -> None:
-            self._running = None
-            ended.set_result(fault)
-
-        def work() -> None:
-            try:
-                fault: Exception | None = why_unreadable(self._url, self._folder, refs, state=self._state)
-            except Exception as error:  # of the program: who waits is to have it, and not a thread that died unseen
-                fault = error
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(end, fault)
-
-        threading.Thread(target=work, name=THREAD_NAME, daemon=True).start()
-        return ended
 
 
 def why_unreadable(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
