@@ -27,7 +27,7 @@ LARGE_BYTES, MAX_LARGE_BYTES = 1 << 20, 8 << 20  # of the one folder that outliv
 
 
 class FolderCache:
-    """What one snapshot has read, by id."""
+    """The folders that one snapshot has read, by id."""
 
     # The large folder that was read last, by any snapshot: most often the next commit is compared with it. Its id says
     # what it is, wherever it came from; another thread may put another one in its place at any moment.
@@ -128,7 +128,7 @@ UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 
 class CommitInfo(NamedTuple):
-    """Who wrote a commit, and when. `author` is `Name <address>`."""
+    """The author and the time of a commit. `author` is `Name <address>`."""
 
     id: str
     author: str
@@ -191,7 +191,7 @@ class Snapshot:
 
     @property
     def commit(self) -> CommitInfo:
-        """Who wrote this commit, and when."""
+        """The author and the time of this commit."""
         return _info(self._commit)
 
     def tree(self, path: str) -> str:
@@ -233,12 +233,12 @@ class Snapshot:
         return self._walk(self.tree(path), trees.place(path))
 
     def changes(self, old_tree: str, new_tree: str, path: str) -> list[TreeChange]:
-        """What differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
+        """Return what differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
         found = self._compare(old_tree, new_tree, trees.place(path))
         return sorted(found, key=lambda change: change.path)
 
     def has(self, object_id: str) -> bool:
-        """Whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
+        """Return whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
         with damage(self._told):
             return object_id in self._objects
 
@@ -267,14 +267,14 @@ class Snapshot:
             return self._read(blob)
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        """Whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
+        """Return whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
         if not self.has(old):
             return False
         with damage(self._told):
             return old == new or self._repository.descendant_of(new, old)
 
     def is_unrelated(self, old: str, new: str) -> bool:
-        """Whether two commits are known to have no history in common. Of a commit that the mirror lacks nothing is
+        """Return whether two commits surely have no history in common. Of a commit that the mirror lacks nothing is
         known, and little where a shallow repository cuts histories off.
         """
         if not self.has(old) or not self.has(new) or self._repository.is_shallow:

@@ -77,14 +77,14 @@ class NoRepository(ValueError):
 
 
 class RepositoryFolders(NamedTuple):
-    """Where git finds a repository: what belongs to this working tree alone, and what all of them share."""
+    """The folders of a repository: that of this working tree alone, and the one that all of them share."""
 
     own: Path
     common: Path
 
 
 class FoundRepository(NamedTuple):
-    """Where a path leads, without links. `owners` are those of the links on the way."""
+    """The end of a path, without links. `owners` are those of the links on the way."""
 
     path: str
     owner: int
@@ -93,14 +93,14 @@ class FoundRepository(NamedTuple):
 
 
 class RepositoryReach:
-    """What a repository may lead to, as it is now. `state`: where nothing may lead."""
+    """The rules for links and files that lead git elsewhere. `state`: the folder where nothing may lead."""
 
     def __init__(self, *, reader: int, state: Path | None) -> None:
         self._friends = frozenset({ROOT, reader})
         self._state = None if state is None else f"{os.path.realpath(state).rstrip('/')}/"
 
     def judge(self, folder: Path, names: Iterable[str] = ()) -> RepositoryFolders:
-        """Where the repository is. `names` are the refs that are followed.
+        """Return where the repository is. `names` are the refs that are followed.
 
         Raises Astray, NoRepository, OSError.
         """
@@ -160,7 +160,7 @@ class RepositoryReach:
     # What is in it
 
     def _entry(self, base: str, name: str, authors: Owners) -> FoundRepository | None:
-        """What is there by this name; None when nothing is."""
+        """Return what is there by this name; None when nothing is."""
         path = f"{base}/{name}"
         try:
             status = os.lstat(path)
@@ -171,7 +171,7 @@ class RepositoryReach:
         return _plain(name, FoundRepository(path, status.st_uid, status.st_mode, frozenset()))
 
     def _led(self, name: str, target: str, authors: Owners) -> FoundRepository | None:
-        """What something leads to by the word of `authors`; None when there is nothing, which a friend may say."""
+        """Return the target of something that `authors` wrote; None when there is nothing, which a friend may say."""
         try:
             place = find_repository(target)
         except (OSError, ValueError):  # a stranger is not told what there is and what not
@@ -255,7 +255,7 @@ class RepositoryReach:
 
 
 def find_repository(path: str) -> FoundRepository:
-    """Where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
+    """Return where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
     here, left, owners, links = "", _backwards(os.path.join(os.getcwd(), path)), set(), 0
     status = os.lstat("/")
     while left:
@@ -327,7 +327,7 @@ def _is_ref(name: str) -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name leads to something below its folder, by its text."""
+    """Return whether a name leads to something below its folder, by its text."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
@@ -354,7 +354,7 @@ RefFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that
 
 
 class RefPlaces(NamedTuple):
-    """Where a repository keeps what names its commits."""
+    """The files and folders of a repository that name its commits."""
 
     refs: Path  # watched with everything below it
     folders: tuple[Path, ...]  # when one of these is another one than before, the watch is blind
@@ -396,7 +396,7 @@ def ref_identity(folder: Path) -> RefIdentity:
 
 
 def ref_fact(file: Path) -> RefFact:
-    """What a file is now; None when there is none. Raises OSError."""
+    """Return what a file is now; None when there is none. Raises OSError."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -432,7 +432,7 @@ class Inspector:
 
 
 def why_unreadable(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
-    """What keeps a repository from being read; None when nothing does."""
+    """Return what keeps a repository from being read; None when nothing does."""
     try:
         RepositoryReach(reader=os.geteuid(), state=state).judge(folder, refs)
     except Astray as astray:

@@ -111,7 +111,7 @@ FAILED = 128  # the status with which git ends when it cannot go on
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one run of git may take."""
+    """The limits of one run of git."""
 
     seconds: float
     output_bytes: int = 1 << 20

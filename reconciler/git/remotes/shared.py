@@ -22,7 +22,7 @@ Address: TypeAlias = tuple[str, Credentials]
 
 
 class RemotePlace(NamedTuple):
-    """Where the mirror of a remote is, and the home of the git program that fills it. Nobody else's.
+    """The folders of a remote: its mirror, and the home of the git program that fills it. Nobody else's.
 
     Both are in `state`, where no repository on this machine may lead.
     """
@@ -71,7 +71,7 @@ class Remote:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return where it is."""
         return self._address[0]
 
     async def poll(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
@@ -110,11 +110,11 @@ class Remote:
                 raise
 
     def has_head(self, commit: str) -> bool:
-        """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
+        """Return whether the mirror is known to hold a commit, since one of our refs leads to it."""
         return commit in {held.commit for held in self._heads.values()}
 
     def seen(self) -> list[tuple[float, RefHead]]:
-        """Where what is followed was at the last look of each, and when that began."""
+        """Return where what is followed was at the last look of each, and when that began."""
         return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, RefHead)]
 
     async def ready(self) -> Mirror:
@@ -238,7 +238,7 @@ class Remote:
         return next((head for head in heads if known is not None and head == known.result), min(heads))
 
     async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
-        """Whether the mirror holds a head, of which our ref may not know yet."""
+        """Return whether the mirror holds a head, of which our ref may not know yet."""
         if head.is_held_as(self._heads.get(followed.private_ref)):
             return True
         is_known = followed.is_fixed or self.has_head(head.commit)
@@ -273,7 +273,7 @@ class Remote:
 
 
 async def _verdict(mirror: Mirror, head: RefHead, allowed: AllowedSigners) -> Exception | None:
-    """What a head that is not good has against it, which is nobody else's fault."""
+    """Return what a head that is not good has against it, which is nobody else's fault."""
     try:
         await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
     except ReconcilerError as fault:
