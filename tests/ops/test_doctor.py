@@ -370,7 +370,7 @@ def test_repositories_that_cannot_be_followed(service: Service, source: Reposito
     assert told[1][1] == f"lost: {source.path} has no branch none; name another with `branch`"
     assert told[2][1] == f"gone: {service.folder}/gone does not exist; put it there, or correct `url`"
     assert told[3][1] == "resting is suspended in the settings, and nobody looked"
-    assert told[4][1].startswith("closed: nothing answers at http://127.0.0.1:1/x.git (")
+    assert told[4][1].startswith("closed: http://127.0.0.1:1/x.git cannot be read (")
 
 
 def test_a_repository_with_a_password_where_no_program_may_run_from_tmp(service: Service) -> None:
