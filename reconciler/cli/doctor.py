@@ -84,6 +84,10 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         DoctorCheck(PROVIDER, partial(_provider, settings)),
         DoctorCheck(files.LIMIT_NAME, threaded(lambda: files.judge_limits(files.gather_limits(process)))),
         DoctorCheck(
+            files.QUEUE_NAME,
+            threaded(lambda: files.judge_quarantine(files.gather_quarantine(settings.state_dir))),
+        ),
+        DoctorCheck(
             files.KEPT_NAME,
             threaded(lambda: files.judge_kept_copies(files.gather_kept_copies([places.of(kind) for kind in KINDS]))),
         ),

@@ -56,6 +56,7 @@ class Domain(StrEnum):
     KEYS = "keys"
     STORE = "store"
     DAMAGE = "damage"
+    OPEN_FILES = "open-files"
 
 
 class Cause(NamedTuple):

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -342,6 +343,8 @@ class _One:
 
     lanes: list[Lane] = field(default_factory=list)
     dead: int = 0
+    damaged: int = 0  # files in quarantine
+    lost: int = 0  # batches
     fullness: float = 0.0
 
 
@@ -389,6 +392,8 @@ async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
         one = found.setdefault((lane.project, lane.name), _One())
         one.lanes.append(lane)
         one.dead += depth.dead_batches
+        one.damaged += depth.quarantined
+        one.lost += depth.lost
         one.fullness = max(one.fullness, fullness(lane, depth))
     return found
 
@@ -406,6 +411,10 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
         findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
     if one.dead:
         findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
+    if one.damaged or one.lost:
+        severity = Severity.ERROR if one.lost else Severity.WARNING
+        facts = {"files": one.damaged, "lost": one.lost}
+        findings.append(finding(NotificationType.QUEUE_DAMAGED, severity, facts))
     if one.fullness >= ROOMY:
         percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
@@ -555,10 +564,12 @@ class Examined(Protocol):
 
 
 class DamageObserver:
-    """Tells of damaged versions, whoever found them."""
+    """Reports damaged versions, whoever found them, and databases that a start set aside."""
 
-    def __init__(self, store: Examined) -> None:
+    def __init__(self, store: Examined, *, set_aside: Callable[[], Sequence[Path]]) -> None:
+        """`set_aside` returns the damaged databases that are still there."""
         self._store = store
+        self._set_aside = set_aside
         self._is_examined = False
 
     async def keep(self) -> None:
@@ -575,18 +586,59 @@ class DamageObserver:
 
     async def look(self) -> list[Look]:
         """Tell what is damaged now. Raises StoreFault."""
+        aside = await asyncio.to_thread(self._set_aside)
+        findings = [Finding(Cause(NotificationType.SESSIONS_LOST, str(path)), Severity.ERROR) for path in aside]
         found = await self._store.damaged()
         cause = Cause(NotificationType.STORE_DAMAGED)
         if found:
             names = tuple(_told(one) for one in found[:NAMED])
-            return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]
-        # What an earlier start found may be there still.
-        unknown = () if self._is_examined else (Finding(cause, Severity.CRITICAL, fading=True),)
-        return [Look(Domain.DAMAGE, unknown)]
+            findings.append(Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}))
+        elif not self._is_examined:  # what an earlier start found may be there still
+            findings.append(Finding(cause, Severity.CRITICAL, fading=True))
+        return [Look(Domain.DAMAGE, tuple(findings))]
 
 
 def _told(one: DamagedVersion) -> str:
     return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
+
+
+# Open files. At the limit nothing else says so: the event loop closes each new connection without a word.
+
+DESCRIPTORS = Path("/proc/self/fd")
+MANY, FEWER = 0.9, 0.75  # of the limit: a notification opens, and ends below
+
+
+class OpenFilesObserver:
+    """Compares the number of open files with the limit, and logs when there are too many."""
+
+    def __init__(self, folder: Path = DESCRIPTORS) -> None:
+        self._folder = folder
+        self._is_told = False
+
+    async def look(self) -> list[Look]:
+        """Count once."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most == resource.RLIM_INFINITY:
+            return [Look(Domain.OPEN_FILES, ())]
+        found = await asyncio.to_thread(self._count)
+        share = 1.0 if found is None else min(found / most, 1.0)
+        if share >= MANY and not self._is_told:
+            log.error("Of %d files that the service may open, %d are: %s.", most, found or most, errors.OPEN_FILES)
+        self._is_told = share >= (FEWER if self._is_told else MANY)
+        if share < FEWER:
+            return [Look(Domain.OPEN_FILES, ())]
+        facts: Facts = {"percent": int(share * 10) * 10, "most": most}
+        finding = Finding(Cause(NotificationType.TOO_MANY_OPEN_FILES), Severity.CRITICAL, facts, fading=share < MANY)
+        return [Look(Domain.OPEN_FILES, (finding,))]
+
+    def _count(self) -> int | None:
+        """Return how many are open; None when not even the folder of them can be opened."""
+        try:
+            return sum(1 for _ in self._folder.iterdir()) - 1  # without the folder itself
+        except OSError as problem:
+            if errors.is_open_files(problem):
+                return None
+            raise
 
 
 # Keys of projects and of the organization whose makers are no admins any more: somebody should decide whether they

@@ -226,6 +226,28 @@ def _queue_nearly_full(text: _Text) -> NotificationText:
     )
 
 
+def _queue_damaged(text: _Text) -> NotificationText:
+    files, lost = text.number("files"), text.number("lost")
+    told = []
+    if files:
+        is_, it = ("is", "it") if files == 1 else ("are", "them")
+        told.append(
+            f"{counted(files, 'damaged file')} of its queue {is_} in the folder `quarantine` of the queue. What can be "
+            f"read of {it} is sent."
+        )
+    if lost:
+        them = "it and its" if lost == 1 else "they and their"
+        told.append(
+            f"{counted(lost, 'batch', 'batches')} could not be read since the start of the service: {them} records are "
+            "lost."
+        )
+    return NotificationText(
+        f"The queue of the destination {text['subject']} is damaged",
+        f"{' '.join(told)} Look at the disk. {_typed(text, 'queue status')} says more; remove the files when nobody "
+        "needs them, and restart the service.",
+    )
+
+
 def _logs_unrouted(text: _Text) -> NotificationText:
     return NotificationText(
         f"Nobody takes log records that were sent to the project {text['project']}",
@@ -289,6 +311,24 @@ def _store_damaged(text: _Text) -> NotificationText:
     )
 
 
+def _sessions_lost(text: _Text) -> NotificationText:
+    return NotificationText(
+        "The database of sessions and notifications was damaged and is a new one",
+        f"The damaged file is {text['subject']}. Everybody had to sign in again; who had read or dismissed which "
+        "notification is lost, and so are alerts that waited. Look at the disk, and remove the file when nobody needs "
+        "it.",
+    )
+
+
+def _too_many_open_files(text: _Text) -> NotificationText:
+    return NotificationText(
+        "The service has too many files open",
+        f"It has {text.number('percent')} percent or more of {text.number('most'):,} open. At the limit, it refuses "
+        "connections, and opens no file of a queue, a repository or the store. Raise `LimitNOFILE` in its unit, or "
+        "`ulimit -n` where it is started.",
+    )
+
+
 REFUSED = ("invalid", "error", "in-use", "forbidden")
 """The statuses that ResourcesInvalid counts, in the order of its sentence."""
 
@@ -305,12 +345,15 @@ _SAID: Mapping[NotificationType, Callable[[_Text], NotificationText]] = MappingP
         NotificationType.DELIVERY_FAILING: _delivery_failing,
         NotificationType.DEAD_LETTERS: _dead_letters,
         NotificationType.QUEUE_NEARLY_FULL: _queue_nearly_full,
+        NotificationType.QUEUE_DAMAGED: _queue_damaged,
         NotificationType.LOGS_UNROUTED: _logs_unrouted,
         NotificationType.DISK_LOW: _disk_low,
         NotificationType.CERTIFICATE_EXPIRING: _certificate_expiring,
         NotificationType.KEYS_TO_REVIEW: _keys_to_review,
         NotificationType.STORE_DEGRADED: _store_degraded,
         NotificationType.STORE_DAMAGED: _store_damaged,
+        NotificationType.SESSIONS_LOST: _sessions_lost,
+        NotificationType.TOO_MANY_OPEN_FILES: _too_many_open_files,
     }
 )
 
@@ -402,6 +445,14 @@ EXPLAINED: Mapping[NotificationType, TypeExplanation] = MappingProxyType(
             "Mend the endpoint; give the queue more room with `sending_queue_queue_size`, or `max_bytes` of its "
             "Extension.",
         ),
+        NotificationType.QUEUE_DAMAGED: TypeExplanation(
+            "The disk damaged a file of a destination's queue, or batches in it could not be read since the start"
+            " of the service. Dead letters count too.",
+            "What can be read of a damaged file is sent as ever, and the file is kept in the folder `quarantine` "
+            "of the queue. Batches that cannot be read are lost with their records.",
+            "Look at the disk; `reconciler queue status` and `reconciler doctor` say more. It is over when the "
+            "files are removed and the service was restarted.",
+        ),
         NotificationType.LOGS_UNROUTED: TypeExplanation(
             "Log records came to a project of which no Configuration takes them. It is over when none came for a "
             "quarter of an hour, which begins again with a start of the service.",
@@ -445,6 +496,21 @@ EXPLAINED: Mapping[NotificationType, TypeExplanation] = MappingProxyType(
             "Such a version is neither served nor compared as if it were what was stored; everything else is.",
             "What Git owns is restored by the next full read (`fullInterval`, or a changed setting of its repository); "
             "apply the rest anew, or restore a backup. Then look at the disk: there may be more to come.",
+        ),
+        NotificationType.SESSIONS_LOST: TypeExplanation(
+            "`ops.db` was damaged when the service started. It was set aside under another name, and a new one "
+            "took its place.",
+            "Everybody had to sign in again. Who had read or dismissed which notification is lost, and so are "
+            "alerts that waited. Resources, people and keys are in the store, and none of them is lost.",
+            "Look at the disk. It is over when the file that the message names is removed or moved away.",
+        ),
+        NotificationType.TOO_MANY_OPEN_FILES: TypeExplanation(
+            "The service has nine tenths of the files open that it may open, connections included. It is over "
+            "below three quarters.",
+            "At the limit, connections are closed unanswered, and no file of a queue, a repository or the store "
+            "can be opened.",
+            "Raise `LimitNOFILE` in the unit, or `ulimit -n` where the service is started; `reconciler doctor` "
+            "shows the limit.",
         ),
     }
 )

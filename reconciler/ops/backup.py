@@ -323,7 +323,7 @@ def _kept(path: Path, stamp: str) -> list[Path]:
 
 
 def _logs_aside(path: Path, kept: Path) -> None:
-    for log, other in zip(databases.beside(path)[1:], databases.beside(kept)[1:], strict=True):
+    for log, other in zip(files.beside(path)[1:], files.beside(kept)[1:], strict=True):
         with contextlib.suppress(FileNotFoundError):
             log.rename(other)
     databases.force_to_disk(path.parent)

@@ -53,7 +53,6 @@ def missing(found: DatabasePlaces) -> str | None:
 
 SPARE_BYTES = 64 << 20  # 64 MiB that are left over beside what is written
 CHUNK_BYTES = 1 << 20
-LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside a database
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -110,14 +109,9 @@ def give_to_owner(path: Path, *, like: Path) -> None:
 
 def remove_database(path: Path) -> None:
     """Remove a database's file, and those that SQLite has beside it, if they are there."""
-    for name in beside(path):
+    for name in files.beside(path):
         with contextlib.suppress(FileNotFoundError):
             name.unlink()
-
-
-def beside(path: Path) -> tuple[Path, ...]:
-    """A database's file, and those that SQLite makes beside it."""
-    return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
 
 
 def check_room(folder: Path, needed: int, *, purpose: str) -> None:

@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.model.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError, system_reason
 from reconciler.model.text import visible
 
 # What `reconciler doctor` finds: one sentence each, how bad it is, and what to do.
@@ -119,7 +119,7 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
         return [error(check.name, problem.message.rstrip("."), "")]
     except OSError as problem:
         where = "" if problem.filename is None else f"{problem.filename}: "
-        return [error(check.name, f"{where}{problem.strerror}", "mend that, and look again")]
+        return [error(check.name, f"{where}{system_reason(problem)}", "mend that, and look again")]
     except Exception as problem:
         told = f"this could not be looked at ({type(problem).__name__})"
         return [error(check.name, told, "that is a fault of the program; report it")]

@@ -44,6 +44,7 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
     NotificationType.DEAD_LETTERS: {"batches": 3},
     NotificationType.QUEUE_NEARLY_FULL: {"percent": 100},
+    NotificationType.QUEUE_DAMAGED: {"files": 1, "lost": 2},
     NotificationType.LOGS_UNROUTED: {},
     NotificationType.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
     NotificationType.CERTIFICATE_EXPIRING: {
@@ -55,6 +56,8 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
     NotificationType.STORE_DEGRADED: {"message": "The store could not be read."},
     NotificationType.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
+    NotificationType.SESSIONS_LOST: {},
+    NotificationType.TOO_MANY_OPEN_FILES: {"percent": 90, "most": 1024},
 }
 
 

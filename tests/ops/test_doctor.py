@@ -589,6 +589,38 @@ def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(serv
     ]
 
 
+def test_a_damaged_file_of_sessions_and_damaged_queue_files(service: Service) -> None:
+    file = service.state / "ops.db"
+    file.write_bytes(b"a text, and no database" * 100)
+    kept = service.state / "ops.db.damaged-20261127T010203000000Z"
+    kept.write_bytes(bytes(1024))
+    kept.chmod(0o600)
+    folder = service.state / "queues" / "default" / "01M7ZDJ4517MMPZDG6WAJTS57T" / "quarantine"
+    folder.mkdir(parents=True)
+    for name in ("dead-0000000000000001.seg", "0000000000000001.seg", "0000000000000001.ack"):
+        (folder / name).touch()
+    assert service.wrong() == [
+        (
+            "ops.db",
+            "error",
+            f"{file} is damaged (file is not a database); restart the service: it sets the file aside and begins a "
+            "new one, and everybody signs in again",
+        ),
+        (
+            "queues",
+            "warning",
+            f"2 damaged queue files in {folder}; look at the disk; `reconciler queue status` says whether batches are "
+            "lost; remove the files when nobody needs them, and restart the service",
+        ),
+        (
+            "kept files",
+            "warning",
+            f"{kept} (1.0 KiB) is a damaged database that was set aside, and a new one took its place; look at the "
+            "disk, and remove it when nobody needs it any more",
+        ),
+    ]
+
+
 def test_few_open_files(service: Service) -> None:
     service.examine()
     command = [needs.require("prlimit"), "--nofile=512:512", str(PROGRAM), "doctor", "--config", str(service.config)]

@@ -112,3 +112,25 @@ def test_another_version_takes_the_place_of_a_damaged_one_and_what_is_damaged_ca
     }
     assert daemon.delete("/v1/resources/Destination/x").status == 204
     assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "y"]
+
+
+def test_a_damaged_file_of_sessions_is_set_aside_and_told_until_it_is_removed(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon", settings={"notifications": {"interval": "1s"}}) as daemon:
+        daemon.apply(asked("a"))
+        daemon.stop()
+        file = daemon.state / "ops.db"
+        file.write_bytes(b"a text, and no database" * 100)
+        daemon.start()
+        daemons.until(lambda: daemon.opened() == ["SessionsLost"], "it is notified of")
+        [kept] = daemon.state.glob("ops.db.damaged-*")
+        assert kept.read_bytes() == b"a text, and no database" * 100
+        [line] = [line for line in daemon.messages() if "is damaged" in line]
+        assert line == (
+            f"{file} is damaged (file is not a database): it is {kept} now, and a new one takes its place. Everybody "
+            "signs in again, and what is wrong is notified anew."
+        )
+        assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a"]
+        daemon.restart()
+        daemons.until(lambda: daemon.opened() == ["SessionsLost"], "it still is after a restart")
+        kept.unlink()
+        daemons.until(lambda: daemon.opened() == [], "it is resolved")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, NamedTuple
 
-from reconciler.model.errors import ReconcilerError, Refused, Transient
+from reconciler.model.errors import ReconcilerError, Refused, Transient, system_reason
 
 # Starting a program cheaply. The event loop's own way copies the tables of this process's memory for each, which costs
 # several milliseconds of CPU, a third of a poll; `subprocess` shares them until the program runs (vfork).
@@ -291,7 +291,7 @@ async def _execute(command: Command) -> Child:
     except FileNotFoundError as error:
         raise missing_program(command.arguments[0], folder=command.folder) from error
     except OSError as error:
-        told = f"the program {command.arguments[0]} cannot be started ({os.strerror(error.errno or 0)})"
+        told = f"the program {command.arguments[0]} cannot be started ({system_reason(error)})"
         raise Transient(f"{told}; it is tried again") from error
 
 

@@ -5,6 +5,7 @@ import os
 import pwd
 import re
 import stat
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from reconciler.ops import databases as ops_databases
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
+from reconciler.store import files as store_files
 
 # Whether the files that the settings name can be read, and their secrets by nobody else.
 
@@ -252,7 +254,7 @@ def gather_kept_copies(databases: Sequence[Path]) -> list[KeptCopy]:
         KeptCopy(path, database, _size(path))
         for database in sorted(databases)
         for path in sorted(database.parent.glob(f"{database.name}.*"))
-        if not path.name.endswith(ops_databases.LOGS) and path.is_file()
+        if not path.name.endswith(store_files.LOGS) and path.is_file()
     ]
 
 
@@ -271,13 +273,16 @@ def _of_one_copy(left: KeptCopy) -> Iterator[DoctorFinding]:
         yield warning(KEPT_NAME, f"{what} is part of a copy that did not come to its end", todo)
     elif kind.startswith(f"{backup.KEPT}-"):
         yield warning(KEPT_NAME, f"{what} is what was there before a restore", "remove it when all is well")
+    elif kind.startswith(f"{store_files.DAMAGED}-"):
+        told = "is a damaged database that was set aside, and a new one took its place"
+        yield warning(KEPT_NAME, f"{what} {told}", "look at the disk, and remove it when nobody needs it any more")
     elif kind.startswith(f"{ops_databases.KEPT}-"):
         told = "is the copy from before an upgrade, and the way back (docs/upgrades.md)"
         yield ok(KEPT_NAME, f"{what} {told}; it may be removed when the upgrade is good")
 
 
 def _size(path: Path) -> int:
-    return sum(each.stat().st_size for each in ops_databases.beside(path) if each.exists())
+    return sum(each.stat().st_size for each in store_files.beside(path) if each.exists())
 
 
 # Whether the disks have room: for log records, for large changes, for the copy before an upgrade.
@@ -327,21 +332,30 @@ def judge_disks(facts: DiskFacts, *, reserve: int, store_bytes: int) -> list[Doc
 LIMIT_NAME = "open files"
 WANTED = 8192  # less is little for many destinations; the service takes up to 65,536
 LEAST = 1024
+FULL = 0.9  # of the limit
 TODO = "set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is started"
 _LINE = re.compile(r"^Max open files\s+(\d+|unlimited)\s+(\d+|unlimited)\s", re.MULTILINE)
 
 
 class LimitFacts(NamedTuple):
-    """The process, None for the one that looks, and how many files it may open at most; None: without limit."""
+    """The process, None for the one that looks, how many files it may open at most (None: without limit), and how many
+    a service has open; None where nobody may look.
+    """
 
     process: int | None
     most: int | None
+    opened: int | None = None
 
 
 def gather_limits(process: int | None) -> LimitFacts:
     """Look. Raises OSError."""
-    text = Path(f"/proc/{'self' if process is None else process}/limits").read_text(encoding="ascii")
-    return LimitFacts(process, parse_limits(text))
+    of_process = Path(f"/proc/{'self' if process is None else process}")
+    most = parse_limits((of_process / "limits").read_text(encoding="ascii"))
+    try:
+        opened = None if process is None else len(list((of_process / "fd").iterdir()))
+    except PermissionError:
+        opened = None
+    return LimitFacts(process, most, opened)
 
 
 def parse_limits(text: str) -> int | None:
@@ -353,7 +367,38 @@ def parse_limits(text: str) -> int | None:
 def judge_limits(facts: LimitFacts) -> list[DoctorFinding]:
     """Whether that is enough."""
     whose = "a service started from here" if facts.process is None else f"the service (process {facts.process})"
+    if facts.most is not None and facts.opened is not None and facts.opened >= facts.most * FULL:
+        told = f"{whose} has {facts.opened:,} files open, and may open {facts.most:,}: it refuses connections at that"
+        return [error(LIMIT_NAME, told, TODO)]
     if facts.most is None or facts.most >= WANTED:
         return [ok(LIMIT_NAME, f"{whose} may open {'any number' if facts.most is None else f'{facts.most:,}'}")]
     told = f"{whose} may open {facts.most:,}, and queues, connections and repositories take some each"
     return [error(LIMIT_NAME, told, TODO) if facts.most < LEAST else warning(LIMIT_NAME, told, TODO)]
+
+
+# Queue files that the disk damaged, and that delivery put aside.
+
+QUEUE_NAME = "queues"
+QUARANTINE = "queues/*/*/quarantine/*.seg"  # below the state directory (docs/queue-format.md)
+
+
+class QuarantinedFiles(NamedTuple):
+    """The damaged files of one queue."""
+
+    folder: Path
+    files: int
+
+
+def gather_quarantine(state: Path) -> list[QuarantinedFiles]:
+    """Return the queues with damaged files, sorted. Raises OSError."""
+    found = Counter(path.parent for path in state.glob(QUARANTINE))
+    return [QuarantinedFiles(folder, number) for folder, number in sorted(found.items())]
+
+
+def judge_quarantine(found: Sequence[QuarantinedFiles]) -> list[DoctorFinding]:
+    """Report them."""
+    todo = (
+        "look at the disk; `reconciler queue status` says whether batches are lost; remove the files when nobody needs "
+        "them, and restart the service"
+    )
+    return [warning(QUEUE_NAME, f"{counted(one.files, 'damaged queue file')} in {one.folder}", todo) for one in found]

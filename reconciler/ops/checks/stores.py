@@ -14,7 +14,7 @@ from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.store import audit, files
 from reconciler.store.audit import BrokenChain, VerifiedChain
 from reconciler.store.contract import StoreFault
-from reconciler.store.files import STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.files import OPERATIONS, STORE, DatabaseIdentity, DatabaseKind
 from reconciler.store.records import DamagedVersion
 
 # Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds.
@@ -52,6 +52,9 @@ def gather_stores(
     if not path.exists():
         return StoreFacts(path, kind, exists=False)
     try:
+        wrong = files.damage(path) if kind is OPERATIONS else ""
+        if wrong:
+            return StoreFacts(path, kind, exists=True, verdict=wrong)
         found = files.identify(path, kind)
         watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
         verdict = _in_time(partial(files.verdict, path, kind, watch=watch, is_quick=not is_full)) or ""
@@ -84,10 +87,10 @@ def judge_stores(facts: StoreFacts) -> list[DoctorFinding]:
         return [warning(name, told, f"where one has, elsewhere, {databases.ELSEWHERE}; else the first start makes it")]
     if not facts.exists:
         return [ok(name, f"{facts.path} is not there yet; the first start makes it")]
-    if facts.identity is None:
-        return [error(name, facts.fault.rstrip("."), "")]
     if facts.verdict not in ("", "ok"):
         return [error(name, f"{facts.path} is damaged ({facts.verdict})", _mending(facts.kind))]
+    if facts.identity is None:
+        return [error(name, facts.fault.rstrip("."), "")]
     if facts.damaged:
         total, first = len(facts.damaged), ", ".join(map(_name, facts.damaged[:NAMED]))
         more = f" and {total - NAMED} more" if total > NAMED else ""
@@ -117,7 +120,7 @@ def _free(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
 def _mending(kind: DatabaseKind) -> str:
     if kind is STORE:
         return "stop the service, and restore a backup"
-    return f"stop the service, and remove {kind.file}: everybody signs in again"
+    return "restart the service: it sets the file aside and begins a new one, and everybody signs in again"
 
 
 def _name(one: DamagedVersion) -> str:
