@@ -232,48 +232,31 @@ def _quoted(said: str) -> str:
     return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
 
 
-# Notifications as JSON, made once for each status that somebody gave them and kept until they change.
+# Notifications as JSON, made when somebody asks, and kept until the notification changes.
 
 
 class RenderedNotifications:
-    """What is kept here is of notifications as they are now; whoever changes one says so."""
+    """The JSON of notifications, by id; a notification that changed is another object, and is rendered anew."""
 
     def __init__(self, place: NotificationPlace) -> None:
         self._place = place
-        self._made: dict[UserStatus, dict[str, bytes]] = {status: {} for status in UserStatus}  # by id
-        self._wanted: dict[tuple[str, UserStatus], None] = {}
-
-    def want(self, identifier: str, status: UserStatus = UserStatus.UNREAD) -> None:
-        """Have a notification made before it is asked for."""
-        if identifier not in self._made[status]:
-            self._wanted[identifier, status] = None
-
-    def wanted(self) -> list[tuple[str, UserStatus]]:
-        """What is to be made; from now on it is no longer wanted."""
-        wanted, self._wanted = [*self._wanted], {}
-        return wanted
-
-    def changed(self, identifier: str) -> None:
-        """A notification is another one now: it is made anew for all statuses for which it was."""
-        self._wanted[identifier, UserStatus.UNREAD] = None
-        for status, made in self._made.items():
-            if made.pop(identifier, None) is not None:
-                self._wanted[identifier, status] = None
-
-    def forget(self, identifier: str) -> None:
-        """There is no such notification any more."""
-        for status, made in self._made.items():
-            made.pop(identifier, None)
-            self._wanted.pop((identifier, status), None)
+        self._made: dict[str, tuple[Notification, dict[bool, bytes]]] = {}  # without the status, by `is_hidden`
 
     def of(self, one: Notification, status: UserStatus, *, is_kept: bool = True) -> bytes:
-        """A notification as somebody sees it who gave it that status. What a list shows that began a moment ago may be
-        kept no longer as it was then (`is_kept`), and then is made for it alone.
+        """Return a notification as somebody sees it who gave it this status.
+
+        A list that began a moment ago may show one that is not kept any more as it was then (`is_kept`).
         """
-        made = self._made[status].get(one.id) if is_kept else None
-        if made is None:
-            is_hidden = status is UserStatus.DISMISSED
-            made = render_whole(render_notification(one, self._place, is_hidden=is_hidden), status)
+        kept, made = self._made.get(one.id, (None, {}))
+        if kept is not one:
+            made = {}
             if is_kept:
-                self._made[status][one.id] = made
-        return made
+                self._made[one.id] = (one, made)
+        is_hidden = status is UserStatus.DISMISSED
+        if is_hidden not in made:
+            made[is_hidden] = render_notification(one, self._place, is_hidden=is_hidden)
+        return render_whole(made[is_hidden], status)
+
+    def forget(self, identifier: str) -> None:
+        """Drop a notification that is kept no longer."""
+        self._made.pop(identifier, None)

@@ -15,7 +15,6 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import rendering, texts
 from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.texts import EXPLAINED
 from tests.docs import pages
 from tests.notifications.observing import CAUSE, START, at
 
@@ -171,7 +170,7 @@ def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: 
 @pytest.mark.parametrize("type_", NotificationType)
 def test_every_type_has_its_part_of_the_page(type_: NotificationType) -> None:
     section = pages.section(DOCUMENT, type_.value)
-    assert " ".join(section.split()) == " ".join(EXPLAINED[type_])
+    assert " ".join(section.split()) == " ".join(texts.explanations()[type_])
     assert rendering.type_link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
 
 
