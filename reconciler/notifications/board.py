@@ -67,7 +67,7 @@ class NotificationIndex:
             del self.latest[one.cause]
 
     def has_come_back(self, one: Notification) -> bool:
-        """Whether this, which is not kept yet, is open again and had ended."""
+        """Return True when this, which is not kept yet, is open again after it had ended."""
         before = self.all.get(one.id)
         return before is not None and before.state is NotificationState.RESOLVED and one.state is NotificationState.OPEN
 
@@ -153,7 +153,7 @@ class Board:
         self._left_out: set[tuple[Domain, str | None]] = set()  # of which looks, by domain and part
 
     async def load(self) -> None:
-        """What an earlier start kept. Raises StoreFault."""
+        """Load what an earlier start kept. Raises StoreFault."""
         self._kept = NotificationIndex(storage.notifications(await self._operations.notifications()))
         for identifier, user, status in storage.statuses(await self._operations.notification_statuses()):
             if identifier in self._kept.all:
@@ -326,7 +326,7 @@ class Board:
         return None if one is None or not sees(one.cause) else self._shown(one, user)
 
     def cause(self, identifier: str) -> Cause | None:
-        """What a notification is about, for whoever decides who sees it; None where there is none."""
+        """Return the cause of a notification, to decide who sees it; None when there is none."""
         one = self._kept.all.get(identifier)
         return None if one is None else one.cause
 

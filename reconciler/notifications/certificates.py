@@ -33,20 +33,20 @@ REPLACE_CLIENT = "Put the present authority into the project's folder of secrets
 
 
 class DeliveryCertificates(Protocol):
-    """What knows the lanes."""
+    """Knows the lanes."""
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
 
     def followed(self) -> Collection[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
 
 
 class RepositoryCertificates(Protocol):
-    """What knows the repositories."""
+    """Knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
-        """What knows each repository, by name."""
+        """Return the reconciler of each repository, by name."""
 
 
 @dataclass(frozen=True, slots=True)

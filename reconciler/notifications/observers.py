@@ -44,7 +44,7 @@ class Observer(Protocol):
     """Knows where to look at one thing."""
 
     async def look(self) -> list[Look]:
-        """What is found now. Raises StoreFault."""
+        """Return the findings of now. Raises StoreFault."""
 
 
 class ObserverLoop:
@@ -110,10 +110,10 @@ STATUSES = 10_000  # of a run that are looked at for names
 
 
 class ObservedRepositories(Protocol):
-    """What knows the repositories."""
+    """Knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
-        """What knows each repository, by name."""
+        """Return the reconciler of each repository, by name."""
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Whether it came to a plan: each such run tells all that is wrong with its head."""
+        """True when the run came to a plan: each such run reports every error of its head."""
         return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
 
 
@@ -178,7 +178,7 @@ class RepositoryObserver:
         return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
 
     async def _told(self, name: str) -> Facts | None:
-        """What the last run that came to a plan told of resources; empty for nothing, None where no run did."""
+        """Return what the last run with a plan reported of resources; empty for nothing, None without such a run."""
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
             async for page in pages:
                 for shown in page:
@@ -217,7 +217,7 @@ class RepositoryObserver:
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
-    """What is wrong with a repository itself."""
+    """Yield what is wrong with a repository itself."""
     watched, row, fault = one.watched, one.memory.row, one.memory.fault
     state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
     message = "" if row is None else row.message or ""
@@ -328,10 +328,10 @@ SLICE = 20  # destinations that are looked at at a stretch
 
 
 class ObservedDeliveries(Protocol):
-    """What knows the lanes."""
+    """Knows the lanes."""
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
 
     def followed(self) -> Collection[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -424,14 +424,14 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
 
 
 def _is_untried(one: _One) -> bool:
-    """Whether records wait and none got through since the start: what failed before it may fail still."""
+    """Return True when records wait and none got through since the start: an earlier failure may last."""
     exporter = one.lanes[0].exporter
     waits = any(lane.queue is not None and lane.queue.depth().batches for lane in one.lanes)
     return waits and exporter is not None and exporter.shown().last_success is None
 
 
 def _failing(lane: Lane, now: datetime) -> str | None:
-    """What keeps records from getting through to a destination; None when nothing does, or not for long."""
+    """Return what keeps records from a destination; None when nothing does, or not for long."""
     if lane.exporter is None:
         return None
     shown = lane.exporter.shown()
@@ -441,8 +441,8 @@ def _failing(lane: Lane, now: datetime) -> str | None:
 
 
 def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
-    """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
-    refuses all that it is sent is not down.
+    """Return True when requests have failed for a while and none arrived between them, while the endpoint counts as up:
+    one that refuses all requests is not down.
     """
     if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False
@@ -511,13 +511,13 @@ WRITE = "A change could not be written to the store; the log says why."
 
 
 class ObservedStore(Protocol):
-    """What is asked of the store."""
+    """The store as far as its use is concerned."""
 
     async def revision(self) -> int:
         """Raises StoreFault."""
 
     def figures(self) -> StoreFigures:
-        """What it counts of itself."""
+        """Return its counts."""
 
 
 class StoreObserver:
@@ -554,7 +554,7 @@ class StoreObserver:
 
 
 class Examined(Protocol):
-    """What is asked of the store about damage."""
+    """The store as far as damage is concerned."""
 
     async def examine(self) -> None:
         """Look through all of it. Raises StoreFault."""
@@ -679,7 +679,7 @@ def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str]
 
 
 def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
-    """Whether the maker of a key still could make it. A key may be older than the rule that keys make none."""
+    """Return True when the maker of a key still could make it. A key may be older than the rule that keys make none."""
     if key.created_by in OPERATORS:
         return True
     user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)

@@ -30,9 +30,7 @@ _STATUS = {status: b',"status":{"userStatus":"%b"}}' % status.encode() for statu
 
 
 class NotificationPlace(NamedTuple):
-    """Where notifications are shown: the organization's name, and the URL at which people reach the service, which may
-    be empty.
-    """
+    """The organization's name, and the URL at which people reach the service, which may be empty."""
 
     organization: str
     web_url: str = ""
@@ -77,7 +75,7 @@ def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
 
 
 def _labels(one: Notification) -> dict[str, str]:
-    """What a program may want to know that the interface has no member for. Values follow the rule of labels."""
+    """Return what programs may need and the interface has no member for. Values follow the rule of labels."""
     return {
         "service/state": one.state.value,
         "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
@@ -132,7 +130,7 @@ _CUT = re.compile(
 
 
 class AlertContent(NamedTuple):
-    """What is the same in the alerts to all targets."""
+    """The common part of the alerts to all targets."""
 
     text: str
     event: str
@@ -140,7 +138,7 @@ class AlertContent(NamedTuple):
 
 
 def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
-    """What an alert says of a notification that is in this state."""
+    """Return the alert about a notification in this state."""
     notification = render_whole(render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
     return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
 
@@ -191,7 +189,7 @@ def trial_alert(*, target: str, identifier: str, at: datetime, place: Notificati
 
 
 def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
-    """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
+    """Return the text for a chat: it mentions nobody, and holds no URL but that of our own page."""
     said = texts.text_of(one)
     where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
     head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"

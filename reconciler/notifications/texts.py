@@ -29,7 +29,7 @@ class NotificationText(NamedTuple):
 
 
 def text_of(one: Notification) -> NotificationText:
-    """What a notification says, as long as its cause is there and afterwards."""
+    """Return the text of a notification, as long as its cause is there and afterwards."""
     facts = {**one.facts, "subject": one.cause.subject, "project": one.cause.project}
     title, message = _SAID[one.cause.type](_Text(facts))
     again = ""
@@ -83,7 +83,7 @@ def _typed(text: _Text, command: str) -> str:
 
 
 def _released(text: _Text, told: str) -> str:
-    """What is told of what is held, with the repository's name behind the command in it."""
+    """Add the repository's name behind the command in a message about a held change."""
     return told.replace("`reconciler approve`", f"`reconciler approve {text['subject']}`")
 
 

@@ -202,7 +202,7 @@ class GivenBackup:
 
 @dataclass(frozen=True, slots=True)
 class RestoredBackup:
-    """What is there now. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
+    """The restored files. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
 
     made_at: str
     version: int

@@ -101,7 +101,7 @@ def keep_copy(path: Path, kept: Path) -> None:
 
 
 def give_to_owner(path: Path, *, like: Path) -> None:
-    """What root made belongs to whoever owns `like`: the service could not open it otherwise."""
+    """Give a file of root's to the owner of `like`: the service could not open it otherwise."""
     owner = like.stat()
     if os.geteuid() == 0 and (path.stat().st_uid, path.stat().st_gid) != (owner.st_uid, owner.st_gid):
         os.chown(path, owner.st_uid, owner.st_gid)
@@ -157,7 +157,7 @@ class ProgressWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """True when the time is up."""
         return self.clock() - self._begun > self.seconds
 
     def check(self, what: str) -> None:
@@ -177,7 +177,7 @@ class ProgressWatch:
 
 @dataclass(frozen=True, slots=True)
 class CopiedDatabase:
-    """What is in a copy."""
+    """The content of a copy."""
 
     identity: DatabaseIdentity
     rows: Mapping[str, int]

@@ -74,7 +74,7 @@ class DoctorCheck(NamedTuple):
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
-    """What they find, in their order."""
+    """Return their findings, in their order."""
     found = await asyncio.gather(*(_result(check) for check in checks))
     return [finding for each in found for finding in each]
 
@@ -146,7 +146,7 @@ def directory_holder(state_directory: Path) -> int | None:
 
 
 def processes_holding(locks: str, *, device: int, inode: int) -> int | None:
-    """Who holds a file, by the text of /proc/locks."""
+    """Return the process that holds a file, by the text of /proc/locks."""
     wanted = os.major(device), os.minor(device), inode
     for process, major, minor, node in _LINE.findall(locks):
         if (int(major, 16), int(minor, 16), int(node)) == wanted:

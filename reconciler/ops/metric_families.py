@@ -79,7 +79,7 @@ FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
 
 
 class NotificationTally(Protocol):
-    """What is counted of one target of alerts."""
+    """Counts of one target of alerts."""
 
     @property
     def target(self) -> str:
@@ -180,19 +180,19 @@ class Traffic:
 
 
 class MeasuredStore(Protocol):
-    """What is asked of the store."""
+    """The store as far as metrics are concerned."""
 
     async def revision(self) -> int:
         """Raises StoreFault."""
 
     def figures(self) -> StoreFigures:
-        """What it counts of itself."""
+        """Return its counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is counted; `alerts` tells it of each target. `more` are sources that other parts add at the start; their
-    families stand in `collecting.FAMILIES`.
+    """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
+    families are in `metrics.ALL_FAMILIES`.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
@@ -264,7 +264,7 @@ def _head(family: MetricFamily, format_: TextFormat) -> str:
 
 
 def _template(family: MetricFamily) -> str:
-    """What stands before the value, with a place for each label: made once for thousands of samples."""
+    """Return the text before the value, with a place for each label: made once for thousands of samples."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
     if family.kind is MetricKind.HISTOGRAM:
         return labels
