@@ -87,7 +87,7 @@ def sign_in_amendment(directory: Directory, person: User, *, after: ProvisionedS
 
 
 def provisioning_sentence(directory: Directory, person: User, *, after: ProvisionedStanding) -> str:
-    """Return what a sign-in changed of somebody's access, and by which rules, for the log; empty when nothing changed."""
+    """Return what a sign-in changed of somebody's access, and by which rules, for the log; empty when nothing did."""
     known = directory.user(person.id)
     before = provisioned_standing(directory, known)
     changes = [_said(project, role) for project, role in _changed(before.roles, after.roles).items()]
@@ -188,7 +188,7 @@ def _wanted(proved: ProvedIdentity) -> str:
 
 
 def _has_credential(text: str) -> bool:
-    """Return True when a text holds a key or a code of ours: no URL may hold one, so nobody could remove that person."""
+    """Return True when a text holds a key or a code of ours: no URL may hold one, so nobody could remove them."""
     return directory.holds_key(text) or invitations.holds_code(text)
 
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.outbox import AlertTally
 from reconciler.reconcile.repositories import Repositories
-from reconciler.store.records import StoreFigures
+from reconciler.store.contract import Store
 
 # What a metric is: its name, its kind, what it says, and the labels that tell its samples apart.
 
@@ -78,32 +79,8 @@ WAITING = MetricFamily("reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts th
 FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
 
 
-class NotificationTally(Protocol):
-    """Counts of one target of alerts."""
-
-    @property
-    def target(self) -> str:
-        """Its name in the settings."""
-
-    @property
-    def sent(self) -> int:
-        """Alerts that it took."""
-
-    @property
-    def failed(self) -> int:
-        """Attempts."""
-
-    @property
-    def given_up(self) -> int:
-        """Alerts."""
-
-    @property
-    def waiting(self) -> int:
-        """Alerts."""
-
-
 def notification_steps(
-    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[NotificationTally] = ()
+    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
 ) -> Iterator[Step]:
     """All of them. `found` counts those that are open, by type and severity."""
     for (type_, severity), number in sorted(found.items()):
@@ -179,16 +156,6 @@ class Traffic:
 # them.
 
 
-class MeasuredStore(Protocol):
-    """The store as far as metrics are concerned."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """Return its counts."""
-
-
 @dataclass(frozen=True, slots=True)
 class Measured:
     """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
@@ -198,7 +165,7 @@ class Measured:
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
     deliveries: Callable[[], DeliveryFigures] | None = None
-    alerts: Callable[[], Sequence[NotificationTally]] | None = None
+    alerts: Callable[[], Sequence[AlertTally]] | None = None
     more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 
 
@@ -208,7 +175,7 @@ class MetricSources(NamedTuple):
     """
 
     measured: Measured
-    store: MeasuredStore
+    store: Store
     in_flight: Mapping[str, int]
     open: Mapping[tuple[NotificationType, Severity], int]
     now: int

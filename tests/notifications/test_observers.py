@@ -3,13 +3,14 @@
 import resource
 import shutil
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from reconciler.delivery import http_sender
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
@@ -31,6 +32,12 @@ from tests.servers.certificates import Authority
 pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 40
+
+
+def end_of(file: Path) -> datetime:
+    span = http_sender.certificate_span(file.read_text())
+    assert span is not None
+    return span.until
 
 
 @dataclass
@@ -371,8 +378,7 @@ async def test_certificates_are_told_of_in_time(
     own = certificates.OwnCertificates(
         Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
     )
-    ends = certificates._leaf(made.chain.read_text())
-    assert ends is not None
+    ends = end_of(made.chain)
     clock.instant = ends + passed
     observer = certificates.CertificateObserver(
         own,
@@ -394,8 +400,7 @@ async def test_certificates_are_told_of_in_time(
 
 async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
     bundle = Authority.make(tmp_path).bundle
-    ends = certificates._leaf(bundle.read_text())
-    assert ends is not None
+    ends = end_of(bundle)
     clock.instant = ends
     for own in (
         certificates.OwnCertificates(Followed({"a": bundle}), bundle),
@@ -413,8 +418,7 @@ async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_
 async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
     authority = Authority.make(tmp_path)
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
-    ends = certificates._leaf(old.read_text())
-    assert ends is not None
+    ends = end_of(old)
     clock.instant = ends
     own = certificates.OwnCertificates(Followed({}), old)
     observer = certificates.CertificateObserver(

@@ -290,7 +290,7 @@ def _is_subject(value: object) -> bool:
 
 
 def _is_recent(value: object, now: float) -> bool:
-    """Return True for a number of seconds (RFC 7519, 2) near now; it is compared before anything is computed with it."""
+    """Return True for a number of seconds (RFC 7519, 2) near now, compared before anything is computed with it."""
     earliest, latest = now - OLDEST_SECONDS - LEEWAY_SECONDS, now + LEEWAY_SECONDS
     return isinstance(value, int | float) and earliest <= value <= latest
 
