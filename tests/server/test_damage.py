@@ -1,11 +1,15 @@
 """A byte of a stored resource was flipped on the disk: nobody is served it, and Git restores what it owns."""
 
+import contextlib
+import resource
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from reconciler.model.errors import OPEN_FILES
 from tests import daemons
 from tests.daemons import Daemon, asked, destination, statuses, watched
 from tests.repositories import Repository
@@ -134,3 +138,32 @@ def test_a_damaged_file_of_sessions_is_set_aside_and_told_until_it_is_removed(tm
         daemons.until(lambda: daemon.opened() == ["SessionsLost"], "it still is after a restart")
         kept.unlink()
         daemons.until(lambda: daemon.opened() == [], "it is resolved")
+
+
+def test_too_many_open_files_are_told_in_the_log_and_notified_of(tmp_path: Path) -> None:
+    """No more connection is answered then: the event loop closes it without a word."""
+    with daemons.running(tmp_path / "daemon", settings={"notifications": {"interval": "1s"}}) as daemon:
+        process = daemon.process.pid
+        limits = resource.prlimit(process, resource.RLIMIT_NOFILE)
+        limit = len(list(Path(f"/proc/{process}/fd").iterdir())) + 20
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (limit, limits[1]))
+        with contextlib.ExitStack() as opened:
+            for _ in range(30):
+                opened.enter_context(socket.create_connection((daemon.host, daemon.port)))
+
+            def told() -> str | None:
+                return next((line for line in daemon.messages() if OPEN_FILES in line), None)
+
+            line = daemons.until(told, "the log says so")
+        assert line.startswith(f"Of {limit} files that the service may open, ")
+        resource.prlimit(process, resource.RLIMIT_NOFILE, limits)
+
+        def is_over() -> bool:
+            try:
+                return daemon.opened() == []
+            except ConnectionError:
+                return False
+
+        daemons.until(is_over, "connections are answered again, and it is resolved")
+        [one] = daemon.get("/v1/api/notifications").body["notifications"]
+        assert (one["spec"]["notificationType"], one["spec"]["severity"]) == ("TooManyOpenFiles", "critical")
