@@ -16,7 +16,7 @@ from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow, DirectoryChange
 
-# Who lost something by a change: whatever they signed in with before has ended.
+# Loss of access: a change that takes something from a person ends all of their sessions.
 #
 # The count (`User.losses`) is written with what was taken, in one transaction, and a session has the one that it began
 # with. So one step ends both, whatever becomes of the file with the sessions: a process that dies in between leaves

@@ -21,7 +21,7 @@ from reconciler.model.directory import (
 )
 from reconciler.model.principals import Role
 
-# What a sign-in changes of a person: from what is decided to one amendment, its audit event and sentences for the log.
+# The change by a sign-in: one amendment, its audit event, and sentences for the log.
 
 MOST_TOLD = 20  # rules, projects and the like in one event or sentence: whoever signs in chooses how many there are
 LONGEST_TOLD = 200  # characters of one of them
@@ -134,7 +134,7 @@ def _said(project: str, role: Role | None) -> str:
     return f"no member of {project} any more" if role is None else f"{role.value} of {project}"
 
 
-# What an ID token says of a person besides their roles: what to call them, and an e-mail address that is theirs.
+# The name and the verified e-mail address in an ID token.
 
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # of which no line of text is made
 _HASHED = 12  # hexadecimal digits of a name that nobody gave
@@ -197,14 +197,14 @@ def _hashed(identity: ProviderIdentity) -> str:
     return hashlib.sha256(text).hexdigest()[:_HASHED]
 
 
-# Whether somebody whom a provider proved is let in, and what becomes of their roles: the decision at each sign-in.
+# The decision at each sign-in: admit a person or refuse, and with which roles.
 #
 # The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims
 # decide at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations
 # together let somebody in who is new; of a known person claims take and give nothing any more, and what they bring is
 # added.
 #
-# Whoever is an organization admin afterwards keeps the memberships that they have: those mean nothing meanwhile.
+# An organization admin keeps memberships, which mean nothing as long as they are admin.
 
 
 class AdmissionReason(Enum):

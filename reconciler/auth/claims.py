@@ -13,7 +13,7 @@ from reconciler.model.text import counted, visible
 if TYPE_CHECKING:
     from reconciler.settings.models import CustomClaims
 
-# What claims and groups are called, for those who rename them (`auth.oidc.customClaims`).
+# Names of claims and groups, which the settings may change (`auth.oidc.customClaims`).
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def own_roles(entries: Iterable[ProjectEntry]) -> frozenset[Role]:
     return frozenset(one.role for one in entries if one.role is not None)
 
 
-# What groups and roles of a provider mean: the interface's rules 1 to 4 for them.
+# Groups and roles of a provider: the interface's rules 1 to 4 for them.
 #
 # Names are compared in any case. A letter beyond ASCII that only becomes an ASCII one when its case is folded (the
 # Kelvin sign, the long s) matches none: who may make groups at a provider that guards a name must not find another
@@ -318,7 +318,7 @@ def _groups(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[str,
     return ids, [note] if ids else []
 
 
-# What claims of an ID token grant: the rules of the interface, Authentication, one by one.
+# Roles that claims grant: the rules of the interface, Authentication, one by one.
 #
 # The rules have names (`ClaimRule`), which stand beside what follows them.
 

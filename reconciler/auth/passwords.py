@@ -56,7 +56,7 @@ def is_right_password(password: str, encoded: str) -> bool:
         return False
 
 
-# How often somebody may try to sign in: failures are counted by name and by address, and each waits for itself.
+# Rate limit on failed sign-ins: failures are counted by name and by address.
 #
 # A name alone would let anybody lock a person out; an address alone lets many addresses try one name. So each has a
 # bucket: it holds so many failures and empties slowly, and while it is full, nothing is compared. What succeeds empties

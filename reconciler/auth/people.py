@@ -16,7 +16,7 @@ from reconciler.model import text as model_text
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Directory, ProvedIdentity, User
 
-# Why somebody is not let in, as the operator reads it in the log: what the settings ask for, and what came instead.
+# Refusals as the operator reads them in the log: what the settings ask for, and what came instead.
 #
 # Of claims their names stand in it alone, and of addresses only one that nobody vouches for: it tells who it is that
 # asks why they cannot come in. All of it is bounded and on one line, since the provider chose it.

@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from reconciler.model.clock import rfc3339
 from reconciler.store.records import AuditRow
 
-# How often something may be begun from one address, whoever it is: what costs the service or a provider work before
-# anybody is known.
+# Rate limits by address, for requests that cost the service or a provider work before anybody is known.
 #
 # Each address has a bucket for each thing: it holds so many, and empties slowly. Many people may share an address, an
 # office's for instance, so a bucket is larger than one person ever fills.

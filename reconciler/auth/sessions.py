@@ -17,7 +17,7 @@ from reconciler.model.directory import Directory, User
 from reconciler.store.contract import Operations, StoreFault
 from reconciler.store.records import SessionRow
 
-# When a browser is signed in: what its cookie holds, and how long that counts.
+# A session: the token in its cookie, and its lifetime.
 
 RANDOM_BYTES = 32
 MOST = 10_000  # sessions in all
@@ -79,8 +79,7 @@ def is_session_of(session: Session, user: User | None) -> bool:
 # Browsers that are signed in: beginning a session, finding it with each request, ending it.
 #
 # A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk.
-# Whoever loses anything loses their sessions by that alone (`accounts`); their rows are taken away within a
-# minute.
+# A person who loses access loses all sessions at once (`accounts`); the rows are deleted within a minute.
 
 log = logging.getLogger(__name__)
 

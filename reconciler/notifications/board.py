@@ -107,7 +107,7 @@ def _id(one: Notification) -> str:
 
 # All notifications, in memory as they are in `ops.db`, and what people did with them.
 #
-# What cannot be written is shown and told all the same (`writing`); what a person did is not taken then.
+# A notification that cannot be written is shown and sent nevertheless (`storage`); marks of people are refused then.
 #
 # A look may find thousands, so all of this is done in slices. Between two of them alerts are sent and lists are read,
 # and nothing else changes a notification: whoever does holds `_changing` from its first slice to its last. What a

@@ -12,7 +12,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import texts
 from reconciler.notifications.models import Cause, Domain, Finding, Notification, NotificationScope, NotificationState
 
-# What becomes of notifications when the service looks again. Pure: what is kept, what one look found, and the time.
+# Changes of notifications by a look. Pure: the kept ones, the findings of a look, and the time.
 #
 # One cause has one notification, however often it is met. It opens when a look finds it, changes when what a person
 # reads of it does, and is resolved by the first look that does not find it any more. What comes back within `HOLD`
@@ -177,7 +177,7 @@ def _resolved(before: Notification, *, now: datetime) -> Notification:
     return replace(before, resolved=now, modified=now, version=before.version + 1)
 
 
-# When an alert goes out about a notification, and to whom. Pure.
+# Alerts that are due, and their targets. Pure.
 #
 # Told is a change of state: that a cause began, at once, and that it ended, at once as well, unless it had come back
 # before. Then it flaps, and its end is told once it stayed away for as long as it may come back (`ledger.HOLD`). So

@@ -35,7 +35,7 @@ from reconciler.reconcile.runs import RunOutcome
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Attention, DamagedVersion, StoreFigures
 
-# Looking again and again at all that may be wrong, beside what the service does and never in its way.
+# The loop over all observers.
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class ObserverLoop:
         self._failed[number] = message
 
 
-# What is wrong with repositories, from what their reconcilers remember and the last runs that told it.
+# Repositories: the state that their reconcilers remember, and the last runs.
 
 UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 HELD = frozenset(
@@ -319,7 +319,7 @@ async def _findings(project: str, found: Attention) -> list[Finding]:
     return findings
 
 
-# What is wrong with delivery, from what it counts of itself.
+# Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
@@ -449,7 +449,7 @@ def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
     return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING
 
 
-# Disks that what the service keeps is on, and that are nearly full: those of the store, mirrors, queues and `ops.db`.
+# Disks that are nearly full: those of the store, mirrors, queues and `ops.db`.
 #
 # A disk that hangs keeps the look waiting, as it does the service itself.
 
@@ -500,8 +500,7 @@ def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
     return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
 
 
-# Whether the store can be read and written, from what it counts of itself, and what the board could not write; and
-# which stored versions are damaged.
+# The store: reads and writes that fail, notifications that could not be written, damaged versions and databases.
 
 QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
 EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
@@ -641,8 +640,8 @@ class OpenFilesObserver:
             raise
 
 
-# Keys of projects and of the organization whose makers are no admins any more: somebody should decide whether they
-# stay, since whoever made a key may know it.
+# Keys of projects and of the organization whose makers are no admins any more. A maker may know the key, so somebody
+# should decide about it.
 
 OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
 

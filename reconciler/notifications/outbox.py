@@ -24,7 +24,7 @@ from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, A
 from reconciler.store.contract import Operations
 from reconciler.store.records import AlertRow
 
-# What waits for one target, in its order, and what is counted of it. In memory alone.
+# The queue of alerts of one target, and its counts. In memory alone.
 #
 # The end of a cause is told to whoever heard of its beginning: an alert about a beginning that is given up takes the
 # one about its end with it, and is remembered in `lost` until the board knows who did not hear.

@@ -17,8 +17,7 @@ from reconciler.notifications.models import Notification, NotificationScope, Not
 
 # A notification as the API shows it (interface, Notification resource). Pure.
 #
-# What one person did with it is the last part, so that the rest is made once for all who did not dismiss it, and once
-# for all who did.
+# The mark of a person is the last part: the rest is the same for all who did not dismiss it, and for all who did.
 
 API_VERSION = "service/v1"
 KIND = "Notification"

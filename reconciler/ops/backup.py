@@ -23,7 +23,7 @@ from reconciler.store.files import KINDS, OPERATIONS, STORE, DatabaseKind, Datab
 from reconciler.store.records import AuditRow
 from reconciler.version import __version__
 
-# What a backup says of itself: `manifest.json`, for people and for `reconciler restore`. Pure, save for reading it.
+# The manifest of a backup, for people and for `reconciler restore`.
 
 NAME = "manifest.json"
 FORMAT = 1

@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeAlias
 from reconciler.model.errors import ReconcilerError, system_reason
 from reconciler.model.text import visible
 
-# What `reconciler doctor` finds: one sentence each, how bad it is, and what to do.
+# Findings of `reconciler doctor`: one sentence each, a status, and what to do.
 
 
 class FindingStatus(StrEnum):

@@ -15,7 +15,7 @@ from reconciler.notifications.outbox import AlertTally
 from reconciler.reconcile.repositories import Repositories
 from reconciler.store.contract import Store
 
-# What a metric is: its name, its kind, what it says, and the labels that tell its samples apart.
+# Metric families and samples.
 
 
 class MetricKind(StrEnum):
@@ -152,8 +152,7 @@ class Traffic:
         return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))
 
 
-# Where the values of metrics are, besides the store and the requests under way: what the daemon hands to whoever shows
-# them.
+# Sources of the values.
 
 
 @dataclass(frozen=True, slots=True)

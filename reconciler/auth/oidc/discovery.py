@@ -100,7 +100,7 @@ class ProviderConfiguration:
     wants_groups: bool = False  # ask for the scope `groups` too where the provider offers it
 
 
-# How much of a provider is taken, and how long anything about it lasts.
+# Limits on sizes and times of a provider's answers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class ProviderLimits:
 LIMITS = ProviderLimits()
 
 
-# Why nobody was proved, named by who has to do something about it.
+# Errors of a sign-in, by who can mend them.
 #
 #     Refused      Unfit        the operator: the provider is another one, or offers nothing that is safe
 #                  NotProved    the person: begin again
@@ -158,7 +158,7 @@ def quoted(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
 
 
-# What a provider says of itself (OpenID Connect Discovery 1.0).
+# The discovery document (OpenID Connect Discovery 1.0).
 
 LONGEST_URL = 2048  # characters
 GROUPS = "groups"  # no standard names this scope; Dex, Okta and others give the claim `groups` for it

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Declined", "NotProved", "Provider", "ProviderConfiguration", "ProviderUnfit", "ProviderUnreachable"]
 
-# What the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
+# The callback: the parameters that the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
 
 LONGEST_CODE = 2048  # characters
 LONGEST_ERROR = 64  # characters

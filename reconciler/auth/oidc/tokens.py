@@ -188,7 +188,7 @@ def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
     )
 
 
-# What an ID token must be before anything in it is believed (OpenID Connect Core 1.0, 2 and 3.1.3.7).
+# Checks of an ID token before anything in it is believed (OpenID Connect Core 1.0, 2 and 3.1.3.7).
 
 LEEWAY_SECONDS = 60.0  # between the provider's clock and ours
 # A token with the nonce of a sign-in is never older than the sign-in: nobody knew the nonce before. So this turns away
