@@ -36,7 +36,7 @@ from reconciler.server.process import ShutdownDeadline
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.server.services import Services
 from reconciler.settings.models import Settings
-from reconciler.store import engines
+from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
@@ -171,6 +171,7 @@ async def _kept(
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
+    await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
     store, operations = await engines.open_store(settings.store.url, settings.state_dir)
     try:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.model.errors import ReconcilerError, Refused, Transient
+from reconciler.model.errors import ReconcilerError, Refused, Transient, system_reason
 
 CHUNK_BYTES = 64 * 1024
 STDERR_BYTES = 64 * 1024
@@ -243,7 +243,7 @@ def _started(command: Command) -> "subprocess.Popen[bytes]":
     except FileNotFoundError as error:
         raise missing_program(command.arguments[0], folder=command.folder) from error
     except OSError as error:
-        told = f"the program {command.arguments[0]} cannot be started ({os.strerror(error.errno or 0)})"
+        told = f"the program {command.arguments[0]} cannot be started ({system_reason(error)})"
         raise Transient(f"{told}; it is tried again") from error
 
 
