@@ -1,4 +1,9 @@
-"""The components, parameters and references that a document holds."""
+"""The components, parameters and references that a document contains.
+
+The components are the resource itself, those written in place, and the processors of each. The search for secrets
+covers the whole spec, also fields that no schema describes: otherwise a secret in such a field would leave the service.
+Nesting is bounded by the readers.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +16,6 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Violation
-
-# Which components a document holds: the resource itself, those written in place, and the processors of each.
 
 LISTS = {
     "sources": "Source",
@@ -100,8 +103,6 @@ def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator
                 yield from _component(each, kind=lists[key], pointer=(*pointer, key, index))
 
 
-# Which resources a document refers to, and where it says so.
-
 WEBHOOK = Key("DestinationType", "webhook")
 STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
 _STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
@@ -173,11 +174,6 @@ def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) 
             if isinstance(name, str) and name:
                 found.append(Reference("Extension", unversioned(name), (*at, index, "value")))
 
-
-# Where parameters stand in a spec, and which of their values are secrets.
-#
-# The search covers the whole spec, fields that no schema describes included: a secret must not leave the service
-# because it stood where nobody looked. Nesting is bounded by the readers.
 
 MASK = "(sensitive)"
 """The text in place of a secret."""

@@ -1,4 +1,11 @@
-"""Differences between two versions of a resource, field by field, without secrets."""
+"""Differences between two versions of a resource, field by field, without secrets.
+
+Two documents without a difference have the same digest (`desired.Desired`), and the reverse: the order of a mapping's
+keys does not matter. Entries of lists are matched by name or by equality, not by position.
+
+A path names one place: `spec.parameters[endpoint].value`, `spec.attributes[2]`. A part that could be mistaken for
+another is quoted as in JSON. A path is fit for a sentence: it contains no control characters, and no part is long.
+"""
 
 import hashlib
 import json
@@ -17,8 +24,6 @@ from reconciler.model.components import MASK
 from reconciler.model.masking import Identity, identity_of
 from reconciler.model.text import visible, visible_json
 from reconciler.model.values import Pointer, Value
-
-# Which entries of two versions of a list correspond, and in which order both are told.
 
 PAIRS_PER_ENTRY = 32
 """How many pairs of equal entries are tried, for each entry that there is, before the result is no longer the longest
@@ -166,9 +171,6 @@ def _unchained(chain: "_Chain | None") -> list[tuple[int, int]]:
     return found[::-1]
 
 
-# The places of one document that hold secrets, and the document as it may be shown.
-
-
 class HiddenPlaces:
     """`places` hold secrets, `around` are the lists and mappings that such a place is directly in."""
 
@@ -191,9 +193,6 @@ class HiddenPlaces:
         if isinstance(value, dict):
             return {key: self.shown(each, (*at, key)) for key, each in value.items()}
         return [self.shown(each, (*at, i)) for i, each in enumerate(value)] if isinstance(value, list) else value
-
-
-# What tells the entries of a document's lists apart: names, and numbers that are equal exactly when values are.
 
 
 class ListEntries:
@@ -278,11 +277,6 @@ def _likeness(value: Value) -> Hashable | None:
     return "mapping", named if isinstance(named, str) else None
 
 
-# Places in a document as people read them: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
-#
-# No two places of a document are written alike, so what could be mistaken for something else is quoted as JSON quotes
-# it. A path is fit for a sentence: nothing in it acts on a terminal or begins a line, and no part of it is long.
-
 LONGEST_PART = 100  # characters of one key or name
 _SPECIAL = re.compile(r"""[\s.\[\]"\\]""")
 
@@ -313,11 +307,6 @@ def _part(text: str) -> str:
 def _quoted(text: str) -> str:
     return visible_json(json.dumps(text, ensure_ascii=False))
 
-
-# What differs between two versions of a resource, field by field, in values that hold no secret.
-#
-# Two documents without a difference have the same digest (`desired.Desired`), and the other way round: the order of a
-# mapping's keys is none.
 
 MASK_CHANGED = "(sensitive, changed)"
 """The text in place of a secret that differs from the one before."""
@@ -479,8 +468,6 @@ def _is_reference(value: Value) -> bool:
         and secret_references.whole_secret_reference(value) is not None
     )
 
-
-# Values that are too long to be shown whole.
 
 _BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
 

@@ -1,4 +1,9 @@
-"""The directory: projects, people, memberships and keys as one frozen value, and amendments to it."""
+"""The directory: projects, people, memberships and keys as one frozen value, and amendments to it.
+
+An API key is `rck_<12 letters and digits>_<43 characters>`. The first two parts are its prefix, which is stored and
+shown, so that people can tell keys apart and a scanner for leaked secrets finds one. The last part is 32 random bytes.
+Only a digest of the whole is stored: with 256 bits to guess, a plain SHA-256 is as good as a slow hash.
+"""
 
 import base64
 import hashlib
@@ -10,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from reconciler.model.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal, Role, Scope, weaker
-
-# Who an OpenID Connect provider says that somebody is.
 
 
 class ProviderIdentity(NamedTuple):
@@ -31,12 +34,6 @@ class ProvedIdentity:
     claims: Mapping[str, object] = field(repr=False)
     id_token: str = field(repr=False)  # as it came, for the provider's own sign-out
 
-
-# API keys as text: how one is made, taken apart, and recognised.
-#
-# A key is `rck_<12 letters and digits>_<43 characters>`. The first two parts are its prefix, which is stored and shown,
-# so that people can tell keys apart and a scanner for leaked secrets finds one; the last is 32 random bytes. Stored is
-# a digest of the whole alone: with 256 bits to guess, a plain SHA-256 is as good as a slow one.
 
 KEY_MARK = "rck_"
 PREFIX_BYTES = 8  # of randomness, 60 bits of which are used
@@ -78,9 +75,6 @@ def is_same_key(key: str, stored: bytes | None) -> bool:
     """Return True if a key has this stored digest, in a time that does not reveal if there is one (None)."""
     same = hmac.compare_digest(key_digest(key), _NOBODYS if stored is None else stored)
     return same and stored is not None
-
-
-# Who there is: one organization with its projects, people, memberships and keys, as one frozen value.
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,9 +272,6 @@ def _personal(key: Key, person: Principal | None) -> Principal:
         scopes=key.scopes,
         project=key.project,
     )
-
-
-# What one change of access alters, and the directory that it makes.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Bytes in either syntax to documents, and to where things are in them. YAML is read by `yaml_documents`, JSON here."""
+"""Text in either syntax to documents, and to the places of their parts. `yaml_documents` reads YAML; JSON is read here.
+
+A fast parser reads JSON. If it refuses the text, or a place is needed, a slow and exact walk finds the first violation
+with its position, or the positions of everything.
+"""
 
 import json
 import re
@@ -60,10 +64,6 @@ def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
         return yaml_documents.locate(text, limits=limits)
     return _locate_json(text, limits=limits)
 
-
-# JSON text to plain values, with the place of each violation.
-#
-# A slow, exact walk over JSON text: the first violation with its position, or the positions of everything.
 
 _TOKEN: Final = re.compile(
     r"""[ \t\n\r]*(?:
@@ -264,8 +264,6 @@ def first_place(text: str) -> Position | None:
     begin = len(text) - len(text.lstrip(" \t\n\r"))
     return None if begin == len(text) else Lines(text[: begin + 1]).at(begin)
 
-
-# JSON text to plain values.
 
 _SPACE: Final = dict.fromkeys(map(ord, " \t\n\r"))
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))

@@ -1,4 +1,20 @@
-"""Secrets in documents: placeholders, restoring stored secrets, and matching places of two versions."""
+"""Secrets in documents: finding `(sensitive)`, restoring stored secrets, and matching places of two versions.
+
+Places match by names, never by position. Keys of mappings match equal keys. An entry of a list matches the entry with
+the same identity, which is the first of `id`, `name` and `displayName` that it has. An entry without any, or one whose
+identity occurs twice in either list, matches nothing.
+
+A secret is kept in the same place, as long as its component has the same type and goes on sending data to the same
+place: a person who may change a resource but not read its secrets could otherwise have them sent to themselves. A
+secret outside of a component's parameters is kept while everything around it stays the same, since its use is unknown.
+
+The parameters of a webhook that say where data is sent are known. Of another type any text may be an address, or
+contain one. Only values that the type's author has bounded (a number, true or false, a choice) are harmless, and
+secrets whose names do not sound like a place. A person may have to repeat a secret too often, but no secret is sent to
+an unintended place.
+
+The literal `(sensitive)` is never stored as a value.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,13 +30,6 @@ from reconciler.model.names import Key
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of, value_at
 from reconciler.model.violations import Violation, listed
-
-# Which parameters say where the data of a component goes, its secrets along with it.
-#
-# Of a webhook, which the service executes, the parameters are known. What another type does with its parameters is
-# known to nobody here: any text may be an address, or hold one. Harmless are only values that the type's author has
-# bounded (a number, true or false, a choice) and values that the author calls secrets, and these only when their names
-# do not sound like a place. So a secret rather has to be sent once too often than goes where nobody meant it to.
 
 WEBHOOK_PARAMETERS = frozenset(
     {
@@ -102,9 +111,6 @@ def _is_bounded(definition: Definition) -> bool:
     return definition.type in _BOUNDED and not definition.creatable
 
 
-# `(sensitive)` where a value should be: finding it, and doing without it.
-
-
 def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
     """Yield the places of `(sensitive)` as a value of a parameter or inside one, in document order."""
     return tuple(_literals(document["spec"], ("spec",), within=False))
@@ -147,12 +153,6 @@ def _whole(place: Pointer) -> Pointer:
             return place[: end + 2] if is_entry else place[:end]
     return place
 
-
-# Which place of another version of a document a place corresponds to: by names, never by position.
-#
-# Keys of mappings correspond to equal keys. An entry of a list corresponds to the entry of the same identity, which is
-# the first of `id`, `name` and `displayName` that it has: parameters have names, components in place an `id` or a
-# `displayName`. An entry without any, and one whose identity occurs twice in either list, corresponds to nothing.
 
 IDENTIFYING = ("id", "name", "displayName")
 
@@ -256,13 +256,6 @@ def identity_of(entry: Value) -> Identity | None:
     return None
 
 
-# Which stored secret `(sensitive)` stands for, and whether it may.
-#
-# A secret is kept in the same place, as long as its component has the same type and goes on sending data
-# to the same place: whoever may change a resource but not read its secrets could otherwise have them sent
-# to themselves. A secret outside of a component's parameters is kept while all around it stays the same, since nobody
-# knows what it is used for.
-
 MOST_NAMES = 5  # parameters named in one sentence
 LONGEST_NAME = 63  # characters of each; whoever sends a document writes the names
 
@@ -348,10 +341,6 @@ def _shown(names: tuple[str, ...]) -> str:
     told = listed([name[:LONGEST_NAME] for name in names[:MOST_NAMES]])
     return told if len(names) <= MOST_NAMES else f"{told} and {len(names) - MOST_NAMES} more"
 
-
-# Putting secrets back: into a stored resource, and where `(sensitive)` comes in for a value that is to stay.
-#
-# When it may is decided above. The literal is never stored.
 
 Secrets = tuple[tuple[Pointer, Value], ...]
 """Values by their places, from the document's root down."""

@@ -1,4 +1,4 @@
-"""Places in a text, how much one text may hold, and the error that names a place."""
+"""Places in a text, the limits on one text in either syntax, its decoding, and the error that names a place."""
 
 import re
 from bisect import bisect_right
@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer
-
-# Where something stands in a text, and the one error that says so.
 
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
 _SHOWN: Final = 60  # characters of a name that an error repeats
@@ -59,9 +57,6 @@ def shown(name: str) -> str:
     """A key as an error may repeat it: short, on one line, nothing invisible."""
     short = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
     return visible(short)
-
-
-# Where each value and key of a text stands, for when something must be reported.
 
 
 @dataclass(slots=True)
@@ -157,8 +152,6 @@ class LocationRecorder:
             frame.key = None
 
 
-# How much one text may hold, whatever its syntax.
-
 MEBIBYTE: Final = 2**20
 
 
@@ -190,8 +183,6 @@ def limits_of_body(size: int) -> TextLimits:
         text=max(FILE_LIMITS.text, size),
     )
 
-
-# Bytes to text, for both syntaxes.
 
 _MARK: Final = "\ufeff"  # the byte order mark that some editors put before UTF-8
 

@@ -1,12 +1,13 @@
-"""Actors, roles, permissions and principals, and the judgement of one request."""
+"""Actors, roles, permissions and principals, and the judgement of one request.
+
+The doors (HTTP, git) authenticate; here it is known who the principal is.
+"""
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from functools import cache
 from types import MappingProxyType
-
-# Who asks: what a credential or a repository turned into. How it was proved belongs to the doors (HTTP, git).
 
 
 class Role(StrEnum):
@@ -38,9 +39,6 @@ class Actor:
 def repository_actor(repository: str) -> Actor:
     """The actor on whose behalf the commits of a watched repository are applied."""
     return Actor(name=f"git:{repository}", role=Role.ADMIN, repository=repository)
-
-
-# What may be permitted, and which role and which scope permits it.
 
 
 class Permission(StrEnum):
@@ -126,8 +124,6 @@ def required_for(permission: Permission, scopes: Collection[Scope]) -> str:
     roles = [role for role in Role if permission in OF_ROLE[role]]
     return f"the role {roles[-1]}" if roles else "an organization admin"
 
-
-# Who was recognised, what they may reach, and the judgement of one request.
 
 DEFAULT_PROJECT = "default"
 """The project that every installation has."""

@@ -1,4 +1,13 @@
-"""The stored form of a resource: its bytes, hash and masked body, and their redaction."""
+"""The stored form of a resource: its bytes, hash and masked body, and their redaction.
+
+Readers get bytes that are stored once and sent as they are. A status is stored without its `source`, and a source
+without `path` and `line`: the rest is the same for all that one change stores, and stored once.
+
+A redaction removes a text that should never have been stored. Strings and keys are searched after decoding, so that no
+escape hides the text; a number whose digits contain it is replaced whole. The name and id of a resource stay, and what
+the server says of a version. Of a value that was stored as a secret nothing is revealed: it is removed without being
+counted, and the hash still covers it. Otherwise a person who may redact could guess a secret piece by piece.
+"""
 
 import hashlib
 import hmac
@@ -14,8 +23,6 @@ from reconciler.model.components import MASK
 from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
-
-# Preparing a resource that is to be stored: its hash, what may be shown of it and what may not.
 
 
 class Bound(NamedTuple):
@@ -63,11 +70,6 @@ def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, 
     covered = values.canonical_json([*bound, owned["kind"], name, *told])
     return "hmac-sha256:" + hmac.digest(hmac_key, covered, "sha256").hex()
 
-
-# What a reader of the service gets, as bytes that are stored once and sent as they are.
-#
-# A status is kept without its `source`, and a source without `path` and `line`: that is the same for all that one
-# change stores, and kept once.
 
 _path = msgspec.json.Encoder().encode
 
@@ -287,15 +289,6 @@ class _Sourced(msgspec.Struct):
 class _Stated(msgspec.Struct):
     status: msgspec.Raw
 
-
-# Taking a text out of what was stored, because it was a secret that should not have been there.
-#
-# Strings and keys are looked into after decoding, so that no escape hides the text; a number whose digits hold it is
-# replaced whole. What a resource is known by stays: its name and id, and what the server says of a version.
-#
-# Of what was stored as a secret nothing is told: it is taken out without being counted, and the hash goes on covering
-# it as it was. Otherwise whoever may redact could find out a secret piece by piece, by asking which versions hold a
-# guess.
 
 MARK = "(redacted)"
 FEWEST, MOST = 4, 65_536  # characters of a text: fewer would be found everywhere

@@ -1,4 +1,9 @@
-"""A resource: a document that was judged by itself, and found valid."""
+"""A resource: a document that was judged by itself and found valid, less what belongs to the server.
+
+An absent member may be written as `null` if a schema lists the members of its object. So may an empty `id`,
+`displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters, defaults,
+templates and all else that may be any JSON stay as they are, and so do the members of an open object.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,8 +20,6 @@ from reconciler.model.components import LISTS, MASK
 from reconciler.model.names import Key, Kind
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Violation
-
-# A resource: a document that broke no rule, less what belongs to the server.
 
 SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
 """The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
@@ -69,9 +72,6 @@ def of_document(document: dict[str, Value], *, key: Key) -> Resource:
     )
 
 
-# Hiding what may be a secret in a document that broke a rule, so that an answer can repeat it.
-
-
 def mask_all(value: Value) -> Value:
     """A copy in which every parameter value is masked, whatever its name, and wherever parameters stand.
 
@@ -96,12 +96,6 @@ def _mask(value: Value) -> Value:
         key: child if key in kept and isinstance(child, str | bool) else _mask(child) for key, child in value.items()
     }
 
-
-# Members of a document that are there and mean that they are not: `null`, and here and there an empty value.
-#
-# A `null` in an optional member of an object whose members a schema lists is absent. So are an empty `id`,
-# `displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters,
-# defaults, templates and all else that may be any JSON stay as they are, and so does what an open object holds.
 
 EMPTY: dict[str, Value] = {"id": "", "displayName": "", "description": "", "labels": {}, **{key: [] for key in LISTS}}
 """The members that are absent when they are empty."""
@@ -186,9 +180,6 @@ def _object(schema: dict[str, Any], root: dict[str, Any], known: dict[str, _Obje
 def _is_typed(schema: dict[str, Any]) -> bool:
     """Return True if a member is not just any JSON."""
     return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
-
-
-# Judging one document by itself: is it ours, is it valid, and what is every rule that it breaks?
 
 
 class Classification(Enum):
@@ -319,9 +310,6 @@ MASK_MESSAGE = (
     f"`{components.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
     "reference such as `${env:NAME}`"
 )
-
-
-# Which resource a document names, when nothing else of it matters, as in a delete.
 
 
 def identify(document: Value) -> tuple[Key | None, str | None]:

@@ -1,4 +1,9 @@
-"""Routes: which Configurations deliver, to which destinations, and why not. Pure."""
+"""Routes: which Configurations deliver, to which destinations, and why not. Pure.
+
+Routes are plain frozen values that the worker makes and the main process gets as a message. Texts of sensitive
+parameters are as they were stored: references to secrets are resolved when a request is made, and never kept. A
+disabled component, or one that names a disabled resource, does not count, nor does anything in it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,11 +17,6 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Component, unversioned
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value, pointer_text
-
-# Frozen routes: which log records of a project go where, and how each destination wants them.
-#
-# They are plain data, so that they cross the pipe from the reader child, where they are made. Texts of sensitive
-# parameters are as they were stored: references to secrets are resolved when a request is made, and never kept.
 
 
 class Format(StrEnum):
@@ -157,8 +157,6 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
     wanting: tuple[Wanting, ...] = ()
 
 
-# What of a component decides whether a Configuration that uses it delivers.
-
 OTLP = "otlp"  # the type of the sources that delivery takes records from
 WEBHOOK = "webhook"  # the type of the destinations that it sends them to
 
@@ -225,10 +223,6 @@ def component_name(component: Mapping[str, Value]) -> str | None:
     named = component.get("name")
     return components.unversioned(named) if isinstance(named, str) else None
 
-
-# Whether a Configuration delivers, why not, and the routes of those that do. Pure.
-#
-# What is disabled, a component or the resource that it names, counts for nothing, with all that stands in it.
 
 INCOMPLETE = "It is incomplete; complete what `status.incomplete` lists."
 RAW = "It holds `raw`, which the service does not run; use sources and destinations."
@@ -444,8 +438,6 @@ def labels(spec: Value) -> tuple[tuple[str, str], ...]:
     given = selector.get("matchLabels") if isinstance(selector, Mapping) else None
     return tuple(sorted((key, str(value)) for key, value in given.items())) if isinstance(given, Mapping) else ()
 
-
-# The values of a webhook's and a queue storage's parameters, as the structs that delivery works with.
 
 WEBHOOK_TYPE = components.WEBHOOK
 STORAGE_TYPE = Key("ExtensionType", components.STORAGE_TYPE)

@@ -1,4 +1,9 @@
-"""Checks of a component against its type: parameters, secrets and references."""
+"""Checks of a component against its type: parameters, secrets and references.
+
+A value is judged by its type first. An accepted but empty value counts as missing: the default takes its place, if
+there is one. Every violation of a reference to a secret has the same text, so that nobody learns from it which
+variables and files exist.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,11 +27,6 @@ from reconciler.model.names import Key
 from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
-
-# Whether the parameters of a component are what its type defines.
-#
-# A value is judged by its type first. One that the type takes, but that is empty, is a missing one: a default, if there
-# is one, stands in for it.
 
 
 def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
@@ -102,8 +102,6 @@ def _name(parameter: Value) -> Value:
     return name if isinstance(name, str) else None
 
 
-# Which parameters of a webhook name files in the project's folder of secrets: certificates and keys.
-
 SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
 
 
@@ -144,10 +142,6 @@ def _matters(definition: Definition, values: dict[str, Value], webhook: Componen
         for one in definition.relevant_if
     )
 
-
-# Where references to secrets may stand in parameters, and whether they lead to something.
-#
-# Every violation says the same, so that nobody learns from it which variables and files there are.
 
 BROKEN_REFERENCE = (
     "leads to no secret that may be used here; references are resolved only in sensitive parameters, and only to "
@@ -215,8 +209,6 @@ def _leads(reference: SecretReference | None, available: AvailableSecrets | None
         return False
     return available is None or available.has(reference)
 
-
-# How a resource fits the types of its components: which parameters break a rule, and which values are secrets.
 
 Lookup = Callable[[Key], ComponentType | None]
 

@@ -1,4 +1,9 @@
-"""Checks of a type by itself: do its parameter definitions make sense?"""
+"""Checks of a type by itself (do its definitions make sense?), and explanations of values that break its rules.
+
+Violations are found one value at a time and as far as somebody reads them. All at once, each missing parameter would
+come with a copy of all values, and each bad entry of a list with a copy of all allowed ones: a person who writes both
+could fill the memory.
+"""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -9,11 +14,6 @@ from reconciler.model.component_types import Condition, Definition, Operator, Pa
 from reconciler.model.validators import MISSING, Rules
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
-
-# Why values by name break the rules of a type, found one value at a time and as far as somebody reads it.
-#
-# Told all at once, each missing parameter would come with a copy of all values, and each bad entry of a list with a
-# copy of all that are allowed: whoever writes both could fill the memory.
 
 MOST = violations.MOST_LINES + 1  # no reason tells more
 UNKNOWN = "is not known"
@@ -80,8 +80,6 @@ def _mentioned(condition: ParameterSchema) -> set[str]:
             names.update(part.get("properties", ()), part.get("required", ()))
     return names
 
-
-# Whether the parameters that a type defines make sense by themselves.
 
 AT: Pointer = ("spec", "parameters")
 

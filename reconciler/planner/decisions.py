@@ -1,4 +1,8 @@
-"""Documents judged together against a snapshot of the store: the outcome of each, and what follows for others."""
+"""Documents judged together against a snapshot of the store: the outcome of each, and the consequences for others.
+
+A new resource may bring its own `metadata.id`; no two resources of a project have the same. The setting `allow` of a
+repository limits the resources that it may contain.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -338,9 +342,6 @@ def named(keys: Sequence[Key]) -> str:
     return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more
 
 
-# `metadata.id`: a new resource may bring its own, and no two resources of a project have the same.
-
-
 def id_conflicts(
     documents: Sequence[Desired],
     stored: Mapping[Key, StoredState],
@@ -373,9 +374,6 @@ def id_conflicts(
             prefix = "" if document.place is None else f"{document.place}: "
             reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"
     return reasons
-
-
-# The setting `allow` of a repository: the resources that it may hold at all.
 
 
 def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:

@@ -1,4 +1,8 @@
-"""Stored: one snapshot of the store as a plan meets it, stored documents in clear, and the types in force."""
+"""One snapshot of the store for a plan: stored documents in clear, and the types in force.
+
+The body of a stored document is masked and without `status`; its secrets are beside it. The type in force under a name
+is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
+"""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -21,8 +25,6 @@ from reconciler.model.values import Pointer, Value
 from reconciler.planner.planner import References
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import StoredDocument, StoredVersion
-
-# A stored document: its body, which readers get, is masked and without `status`; its secrets are beside it.
 
 
 def document_in_clear(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
@@ -59,8 +61,6 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
         told = f"the {key.kind} {key.name} is damaged in the store; apply it anew, or restore a backup"
         raise Damaged(told) from None
 
-
-# The type in force under a name: the one that comes with this change, the stored one, or the built-in one.
 
 MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
 

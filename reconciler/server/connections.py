@@ -1,4 +1,15 @@
-"""Limits on one HTTP connection before a key was shown, and the headers of every answer."""
+"""Limits on one HTTP connection before a key was shown, the headers of every answer, and whole requests.
+
+Neither the parser nor the HTTP server limits the memory, time and number of connections of callers without a key.
+Bodies are bounded where they are read.
+
+A request may offer another protocol (RFC 9110, 7.8); the offer is ignored. Java's own client offers HTTP/2 so with the
+first request of each connection.
+
+A small request that arrives whole may be answered without a task of its own, which costs a third of the time of a
+request that waits only for a shared sync of the disk. This way refuses nothing and explains nothing: all that is
+unusual takes the usual way.
+"""
 
 import asyncio
 import json
@@ -13,8 +24,6 @@ from uvicorn._types import HTTPScope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
-
-# Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
 
 Header: TypeAlias = tuple[bytes, bytes]
 
@@ -58,10 +67,6 @@ def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
     return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)
 
 
-# Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
-#
-# Java's own client offers HTTP/2 so with the first request of each connection.
-
 OFFER = frozenset({b"upgrade", b"http2-settings"})  # names of its headers, which `Connection` has too
 
 
@@ -83,12 +88,6 @@ def _kept(headers: Sequence[Header]) -> Iterator[Header]:
         elif name not in OFFER:
             yield name, value
 
-
-# Requests that come whole, in one piece of their connection, and are answered without a task of their own.
-#
-# A task, its scope and the frames of the layers that it passes cost a third of what a request costs that waits for
-# nothing but a sync of the disk, which it shares with others. What is unusual about a request is for the usual way: a
-# shortcut refuses nothing and explains nothing.
 
 Finish: TypeAlias = Callable[["WholeRequest", int, bytes, bytes], None]
 """Takes a request, a status, lines of headers with the length of the body among them, and the body."""
@@ -136,10 +135,6 @@ class Shortcut(Protocol):
     def take(self, request: WholeRequest) -> bool:
         """Return True if the request was taken: it is answered in this call or later. Otherwise nothing happened."""
 
-
-# What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
-#
-# The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
 
 log = logging.getLogger(__name__)
 

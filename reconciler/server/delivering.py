@@ -1,4 +1,8 @@
-"""Delivery as the daemon runs it, and routes kept up to date."""
+"""Delivery as the daemon runs it, and routes kept up to date.
+
+The routes of a project are read again whenever its resources change: one project at a time, and once more if it changes
+meanwhile. So the worker has one such job, however fast commits come.
+"""
 
 import asyncio
 import contextlib
@@ -31,11 +35,6 @@ from reconciler.server.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
-
-# Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
-#
-# One project is read at a time, and one that changes meanwhile once more: however fast commits come, the reader child
-# has one such job.
 
 log = logging.getLogger(__name__)
 
@@ -174,8 +173,6 @@ class RouteFollowing:
         timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
         self._faults[project] = RouteFault(message, seconds, timer)
 
-
-# Delivery as the daemon runs it: built from the settings, told of every change of the store, ended with the rest.
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0

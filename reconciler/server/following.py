@@ -1,4 +1,8 @@
-"""The repositories of the settings, and where their mirrors are."""
+"""The repositories of the settings, and the folders of their mirrors under `stateDir`.
+
+A mirror that no repository in the settings uses any more is removed at the start: all of it can be fetched again.
+`git.remotes` removes mirrors while the service runs.
+"""
 
 import asyncio
 import dataclasses
@@ -15,11 +19,6 @@ from reconciler.git.remotes.sources import Source
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
-
-# Where each remote's mirror and git home are, and which are left that no repository in the settings has.
-#
-# All of it can be fetched again, so nothing is lost when a repository comes back. What is in a mirror belongs to
-# `remotes`, and so does its removal while the service runs.
 
 MIRRORS = "mirrors"
 HOMES = "git"
@@ -68,9 +67,6 @@ def _entries(folder: Path) -> list[Path]:
 
 def _place_of(name: str) -> str:
     return re.sub(r"\.git(\.new|\.old)?$", "", name.removeprefix("."))
-
-
-# The repositories of the settings, as they are followed: what is watched, and where its files are under `stateDir`.
 
 
 def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:

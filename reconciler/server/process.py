@@ -1,4 +1,9 @@
-"""The process: its lock, the deadline of its end, and systemd."""
+"""The process: its locks, the deadline of its end, and systemd.
+
+There is one daemon per state directory, and one per store: a second one refuses to start. A shutdown that takes too
+long is ended by a thread, child processes first: the event loop itself may hang, or the end of the interpreter, which
+waits for the threads of executors. Without NOTIFY_SOCKET, as on a terminal, sd_notify does nothing.
+"""
 
 import contextlib
 import fcntl
@@ -12,8 +17,6 @@ from pathlib import Path
 
 from reconciler.model import errors
 from reconciler.ops import doctor
-
-# One daemon per state directory, and one per store: a second one on either refuses to start.
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
@@ -73,11 +76,6 @@ def _lock(descriptor: int, what: str, *, todo: str) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
-
-# The bound on the daemon's end: what does not end by itself in time is ended, children first.
-#
-# On a thread, since what hangs may be the event loop itself, or the end of the interpreter, which waits for the threads
-# of executors. What ends, and in which order, is the daemon's to say.
 
 log = logging.getLogger(__name__)
 
@@ -142,8 +140,6 @@ def _kill(child: int) -> None:
         else:
             os.kill(child, signal.SIGKILL)
 
-
-# Telling systemd how we are (sd_notify). Without NOTIFY_SOCKET, as on a terminal, every call does nothing.
 
 BEAT_SECONDS = 60  # that a start has until the next sign of it
 

@@ -1,4 +1,7 @@
-"""The HTTP server in the daemon's loop, and its certificate."""
+"""The HTTP server inside the daemon's loop, and its certificate, which may be replaced while connections last.
+
+The daemon owns the signals and the socket.
+"""
 
 import asyncio
 import contextlib
@@ -15,8 +18,6 @@ import uvicorn
 from reconciler.model import errors
 from reconciler.server.connections import HEAD_SECONDS, BoundedConnection, Shortcut
 from reconciler.settings.models import Settings
-
-# The listener's certificate: read and checked, and another one shown while connections last.
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +83,6 @@ class PresentedCertificate:
         """Called in each handshake, whether or not the client names a host."""
         connection.context = self._current
 
-
-# The HTTP server inside the daemon's loop: uvicorn's only user. The daemon owns the signals and the socket.
 
 BACKLOG = 512  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30

@@ -1,4 +1,12 @@
-"""Sign-in as the daemon sets it up: provider, first admin, a changed `auth.type`."""
+"""Sign-in as the daemon sets it up: the provider, the first admin, and a change of `auth.type`.
+
+The provider's modules are imported only if `auth.type` is `oidc`. At the first start there is nobody yet, so somebody
+must be able to become the first admin.
+
+Another `auth.type` than at the last start removes everybody who could sign in, once an operator confirms it, before
+anybody is let in. Sessions are removed first, from a file of their own; the rest is one transaction with the record of
+the new type. If the process dies between the two, people sign in again, and the next start asks again.
+"""
 
 import asyncio
 import logging
@@ -26,8 +34,6 @@ from reconciler.model.directory import Amendment, Audited, Directory, User
 from reconciler.model.errors import Refused
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Operations, Store
-
-# Sign-in through a provider, built from the settings; imported where `auth.type` is `oidc` alone.
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +100,6 @@ async def check_provider(settings: Settings) -> None:
     finally:
         await asked.close()
 
-
-# The first start: somebody must be able to sign in before anybody was created.
 
 NAME = "admin"
 FILE = "initial-admin-password"
@@ -207,11 +211,6 @@ def _write(path: Path, password: str) -> None:
     finally:
         os.close(folder)
 
-
-# Another `auth.type` than the last time: everybody who could sign in so far goes, once somebody has confirmed it.
-#
-# It happens before anybody is let in. Sessions go first, from a file of their own; all else goes in one transaction
-# with the record of the new type. Whoever dies in between has people who sign in again, and is asked again.
 
 OF_OLD = "local"  # what a store with people was used with before stores recorded it
 OPTION = "--confirm-auth-change"

@@ -1,4 +1,9 @@
-"""Reading files that other people provide: bounded, with a timeout, and never waiting for a pipe."""
+"""Reading small files that other people provide: bounded, with a timeout, and never waiting for a pipe.
+
+Links are followed: Kubernetes and systemd provide secrets behind links. The file may be on a disk that hangs: then few
+threads wait for it, and nobody else does. Nobody joins these threads, neither the event loop at its end nor the
+interpreter, which would wait for a thread of Python's own executors as long as the disk hangs.
+"""
 
 import asyncio
 import contextvars
@@ -11,10 +16,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from reconciler.model import errors
-
-# Reading a small file that somebody else puts there, whole and bounded, and telling it from one that takes its place.
-#
-# A link is followed: Kubernetes and systemd hand secrets out behind links.
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -57,11 +58,6 @@ def _bounded(descriptor: int, limit: int) -> bytes:
             raise FileTooLarge
     return bytes(kept)
 
-
-# Asking files of somebody else's, which may stand on a disk that hangs: then few threads wait for it, and nobody else.
-#
-# Nobody joins these threads: not the end of the event loop, nor that of the interpreter, which would wait for a thread
-# of Python's own executors for as long as the disk hangs.
 
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
 TURN_SECONDS = 60.0  # until who waits for a thread is told, though all who came before are answered

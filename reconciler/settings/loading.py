@@ -1,4 +1,11 @@
-"""Loading the settings, and what a reload takes over."""
+"""Loading the settings, all mistakes at once, and the part of a changed file that a reload takes over.
+
+    loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
+
+A mistake is one line: the place, the key and what is allowed; never the value. The rules of single values are in
+`scalars`; the rules between several are here. They judge plain values, so that these mistakes are reported together
+with those of shape. They are pure: only the start asks if a sign-in provider is reachable, and it only warns.
+"""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,10 +27,6 @@ from reconciler.settings import layers, models, scalars
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import Settings
 from reconciler.settings.scalars import listen_address
-
-# Which settings of one repository fit each other: what is followed, and the credentials its URL can use.
-#
-# Judged on plain values, so that these mistakes show beside those of shape. Pure.
 
 FOLLOWED = ("branch", "tag", "commit", "ref")
 HTTPS = ("username", "passwordFile", "tokenFile", "caFile", "proxy")
@@ -92,11 +95,6 @@ def _told(scheme: str) -> str:
     return {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
 
 
-# Which settings of sign-in through a provider fit each other, where `auth.type` is `oidc`.
-#
-# Judged on plain values, so that these mistakes show beside those of shape. Pure: whether the provider is there, the
-# start asks, and only warns.
-
 PROVIDER_NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
 OPENID = "openid"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
@@ -144,10 +142,6 @@ def _scopes(value: Value) -> Iterator[tuple[Pointer, str]]:
     if isinstance(value, list) and OPENID not in value:
         yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
 
-
-# What is wrong with settings, one line each: the place, the key and what is allowed; never the value.
-#
-# Pure. The rules of single values are in `scalars`; those between several are here.
 
 SHAPES = {
     "model_type": "must be a mapping of keys",
@@ -296,10 +290,6 @@ def section_at(annotation: object) -> type[BaseModel] | None:
             return kind
     return None
 
-
-# Reading the settings: options, then the environment, then the file; every mistake at once, each at its place.
-#
-# loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
 
 SYSTEM_CONFIG = Path("/etc/reconciler/config.yaml")
 SYSTEM_STATE = "/var/lib/reconciler"
@@ -463,8 +453,6 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> list[tuple[
 def _sorted(lines: Iterable[tuple[int, int, str]]) -> tuple[str, ...]:
     return tuple(line for _, _, line in sorted(set(lines)))
 
-
-# What a running service takes over from settings that were read again, and what waits for a restart. Pure.
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
 NAMED = 5  # a message names this many repositories, and counts the rest

@@ -1,4 +1,7 @@
-"""The settings of one repository."""
+"""The settings of one repository: the source of its commits, what they may change, and how far a prune may go.
+
+The types of these settings are here; types that other sections use too are in `scalars`.
+"""
 
 import re
 from pathlib import PurePosixPath
@@ -24,10 +27,6 @@ from reconciler.settings.scalars import (
     has_control,
     refusal,
 )
-
-# The types of the settings that only a repository has: what is followed, which of its files count, and its URL.
-#
-# The types that other sections have too are in `scalars`.
 
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
@@ -134,9 +133,6 @@ Folder = Annotated[
 RepositoryURL = Annotated[
     str, Strict(), AfterValidator(scalars.repository_url), Allowed("a local path or an https, ssh or file URL")
 ]
-
-
-# The settings of one repository: where its commits are, what they may change, and how far a prune may go.
 
 
 class Allow(Topic):

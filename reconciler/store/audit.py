@@ -1,4 +1,8 @@
-"""The audit as rows: pages, retention, events as JSON, and the verification of its chain."""
+"""The audit as rows: pages, retention, events as JSON, and the verification of its chain.
+
+The verification reads only the store's file, at one revision, while the service runs or not. It keeps one link in
+memory at a time, and finds the first one that does not fit its events.
+"""
 
 import itertools
 import json
@@ -16,8 +20,6 @@ from reconciler.model import errors, text
 from reconciler.store import audit_chain, checksums, database
 from reconciler.store.audit_chain import ChainAnchor, ChainedEvent, ChainHead, ChainHeader, ChainRewrite, Content
 from reconciler.store.records import AuditPlace, AuditWanted
-
-# The audit as rows that are read and that go: pages of events, retention, and the chain for whoever verifies it.
 
 LINKS = 200  # that go in one step
 EVENTS = 500  # rows that are deleted in one step: about 10 ms
@@ -208,8 +210,6 @@ def stray_events(connection: sqlite3.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-# Audit events as JSON, as whoever reads them gets them.
-
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
 PAGE_BYTES = 512 * 1024  # of them with their documents, which may be megabytes each
 REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may be anything
@@ -291,11 +291,6 @@ def _detail(event: ChainedEvent) -> dict[str, object] | None:
     except msgspec.DecodeError:
         return {"text": event.detail}
 
-
-# Whether the chain of the audit fits its events: the first link that does not, or what was looked at.
-#
-# Only the file of the store is read, as of one moment, while the service runs or not. In memory is one link at a time:
-# its hash, and what it redacted.
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"

@@ -1,7 +1,27 @@
 """The contract of the store: the main process writes and reads through `Store`, the worker plans on `PlanningView`.
 
-One suite of tests proves it on every engine (`tests/store`). The rows that it takes and returns are in
-`reconciler.store.records`.
+The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it keeps
+what it is given. One suite of tests proves these promises on every engine (`tests/store`):
+
+- A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
+- A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
+- The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
+  record and statuses alone do not count. `PlanningView.changed_since` returns the revision of a project's last such
+  commit. A suspension, a resume, a release and an approval change the repository's project.
+- Reads see a whole commit or nothing of it. A list, a history or a run in pages is one revision from its first page to
+  its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
+- Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
+  while they are open, so the caller limits how long that is.
+- After `erase_traces` reports success, none of the store's files contains what a commit overwrote in versions. That it
+  has still to be done survives a crash.
+- A damaged version is never shown as if it were intact: `get` raises `Damaged`, and lists, histories and events show a
+  placeholder; the others are not affected. A plan that compares it is told.
+- Every output has one order: lists by name in byte order, history and runs newest first.
+- Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of commits.
+- A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
+  step in one transaction with its record.
+- A write to a store that was removed or replaced raises `StoreFault`: it is never acknowledged.
+- When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads continue.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -44,31 +64,6 @@ from reconciler.store.records import (
     Unexplained,
     WantedRow,
 )
-
-# The promises of every engine. The store has no rules about resources: it keeps what it is given.
-#
-# - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is
-#   there.
-# - A commit that lasts longer than its `timeout` is rolled back and raises `StoreFault`.
-# - The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-#   record and statuses alone do not. `PlanningView.changed_since` has the revision of each project's last such commit;
-#   a suspension, a resume, a release and an approval count as a change of the repository's project.
-# - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
-#   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
-# - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the
-#   store may keep whatever is written over, so that whoever hands them out limits how long that can be.
-# - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said
-#   so. That it is still to be said survives a crash.
-# - A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
-#   and events something else stands for it, by which the others are not touched. A plan that compares it is told.
-# - Every output has one order: lists by name in byte order, history and runs newest first.
-# - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of the
-#   commits.
-# - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time,
-#   each step in one transaction with its record.
-# - A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
-# - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
-
 
 C = TypeVar("C", ResourceChange, DirectoryChange)
 

@@ -1,4 +1,9 @@
-"""SQLite connections, named statements and numbered migrations."""
+"""SQLite connections, named statements and numbered migrations.
+
+One connection writes, any number read. Errors of SQLite and of the disk become a `StoreFault` here, and nowhere else.
+All SQL is in `queries.sql` and the migrations, here and of `ops.db` (`operations`). A migration is applied in one
+transaction with its record.
+"""
 
 import contextlib
 import functools
@@ -12,10 +17,6 @@ from pathlib import Path
 
 from reconciler.model.errors import Refused
 from reconciler.store.contract import NewerStore, StoreFault
-
-# Opening the store's file: one connection that writes, any number that read.
-#
-# What SQLite and the disk raise becomes a `StoreFault` here, and nowhere else.
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -117,10 +118,6 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
         raise
 
 
-# The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
-# in `reconciler.store.operations`.
-
-
 @functools.cache
 def load_queries(package: str = "reconciler.store") -> Mapping[str, str]:
     """Every named statement of a package's file."""
@@ -137,10 +134,6 @@ def parse_queries(text: str) -> dict[str, str]:
         statements[name] = statement
     return statements
 
-
-# Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
-#
-# The sentences are of the store; `ops.db` (`reconciler.store.operations`) goes the same way and has its own.
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
 

@@ -1,4 +1,7 @@
-"""People, memberships, projects and keys as rows."""
+"""People, memberships, projects and keys as rows.
+
+The statements name columns in the order of fields; an identity is two of them.
+"""
 
 import sqlite3
 from collections import defaultdict
@@ -78,9 +81,6 @@ def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
     rows: Iterable[tuple[str, str]] = ((at, key) for key, at in sorted(used.items()))
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         connection.executemany(sql["touch_key"], rows)
-
-
-# The statements name columns in the order of fields; an identity is two of them.
 
 
 def _values(one: User | Invitation | Key) -> list[Any]:

@@ -1,4 +1,7 @@
-"""The store on SQLite."""
+"""The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
+
+Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs are stored as rows and shown as JSON.
+"""
 
 import asyncio
 import json
@@ -43,9 +46,6 @@ from reconciler.store.records import (
     Traces,
 )
 
-# What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
-# cannot deliver, and what is deprecated and in use.
-
 MOST_DEPRECATED = 100  # that are told of
 LONGEST = 500  # characters of a message that are told; one more says that there was more
 
@@ -74,8 +74,6 @@ def _message(info: object) -> str:
     message = info.get("message") if isinstance(info, dict) else None
     return message[: LONGEST + 1] if isinstance(message, str) else ""
 
-
-# A recorded run as JSON, as the API shows it: the run, and each of its statuses, apart.
 
 _encoder = msgspec.json.Encoder()
 
@@ -118,10 +116,6 @@ def render_run_status(row: StatusRow) -> bytes:
     notes = () if row.notes is None else tuple(row.notes.split("\n"))
     return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))
 
-
-# The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
-#
-# Rules about resources do not belong here, nor does SQL: see `queries.sql`.
 
 # What is read from the file and rendered at a stretch, about a millisecond each.
 PAGE = 200  # resources of a list, or versions of a history

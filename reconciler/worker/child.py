@@ -1,8 +1,8 @@
 """The main program of the worker process.
 
-It is started by `client`, takes orders from its standard input and answers on its standard output. Jobs of one kind run
-on a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while
-there is anything else to do. The process ends when its input does: the service is gone then.
+`client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
+a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while there
+is anything else to do. The process ends when its input does: the service is gone then.
 """
 
 import contextlib
@@ -283,8 +283,6 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
     payload = orders.read(length)
     return payload if len(payload) == length else None
 
-
-# The child's memory: what stays out of the garbage collector's sight, and what is given back.
 
 # Objects that came, less those that went, until cycles are looked for among them. Reading keeps what it makes, and
 # makes next to no cycles: at Python's own 700, a twelfth of the time of a first read went into looking.

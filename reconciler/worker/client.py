@@ -1,4 +1,11 @@
-"""The client of the worker: which process gets a job, and what follows from a crash."""
+"""The client of the worker: the choice of a process for each job, and the consequences of a crash.
+
+Usually all jobs share one worker. When it ends, the jobs that it had not begun go to the next one. A job that it had
+begun may have ended it: that job is done once more in a worker of its own, where it can harm no other, and where an end
+shows its cause. A file over which a worker ends twice is set aside. A request gets no further attempt. A proposal that
+ended a worker before, and ends one of its own, is refused for a while. Restarts are delayed after several ends within a
+minute.
+"""
 
 import asyncio
 import contextlib
@@ -28,9 +35,6 @@ from reconciler.worker.process import (
 )
 
 __all__ = ["Answered", "Busy", "Overdue", "WorkerClient", "WorkerGone"]
-
-# What the ends of reader children teach: which files, commits and proposals end one, and how long to wait with the
-# next.
 
 TWICE = 2  # ends of a child over one file, until the file is set aside
 MOST_FILES = 1_000  # remembered, each by its blob: a file that changed is another one
@@ -160,13 +164,6 @@ def _question(job: CommitJob | ReviewJob) -> Hashable:
     whole = (job.followed, commit.full) if isinstance(job, ReviewJob) else ()
     return (_head(job), *whole, *(getattr(commit, name) for name in commit.__struct_fields__ if name not in ANEW))
 
-
-# The daemon's side of reading: which child a job goes to, and what becomes of it when that child ends.
-#
-# Nearly always there is one child, which all jobs share. When it ends, what it had not begun goes to the next one. What
-# it had begun may be what ended it: that is done once more in a child of its own, where it can harm nobody, and where
-# its end tells whose doing it is. A file over which a child ends twice is set aside; a request has no second chance,
-# and a proposal that ended a child before and ends one of its own all the same is not planned for a while.
 
 log = logging.getLogger(__name__)
 

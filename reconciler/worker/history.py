@@ -1,4 +1,8 @@
-"""Jobs on what is stored already: redaction, and lineage (which commit last changed a file)."""
+"""Jobs on stored versions: redaction, and lineage (the commit that last changed a file, `changedBy` of a source).
+
+The present version of a resource is never redacted: the text would come back with the next commit. Where it has the
+text as a secret, the text is where it belongs. A dry run searches only what readers see.
+"""
 
 import time
 from collections import defaultdict
@@ -32,11 +36,6 @@ from reconciler.store.records import (
     Unexplained,
 )
 from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, RedactPlanned
-
-# Planning a redaction: which stored versions hold a text, what is left of each, and what else quotes it.
-#
-# What a resource holds now is never rewritten: it would come back with the next commit. Where it holds the text as a
-# secret, that is where a secret belongs. A dry run looks at what readers see, and at nothing else.
 
 Emit = Callable[[Changes], None]
 
@@ -217,8 +216,6 @@ def _ranges(versions: Sequence[int]) -> Iterator[str]:
             yield f"{version}" if start == end else f"{versions[start]}-{version}"
             start = end + 1
 
-
-# Lineage: which commit gave the file of a stored resource what it is, as `changedBy` of its source.
 
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
 FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one

@@ -1,4 +1,11 @@
-"""One worker process as the service sees it: started, given jobs, ended."""
+"""One worker process as the service sees it: started, given jobs, ended.
+
+It is never restarted: `client` starts another. Each job has a number; the parts of its change are kept in bytes. A
+begun job keeps the others of its lane waiting until it is answered, so it has its limits even if its caller is gone.
+
+The worker's standard error is logged, since Python or a library writes there when it ends the process. It is escaped
+and bounded: a worker that was taken over could otherwise act on the operator's terminal, or forge log lines.
+"""
 
 import asyncio
 import contextlib
@@ -40,11 +47,6 @@ from reconciler.worker.messages import (
     RoutesPart,
 )
 
-# What the reader child writes to its standard error, as log lines of the daemon.
-#
-# It writes there when Python or a library ends it. Passed on as it is, whatever took the child over could act on the
-# operator's terminal and forge log lines. Bounded: the rest of what one child says is read and dropped.
-
 log = logging.getLogger(__name__)
 
 MOST_LINES = 200  # of one child
@@ -70,12 +72,6 @@ def _log(lines: list[bytes], left: int) -> int:
         log.error("The reader said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
     return left
 
-
-# One reader child as the daemon sees it: started, given jobs, listened to, ended.
-#
-# It never comes back: after its end another is started, which is `client`'s business. Each job has a number; its parts
-# go as they come, in bytes, where the job's caller wants them (`inflow`). A job that is begun keeps the others of its
-# lane waiting until it is answered, so it has its limits whether or not its caller is still there.
 
 STOP_SECONDS = 2.0
 FILE_SECONDS = 60.0  # over one file, in a child of its own: the largest one takes some seconds

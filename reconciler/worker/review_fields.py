@@ -1,4 +1,7 @@
-"""Fields of one resource that a merge changes, and their lines in the head."""
+"""The fields of one resource that a merge changes, and their lines in the head's own file.
+
+A forge attaches comments to lines of the head. The merged file is the same file unless both sides changed it.
+"""
 
 import bisect
 import re
@@ -33,10 +36,6 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged
 from reconciler.store.records import StoredDocument
 from reconciler.worker.trees import FileLocations
-
-# The line in the head's own file that is a line of the merged file, to which a forge attaches what is said of it.
-#
-# The two are the same file unless both sides changed it.
 
 MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
 
@@ -154,8 +153,6 @@ def _lines(snapshot: Snapshot, blob: str) -> list[bytes]:
         return []
     return snapshot.read(blob, positions.FILE_LIMITS.bytes).split(b"\n", MOST_LINES + 1)
 
-
-# The fields of one resource that differ from what is stored, and their places in the head.
 
 BATCH = 250  # stored resources that are in memory at a time
 

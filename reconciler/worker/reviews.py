@@ -1,4 +1,9 @@
-"""Reviewing a merge: the same plan, told and not stored."""
+"""The review job: plan the merge of a base and a head as a commit, and report the plan instead of storing it.
+
+A plan must not reveal if a guessed secret equals the stored one: in a document that differs between base and head, a
+secret in clear counts as changed. If the caller chose the base, this holds for all documents: the guess may be there,
+too.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -31,8 +36,6 @@ from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.review_fields import PlanFields
 from reconciler.worker.trees import Allowance, FileLocations
 
-# The resources that refer, directly or through others, to what a change touches.
-
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one
 
@@ -61,8 +64,6 @@ class Affected:
             waiting += sorted(fresh)
         return tuple(sorted(found - {outcome.key}))
 
-
-# The entry of a plan: what was decided about a merge, as statuses with places, fields, owners and notes.
 
 MOST_NOTES = 20
 
@@ -186,12 +187,6 @@ class EntryWriter:
 def _stored_place(stored: StoredState) -> PlanPlace | None:
     return None if stored.path is None else PlanPlace(path=stored.path, line=stored.line or 1)
 
-
-# The effect of merging: the merge of a base and a head planned like a commit, and told instead of stored.
-#
-# A plan must not tell whether a guessed secret is the stored one: of a document that is not in the base as it is in the
-# head, a secret in clear counts as changed. So it does in all of them where whoever asks chose the base: the guess may
-# stand there too.
 
 REST_SECONDS = 0.01
 # Then it goes on beside the others: whoever asks waits too, and what it rests is of the time that it may take.

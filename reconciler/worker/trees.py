@@ -1,4 +1,9 @@
-"""The files of a commit: which ones are read, the limits on reading them, and their documents."""
+"""The files of a commit: which ones are read, the limits on reading them, and their documents.
+
+A full read takes every considered file. Otherwise these files are read: files that changed, files with documents that
+are not stored as Git wants, and files that share a resource with one of these before or after. So duplicates and moves
+are seen, and the cost follows the change and its dependants, not the repository.
+"""
 
 import copy
 import time
@@ -141,8 +146,6 @@ SMALLER = (
 FEWER = "use wildcards, and fewer ignore files"
 
 
-# One file of a commit: whether its content is read, and what it holds; and the ignore files, which hold rules.
-
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
@@ -222,15 +225,6 @@ def file_size(file: TreeFile, snapshot: Snapshot) -> int:
 def taken(size: int) -> int:
     """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
     return size if size <= positions.FILE_LIMITS.bytes else 0
-
-
-# The files of a commit that are read, and what they hold.
-#
-# Git's objects come in through a snapshot, what the store remembers through a view.
-#
-# A full read takes every considered file. Otherwise only files that changed are read, those that hold something that is
-# not stored as Git wants it, and files that hold a resource that one of these held or holds: duplicates and moves are
-# seen, and the cost follows the change and what depends on it, not the repository.
 
 
 def without_folder(missing: str) -> TreeReading:
