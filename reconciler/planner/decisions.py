@@ -75,7 +75,7 @@ class Decided:
         return {key: self.document(one) for key, one in writing if kinds is None or key.kind in kinds}
 
     def guessed(self) -> set[Key]:
-        """Return the resources that hold a secret where no `(sensitive)` stood for it."""
+        """Return the resources with a secret that was sent in clear."""
         return {
             key
             for key, fit in self.fits.items()
@@ -83,7 +83,7 @@ class Decided:
         }
 
     def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
-        """Yield what is stored anew and holds secrets, with them."""
+        """Yield the newly stored resources that have secrets, and these."""
         holding = {key: fit.secrets for key, fit in self.fits.items() if fit.secrets}
         for outcome in self.outcomes if holding else ():
             if outcome.key in holding and outcome.change in WRITING and outcome.key is not None:
@@ -170,7 +170,7 @@ class _Change:
         arriving, accepting = set(), set()
         for batch, planned in zip(self.batches, self.planned, strict=True):
             for one in planned:
-                # Forbidden and not compared: whatever the document says, and whoever owns what is stored.
+                # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
                     continue
@@ -349,11 +349,11 @@ def id_conflicts(
     *,
     leaving: Sequence[Key] = (),
 ) -> dict[int, str]:
-    """Return, by ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own
-    anyway; of several new ones that bring the same, none gets it, since their order must not matter.
+    """Return, by ordinal, the reasons why new resources cannot have the ids in their documents. An existing resource
+    keeps its own; if several new ones have the same, none gets it, since their order must not matter.
 
-    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of what
-    is built in is for nothing but what takes its place, so that what is shown of it can be edited and applied.
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of a
+    built-in resource is only for the one that replaces it, so that the shown form can be edited and applied.
     """
     proposed = {
         ordinal: one.proposed_id

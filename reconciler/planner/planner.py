@@ -101,10 +101,10 @@ def plan_deletes(
     actor: Actor,
     suspended: frozenset[str] = NOBODY,
 ) -> tuple[Outcome, ...]:
-    """Return one outcome per key that is to go, in the order given; kind and name alone are looked at.
+    """Return one outcome per key to delete, in the order given; only kind and name are read.
 
-    `references` holds at least those to the keys that occur in `desired`. Whatever stays keeps what it refers to. What
-    a `suspended` repository owns, an admin may delete through the API.
+    `references` holds at least those to the keys that occur in `desired`. A resource that stays keeps its references
+    alive. What a `suspended` repository owns, an admin may delete through the API.
     """
     twice = find_duplicates(desired)
     outcomes = [
@@ -165,7 +165,7 @@ def _planned(
 ) -> Outcome:
     assert document.key is not None
     outcome = _compared(ordinal, document, stored.get(document.key), actor, suspended)
-    # It stays refused however a document that nobody can judge would turn out.
+    # It stays refused, whatever the unreadable document would be.
     is_refused = outcome.status in (UpdateStatus.FORBIDDEN, UpdateStatus.DEPRECATED) and outcome.change is Change.NONE
     if document.conflict is not None and not is_refused:
         return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)

@@ -92,9 +92,8 @@ _compiled = CompiledTypes()
 
 
 class TypeLookup:
-    """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
-
-    What is `going` is not there any more; what is built in may stand in for it.
+    """A lookup for one plan, inside one snapshot of the store: each type is read once. `going` types are deleted; a
+    built-in one may replace them.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class TypeLookup:
         self._extensions: dict[Key, str | None] = {}
 
     def __call__(self, key: Key) -> ComponentType | None:
-        """Return the type in force, or None. Raises Damaged when nobody can tell what it says."""
+        """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
             spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
             self._known[key] = None if spec is None else _compiled.of(key.name, spec)
@@ -207,7 +206,7 @@ class StoreSnapshot:
     judged: JudgedBefore = field(default_factory=JudgedBefore, repr=False)
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return what is stored under these keys, or stands for a name that nobody else may have."""
+        """Return the stored resources of these keys, and the built-in ones with reserved names."""
         wanted = set(keys)
         reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
         return reserved | self.view.compared(self.project, wanted)

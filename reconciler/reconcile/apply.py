@@ -200,7 +200,7 @@ class Applier:
             return planned
 
     async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
-        """Find which commits changed what a repository brought, and store it where it still holds.
+        """Find the commits that changed a repository's resources, and store them where that is still right.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """

@@ -215,7 +215,7 @@ class Reviewing:
         """What merging would do now. Who asks the same meanwhile shares the answer, and so does who asks it again as
         long as nothing moved.
 
-        Raises Unknown, `proposable.NotFound`, Unmergeable, Crowded, TookTooLong, GitFault, StoreFault, ReaderGone,
+        Raises Unknown, `proposable.NotFound`, Unmergeable, Crowded, TookTooLong, GitFault, StoreFault, WorkerGone,
         Overdue, Busy, Hangs, and Refused for a name that is none and for what the reader cannot plan.
         """
         return await self._shared.ask(asked, partial(self._in_time, asked))

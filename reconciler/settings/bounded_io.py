@@ -107,7 +107,7 @@ class BoundedIO:
     async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
         """Return what `work` returns, in the context of the caller, within so many seconds from its start.
 
-        Raises Hangs, and what `work` raises.
+        Raises DiskHangs, and what `work` raises.
         """
         loop = asyncio.get_running_loop()
         await self._turn()
@@ -123,7 +123,7 @@ class BoundedIO:
         raise self._hanging()
 
     async def _turn(self) -> None:
-        """Wait for a free thread. Raises Hangs when the disk does, and when too many are before.
+        """Wait for a free thread. Raises DiskHangs when the disk does, and when too many are before.
 
         Who has a thread waits for so long, and all who wait for a turn hear of a disk that hangs from that one.
         """
@@ -155,7 +155,7 @@ class BoundedIO:
     def _ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed.
 
-        Raises Hangs when the system has no thread left.
+        Raises DiskHangs when the system has no thread left.
         """
         try:
             asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)

@@ -86,8 +86,8 @@ def event_page(
 
 
 def _is_found_by_name(connection: sqlite3.Connection, wanted: AuditWanted) -> bool:
-    """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. What
-    a key is called stands in no index.
+    """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. The
+    name of a key is in no index.
     """
     sql = database.load_queries()
     if wanted.name is None or wanted.kind == KEY:
@@ -108,7 +108,7 @@ def forget(connection: sqlite3.Connection, *, before: str) -> bool:
     """One step of removing links whose events are all from before an instant, the oldest first and none behind one that
     stays; whether there may be more to do. Raises `StoreFault`.
 
-    Links go first, so that nobody sees their events any more; the rows go a few at a time.
+    Links are removed first, so that their events are not shown any more; the rows are removed a few at a time.
     """
     with (
         database.faults("swept"),

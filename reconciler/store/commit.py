@@ -218,7 +218,7 @@ def _write_record(connection: sqlite3.Connection, record: Record, link: NextLink
         if name is not None:
             connection.execute(sql["forget_files"], (name,))
             connection.execute(sql["forget_all_wanted"], (name,))
-    # The parts say what is held anew; an approval takes over what is held as it is.
+    # The parts say which deletions are held from now on; an approval releases the held ones as they are.
     for name in (record.forget_held_of, record.release_repository):
         if name is not None:
             connection.execute(sql["forget_held"], (name,))

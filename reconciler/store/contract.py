@@ -92,7 +92,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every change of a kind, `ResourceChange` or `DirectoryChange`, whoever wrote it.
+        """Call `listener` after every `ResourceChange` or `DirectoryChange`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -211,9 +211,9 @@ class Store(Protocol):
         """Audit events as JSON, the newest first, in pages of a moment each; no more than `limit`. With `documents`
         each has the versions of the resource before and after it, as its history shows them.
 
-        Whoever takes a page slowly keeps nothing open meanwhile. Each event that is there from the first page to the
-        last is in one of them, once; what comes meanwhile is in none, and what goes may be lacking at the end. Looking
-        for a few events among many may take seconds, and does not take the thread of the caller.
+        A slow caller keeps nothing open. Each event that exists from the first page to the last is in exactly one of
+        them. Events that are added meanwhile are in none, and removed ones may be missing at the end. Finding a few
+        events among many may take seconds, on another thread.
         """
 
     async def audit_head(self) -> ChainHead:
@@ -336,8 +336,8 @@ class PlanningView(Protocol):
         """
 
     def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
-        """Every stored version under this key, a row at a time, in which one of these values, as canonical JSON, stands
-        in clear, wherever that is; of more than 64 values, also versions that hold none.
+        """Every stored version under this key, a row at a time, that contains one of these values, as canonical JSON,
+        in clear; with more than 64 values, also versions that contain none.
         """
 
     def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
@@ -368,7 +368,7 @@ class PlanningView(Protocol):
         """Return the resources that a repository owns and that are not in its applied head."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of the repository's stored resources that stand in these files, or below such folders."""
+        """(path, key) of the repository's stored resources that are in these files, or below such folders."""
 
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
         """(key, path) of the documents of the applied head that have one of these keys."""
@@ -380,13 +380,13 @@ class PlanningView(Protocol):
         """Return the origins with these ids."""
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
-        """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
+        """(path, why) of every file of the applied head that has no documents although it could, in order of path."""
 
     def given(self, repository: str) -> list[tuple[str, Key]]:
         """(path, key) of what vacant or unreadable files held before, and what is not stored from there."""
 
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of what the applied head holds in these files, or below such folders."""
+        """(path, key) of the applied head's resources in these files, or below such folders."""
 
     def index(self, repository: str) -> tuple[list[FileRow], list[WantedRow]]:
         """The whole index of the applied head, in order of path."""
@@ -398,7 +398,7 @@ class PlanningView(Protocol):
         """The resource documents of these files in the applied head."""
 
     def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        """The files of the applied head that hold one of these keys."""
+        """Return the files of the applied head that define one of these keys."""
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""

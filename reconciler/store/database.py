@@ -26,7 +26,7 @@ STATEMENTS = 256  # prepared statements kept; there are fewer
 def open_writer(path: Path) -> sqlite3.Connection:
     """The connection that writes; it makes the file when there is none.
 
-    Only its owner may read the file, since it holds secrets.
+    Only its owner may read the file, since it contains secrets.
     """
     with faults("opened", OSError):
         # Only a file that nobody has open yet: closing any descriptor of a database drops SQLite's own locks on it.

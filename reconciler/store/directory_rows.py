@@ -57,7 +57,7 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
 
 
 def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
-    """Write events of what the store itself does not hold. Raises StoreFault."""
+    """Write events of facts that are not in the store. Raises StoreFault."""
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         _chain(connection, rows)
 

@@ -160,7 +160,7 @@ def _opened(path: Path) -> sqlite3.Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-                # It is small, and damage that is found later would be found by whoever signs in.
+                # It is small, and damage that is found later would break a sign-in.
                 (found,) = connection.execute("pragma quick_check(1)").fetchone()
             if found != "ok":
                 raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")

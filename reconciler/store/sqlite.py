@@ -132,7 +132,7 @@ LOST = (
 T = TypeVar("T")
 
 Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
-"""SQLite's rows are tuples of what the columns hold; those who ask know the columns."""
+"""Rows of SQLite are tuples of values; the caller knows the columns."""
 
 
 class SqliteStore:
@@ -360,8 +360,8 @@ class SqliteStore:
         self, wanted: AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
         left, after = limit, wanted.after
-        # No read is open while a page is on its way. Pages of several moments are one list all the same: events never
-        # move, new ones come before the first page, and what goes meanwhile goes from the end.
+        # No read is open while a page is on its way. Pages of several moments are one list nevertheless: events never
+        # move, new ones come before the first page, and removed ones are at the end.
         with closing(database.open_reader(self.path)) as reader:
             while left > 0:
                 behind = wanted._replace(after=after)
@@ -430,7 +430,7 @@ class SqliteStore:
 
 
 async def _interruptible(reader: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Look for something on another thread; whoever is cancelled meanwhile has it stop and waits for that."""
+    """Read on another thread. A cancelled caller interrupts the read and waits for its end."""
     task = asyncio.ensure_future(asyncio.to_thread(_faulting, work))
     try:
         return await asyncio.shield(task)

@@ -71,7 +71,7 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     child = Worker(answers)
     sandbox.start_no_more()
     child.serve(orders)
-    # A lane may still plan; nobody waits for its answer any more.
+    # A lane may still plan, but its answer is not needed any more.
     os._exit(0)
 
 

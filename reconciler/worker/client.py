@@ -239,7 +239,7 @@ class WorkerClient:
             return await child.plan(next(self._numbers), job, lock)
 
     async def stop(self) -> None:
-        """End the children; jobs under way raise ReaderGone."""
+        """End the children; jobs under way raise WorkerGone."""
         self._stopped.set()
         children = [*self._apart, *([] if self._child is None else [self._child])]
         await asyncio.gather(*(child.end() for child in children))
@@ -313,7 +313,7 @@ class WorkerClient:
             turn.release()
 
     async def _searched(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
-        """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
+        """Plan a commit that ends children, without the files that do. Raises WorkerGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
                 return await self._carefully(job, lock)
@@ -350,7 +350,7 @@ class WorkerClient:
             raise
 
     async def _present(self) -> WorkerProcess:
-        """The shared child, or the next one. Raises ReaderGone, to all who wait for one start of it."""
+        """The shared child, or the next one. Raises WorkerGone, to all who wait for one start of it."""
         before = self._unstarted
         async with self._starting:
             if self._child is None or self._child.has_ended:
@@ -375,7 +375,7 @@ class WorkerClient:
             await child.end()
 
     async def _start(self, pace: RestartPace) -> WorkerProcess:
-        """Another child, not too soon after the last one's end. Raises ReaderGone when there is none, or all stops."""
+        """Another child, not too soon after the last one's end. Raises WorkerGone when there is none, or all stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.pause(now=_now())):
                 await self._stopped.wait()

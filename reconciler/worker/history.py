@@ -65,7 +65,7 @@ class _Parts:
 
 
 def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
-    """Find what holds the text and send the rows that rewrite it, with an audit event. Raises StoreFault."""
+    """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
     parts = _Parts(emit, dry_run=job.dry_run)
     with view.snapshot() as revision:
         key = Key(job.kind, job.name)
@@ -85,8 +85,8 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emi
 
 
 def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tuple[list[int], int, set[int]]:
-    """The versions that a reader sees the text in, and in how many strings; and all that are rewritten, also those that
-    hold it as a secret. Raises _Obstacle.
+    """Return the versions in which a reader sees the text, the number of strings, and all rewritten versions, also
+    those that have it as a secret. Raises _Obstacle.
     """
     project = job.context.project
     present = view.stored(project, [key]).get(key)
@@ -241,7 +241,7 @@ def explain_lineage(
     emit: Callable[[Changes], None],
     rests: Callable[[], bool],
 ) -> LineageFound:
-    """Search for what is not known of what a repository brought; it is at rest while `rests` says so.
+    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
 
     Raises StoreFault.
     """

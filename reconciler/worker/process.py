@@ -113,7 +113,7 @@ SECONDS: Mapping[type[Job], WorkerSeconds] = {
 
 
 class JobLock:
-    """The lock that a job needs once it is `Ready`. Whoever has the job planned releases it."""
+    """The lock that a job needs once it is `Ready`. The caller of the plan releases it."""
 
     def __init__(self, lock: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext) -> None:
         self._lock = lock
@@ -178,7 +178,7 @@ class Answered:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A job that is not answered. When its future is done nobody waits for it any more."""
+    """An unanswered job. When its future is done, its caller does not wait any more."""
 
     future: "asyncio.Future[Planned]"
     tag: str
@@ -222,7 +222,7 @@ class _Waiting:
         self.routes.clear()
 
     def over(self) -> None:
-        """Wake whoever waits for it."""
+        """Wake all who wait for it."""
         self.end_limits()
         self.moved.set()
         self.stopped.set()
@@ -256,7 +256,7 @@ class WorkerProcess:
     async def start(
         cls, command: Sequence[str], *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
     ) -> "WorkerProcess":
-        """Start one. Nothing of our environment reaches it but what the libraries need: it holds secrets."""
+        """Start one. It gets only the variables that libraries need: our environment contains secrets."""
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -316,7 +316,7 @@ class WorkerProcess:
             self._send(Proceed(number, waiting.tag))
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
-        """Nobody waits any more for a job that waits for its lock."""
+        """Drop a job that waits for its lock: its caller is gone."""
         if not self.has_ended and self._waiting.pop(number, None) is not None:
             self._send(Abandon(number, waiting.tag))
 
@@ -339,8 +339,8 @@ class WorkerProcess:
         stdin = self.process.stdin
         assert stdin is not None
         async with self._handing_over:
-            # A job that is given up while it is sent goes on its way all the same, since no frame may be cut. Whoever
-            # comes next waits for that, so that a child that takes nothing has one job at most in our memory.
+            # A job whose caller is gone is sent to its end nevertheless, since no frame may be cut. The next one waits
+            # for that, so that for a worker that reads nothing at most one job is in our memory.
             await stdin.drain()
             stdin.write(messages.framed(envelope))
             waiting.is_handed_over = True
@@ -353,7 +353,7 @@ class WorkerProcess:
         await self._listen_out()
 
     async def _listen_out(self) -> None:
-        """Wait for the end of its output, but not for ever: whatever it started may hold the pipe."""
+        """Wait for the end of its output, but not for ever: a process that it started may keep the pipe open."""
         await asyncio.wait({self._listening}, timeout=STOP_SECONDS)
         self._listening.cancel()
         self._over()
@@ -421,7 +421,7 @@ class WorkerProcess:
             self._unasked(unasked)
 
     def _gone(self, waiting: _Waiting, told: str) -> WorkerGone:
-        """Its end as one job meets it. Where we ended it, that was no doing of whoever still waits."""
+        """Return the error for one job. If we ended the process, no waiting job is to blame."""
         return WorkerGone(told, begun=waiting.at_work and not self._is_asked, blob=waiting.blob)
 
     async def _frame(self) -> bytes:

@@ -345,7 +345,7 @@ _MODE_FILTER = 2
 NO_SECCOMP = "this kernel has no seccomp"
 
 Instruction = tuple[int, int, int, int]
-"""Code, how many to pass over when its condition holds, and when it does not, and its value."""
+"""Code, how many instructions to skip if its condition is true, and if it is false, and its value."""
 
 
 def filter_program(machine: str, process: int) -> list[Instruction] | None:
