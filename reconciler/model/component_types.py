@@ -130,11 +130,10 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """The rules for values of one type. `canonical` gives equal values one form and leaves a value of another type as
-    it is. `empty` are values that the type accepts, but that count as none.
+    """The rules for values of one type.
 
-    `canonical` gives equal values one form and leaves alone what is no value of the type. `empty` are the values that
-    the type accepts, but that count as none.
+    `canonical` gives equal values one form and leaves a value of another type as it is. `empty` are values that the
+    type accepts, but that count as none.
     """
 
     schema: Callable[[Definition], ParameterSchema]
@@ -230,7 +229,7 @@ _CREATABLE = ParameterType(_creatable, empty=("",))
 ANYTHING = ParameterType(lambda _: {}, empty=(None, "", [], {}))
 
 ENUMERATED = frozenset({"enum", "enums", "mapToEnum"})
-"""The types whose values stand in `validValues`."""
+"""The types whose values are listed in `validValues`."""
 
 OPEN = ("telemetrySelector", "condition", "routes", "fraction", "fileLogSort", "awsCloudwatchNamedField")
 """The types whose values are for the collector alone."""
@@ -274,7 +273,7 @@ _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 @dataclass(frozen=True, slots=True)
 class ComponentType:
-    """A type, compiled. Costs some tenths of a millisecond to make, so keep it; nobody may change what is inside."""
+    """A compiled type. Compiling takes some tenths of a millisecond, so keep it, and do not change it."""
 
     name: str
     definitions: Mapping[str, Definition] = field(repr=False)  # by name, in order

@@ -167,7 +167,7 @@ def _is_webhook(kind: str, named: Value) -> bool:
 
 
 def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) -> None:
-    """An empty name is none: the default, which is built in, stands in for it."""
+    """An empty name means the built-in default."""
     for index, parameter in enumerate(parameters):
         if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
             name = parameter.get("value")
@@ -216,11 +216,9 @@ class FoundParameters:
 
 
 def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
-    """The parameters of a spec and their secrets.
-
-    In a list that `types` names, a value is a secret when its definition or it itself says so, and whenever nobody
-    knows its definition. A value that is one whole reference, `${env:NAME}`, is not the secret but says where it is:
-    it is left out.
+    """Find the parameters of a spec and their secrets. In a list that `types` names, a value is a secret if its
+    definition or it itself says so, or if it has no definition. A value that is one whole reference, `${env:NAME}`, is
+    not the secret but says where it is: it is left out.
     """
     found = FoundParameters()
     _visit(spec, pointer=(), found=found, types=types)
@@ -253,7 +251,7 @@ def lists_and_masks(spec: Value, document: bytes | None) -> tuple[list[tuple[Poi
 
 
 def repeated_parameters(listed: list[Value], *, at: Pointer) -> list[Violation]:
-    """The names that stand in a list of parameters, or of their definitions, already; `at` is the list's pointer."""
+    """Return the names in a list of parameters, or of their definitions; `at` is the list's pointer."""
     names = [name for each in listed if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
     if len(set(names)) == len(names):
         return []  # as nearly always

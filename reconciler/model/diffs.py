@@ -196,7 +196,7 @@ class HiddenPlaces:
 
 
 class ListEntries:
-    """The entries of one document, which nobody may change meanwhile.
+    """The entries of one document, which must not change meanwhile.
 
     Documents that share a `table` have the same numbers for the same values.
     """
@@ -207,7 +207,7 @@ class ListEntries:
         self._numbers: dict[int, int] = {}  # by the id of a list or mapping, so that each is looked into once
 
     def of(self, listed: Sequence[Value], at: Pointer) -> list[ListEntry]:
-        """The entries of the list that stands at a place."""
+        """Return the entries of the list at a place."""
         return [self._entry(each, (*at, index)) for index, each in enumerate(listed)]
 
     def _entry(self, value: Value, at: Pointer) -> ListEntry:
@@ -282,7 +282,7 @@ _SPECIAL = re.compile(r"""[\s.\[\]"\\]""")
 
 
 def path_below(path: str, key: str) -> str:
-    """The path of what stands under a key of a mapping."""
+    """Return the path of a key in a mapping."""
     return f"{path}.{_part(key)}" if path else _part(key)
 
 
@@ -293,7 +293,7 @@ def path_labels(names: Sequence[str | None]) -> list[str]:
 
 
 def _name(name: str) -> str:
-    """A name as it stands in brackets, where digits alone are an index."""
+    """Return a name as it is written in brackets, where digits alone are an index."""
     return f'"{name}"' if name.isascii() and name.isdigit() and len(name) <= LONGEST_PART else _part(name)
 
 
@@ -327,8 +327,8 @@ class Difference(StrEnum):
 class Differing(NamedTuple):
     """One field that differs. `path` is for people (`path_labels`), of the new document if the field is there.
 
-    `old` and `new` are unset where there is none, and nobody may change what is in them. `sensitive`: something in them
-    is masked. Of a list in another order they say what its entries are called (`entry_names`).
+    `old` and `new` are unset where there is none, and must not be changed. `sensitive`: something in them is masked. Of
+    a list in another order they say what its entries are called (`entry_names`).
     """
 
     path: str
@@ -355,10 +355,9 @@ def differences(
     old_secrets: Secrets = (),
     new_secrets: Secrets = (),
 ) -> Iterator[Differing]:
-    """Every difference, in the order of the new document; what is gone comes where it stood. None has no fields.
-
-    What one of the two calls a secret is masked in both. Whether it differs is told, so whoever must not find out by
-    guessing gets documents in which it is another value.
+    """Yield every difference, in the order of the new document; a removed value comes at its old place. None has no
+    fields. A secret of one version is masked in both. The result shows if a secret differs, so for a caller who must
+    not guess, replace it by another value before.
     """
     walk = _Walk(HiddenPlaces(dict(old_secrets)), HiddenPlaces(dict(new_secrets)))
     return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
@@ -422,7 +421,7 @@ class _Walk:
     def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
         """Return True if one of the two is a secret, or holds some that correspond to nothing certain in the other.
 
-        Where one is a reference to a secret, the other may be the secret itself, though nobody calls it one.
+        If one is a reference to a secret, the other may be the secret itself, even if no type says so.
         """
         if place.old in self._old.places or place.new in self._new.places:
             return True
@@ -447,7 +446,7 @@ class _Walk:
         return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive)
 
     def _changed_secret(self, place: _Place, old: Value, new: Value) -> Differing:
-        """A reference, which is not the secret, is shown, unless it is called one all the same."""
+        """Show a reference, which is not the secret, unless it is marked as one nevertheless."""
         before = old if _is_reference(old) and place.old not in self._old.places else MASK
         after = new if _is_reference(new) and place.new not in self._new.places else MASK_CHANGED
         return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive=True)

@@ -105,9 +105,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A role in a project that waits for somebody who is not known yet: whoever has the code of which this is the
-    `digest`, or, where there is none, whose verified e-mail address is `email`, in lower case. An address waits once
-    for each project: whoever invites it anew ends the invitation of before in the same amendment.
+    """A role in a project for a person who is not known yet: the one with the code of this `digest`, or, without one,
+    with the verified e-mail address `email`, in lower case. There is one invitation for each address and project:
+    another one replaces it in the same amendment.
     """
 
     id: str
@@ -194,8 +194,7 @@ class Directory:
         )
 
     def holder(self, text: str, *, now: str) -> Principal | None:
-        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any. `now` is
-        RFC 3339 in the form of every other instant, so that text compares as time does.
+        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any.
 
         `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
         """
@@ -215,10 +214,8 @@ class Directory:
         return holder
 
     def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
-        """Somebody who was recognised by an earlier directory, as they are in this one.
-
-        None for whoever is gone, and where what they showed opens nothing any more: another password, a revoked or
-        expired key.
+        """Return a principal of an earlier directory as they are in this one. None if they were removed, or if their
+        credential is not valid any more: another password, a revoked or expired key.
         """
         if principal in UNLISTED:
             return principal
@@ -296,8 +293,8 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One change, written in one transaction with its audit event. Whoever is removed leaves their memberships
-    and their own keys too.
+    """One change, written in one transaction with its audit event. A removed person loses their memberships and their
+    own keys, too.
     """
 
     audited: Audited

@@ -322,9 +322,9 @@ def _explain(text: str, limits: TextLimits) -> NoReturn:
 def _fits(text: str, limits: TextLimits) -> bool:
     """Return True if the text is surely within the limits, without building anything; otherwise a walk has to tell.
 
-    The first answer is for the many small texts: with so few marks, wherever they stand, nothing can be exceeded. Only
-    else are the strings taken out, so that the marks that remain are the structure's own. Text that is not JSON may
-    get either answer, but the parser never meets more levels than were counted here.
+    Many texts are small: with so few marks, wherever they are, no limit can be exceeded. Only for others are the
+    strings removed, so that the remaining marks belong to the structure. Text that is not JSON may get either answer,
+    but the parser never meets more levels than were counted here.
     """
     if len(text) * 4 > limits.text and len(text.encode()) > limits.text:
         return False  # escapes only make strings shorter, so nothing less needs a closer look

@@ -45,7 +45,7 @@ WEBHOOK_PARAMETERS = frozenset(
     }
 )
 ROUTING_KEYS = frozenset({"host", ":authority"})
-"""Of a map of headers: what a shared server goes by when it chooses who gets a request."""
+"""The headers by which a shared server chooses the receiver of a request."""
 
 _BOUNDED = frozenset({"int", "bool", "enum", "enums", "timezone"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s?(?![a-z])")
@@ -61,10 +61,8 @@ _RUN_TOGETHER = re.compile("addr|domain|endpoint|host|proxy|server|uris?$|url") 
 def changed_endpoint(
     before: list[Value], after: list[Value], *, type_key: Key, component_type: ComponentType | None
 ) -> tuple[str, ...]:
-    """The parameters that say where data goes and differ after defaults, sorted.
-
-    `(sensitive)` in both versions is the same value. A secret that is sent again differs even when it is equal: that it
-    is must not show.
+    """Return the parameters that decide where data is sent and that differ after defaults, sorted. `(sensitive)` in
+    both versions is the same value. A secret that is sent again counts as different: it must not show if it is equal.
     """
     old = _relevant(before, type_key, component_type)
     new = _relevant(after, type_key, component_type)
@@ -77,7 +75,7 @@ def _is_same(name: str, old: dict[str, Value], new: dict[str, Value]) -> bool:
 
 
 def _relevant(given: list[Value], type_key: Key, component_type: ComponentType | None) -> dict[str, Value]:
-    """The values that say where data goes, by name; of a map that does not, the keys that do."""
+    """Return the values that decide where data is sent, by name; of a map that does not, the keys that do."""
     if component_type is None:
         return _by_name(given)
     found: dict[str, Value] = {}
@@ -169,7 +167,7 @@ class Unmatched(Enum):
 
 
 class Matching:
-    """Places of one document, looked for in another. Nobody may change the two meanwhile."""
+    """Finds places of one document in another. The two must not change meanwhile."""
 
     def __init__(self, document: Value, other: Value) -> None:
         self._document = document
@@ -226,7 +224,7 @@ def called(document: Value, place: Pointer) -> Called | None:
 
 
 def namesakes(document: Value) -> dict[Called, list[Pointer]]:
-    """The values of all parameters, and of a map each value, by what they are called, wherever they stand."""
+    """Return the values of all parameters, and each value of a map, by their names."""
     found: dict[Called, list[Pointer]] = {}
     for pointer, name, value in _values(document, ()):
         found.setdefault((name, ()), []).append(pointer)
@@ -271,7 +269,7 @@ _SURROUNDINGS = f"{_SEND}, since what stands beside it changed"
 
 
 class SecretKeeper:
-    """Decides, place by place, which stored secret `(sensitive)` stands for."""
+    """Finds the stored secret for each `(sensitive)`."""
 
     def __init__(
         self, incoming: dict[str, Value], masked: dict[str, Value], *, held: Mapping[Pointer, Value], lookup: Lookup
@@ -377,12 +375,11 @@ def restored(
     lookup: Lookup,
     accept_invalid: bool,
 ) -> Restored:
-    """Restore the secrets of a document that may contain `(sensitive)`. `masked` is the stored document under the same
-    key, or None, and `secrets` are its secrets by JSON pointer. `lookup` finds the types in force. `accept_invalid`: a
-    value that breaks a rule here counts as missing and is left out of the document.
+    """Restore the secrets of a document that may contain `(sensitive)`.
 
-    `masked` is what is stored under the same key, or None, and `secrets` belong to it, by JSON pointer. `lookup` finds
-    the types in force. `accept_invalid`: what breaks a rule here counts as missing and is left out of the document.
+    `masked` is the stored document under the same key, or None, and `secrets` are its secrets by JSON pointer. `lookup`
+    finds the types in force. `accept_invalid`: a value that breaks a rule here counts as missing and is left out of the
+    document.
     """
     places = find_placeholders(incoming)
     if masked is None:

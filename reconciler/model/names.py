@@ -120,7 +120,7 @@ _OPERATOR = "`=`, `==`, `!=`, `in`, `notin`, `,` or the end"
 
 
 class BadSelector(errors.Refused):
-    """The text is no selector; the message says where and why, as it stands after a colon."""
+    """The text is no selector; the message says where and why, to be put after a colon."""
 
 
 @dataclass(frozen=True, slots=True)

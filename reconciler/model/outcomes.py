@@ -63,7 +63,7 @@ def summed_statuses(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
 
 PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget of deletions is for any so long a time
 BUILT_IN = "(built-in)"
-"""The owner of what the service brings along; no repository can be called so."""
+"""The owner of built-in resources; no repository can have this name."""
 
 
 class StoredState(msgspec.Struct, frozen=True, gc=False):

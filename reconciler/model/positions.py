@@ -24,7 +24,7 @@ class DocumentError(Refused):
     """A text that cannot be read, and where.
 
     The message is one sentence without the place: the caller, who knows the path, puts `path:line:column: ` before it.
-    It may repeat a key, never a value, nor a tag or what only looks like an alias: a secret that nobody quoted may.
+    It may repeat a key, but never a value, a tag or a possible alias: an unquoted secret may look like these.
     """
 
     def __init__(self, message: str, *, line: int, column: int) -> None:

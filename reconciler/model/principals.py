@@ -199,10 +199,9 @@ def judge(principal: Principal, permission: Permission, *, project: str | None) 
 
 
 def chosen(principal: Principal, asked: str | None, *, existing: Container[str]) -> str | None:
-    """The project that a request means, or None when there is no such project for whoever asks.
-
-    A key of one project means that one and may repeat it. Others choose; without a choice it is `default`, or else the
-    only project that they have a role in.
+    """Return the project of a request, or None if the caller has no such project. A key of one project means that one
+    and may repeat it. Others choose; without a choice it is `default`, otherwise the only project in which they have a
+    role.
     """
     if principal.project is not None:
         # The person of a personal key may have left the project.

@@ -30,8 +30,8 @@ PRUNE_LABEL = "service/prune"
 class Resource(msgspec.Struct, frozen=True, gc=False):
     """The part of a document that the user owns. Two resources are equal if their `owned` is.
 
-    `owned` holds secrets in clear, so no representation shows it; nobody may change what is inside. `placeholders`
-    says where it holds `(sensitive)` instead of a value, from the document's root down.
+    `owned` contains secrets in clear, so `repr` does not show it; do not change it. `placeholders` are the places of
+    `(sensitive)` instead of a value, from the document's root down.
     """
 
     key: Key
@@ -73,7 +73,7 @@ def of_document(document: dict[str, Value], *, key: Key) -> Resource:
 
 
 def mask_all(value: Value) -> Value:
-    """A copy in which every parameter value is masked, whatever its name, and wherever parameters stand.
+    """Return a copy in which every parameter value is masked, whatever its name, and wherever the parameters are.
 
     In a document without the documented shape, all below a key `parameters` or `value` may be a secret; the keys stay,
     and the names of parameters. Nesting is bounded by the readers.
@@ -213,9 +213,8 @@ def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
 
 
 def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
-    """Everything that is wrong with a document, in document order; or the resource that it is.
-
-    `placeholders`: `(sensitive)` is not wrong but left to whoever knows the stored value that it stands for.
+    """Return all violations of a document, in document order; or its resource. `placeholders`: `(sensitive)` is
+    allowed, and the caller replaces it by the stored value.
     """
     if not isinstance(value, dict):
         return Judged(None, None, (Violation((), "is not an object"),))

@@ -163,8 +163,8 @@ WEBHOOK = "webhook"  # the type of the destinations that it sends them to
 
 @dataclass(frozen=True, slots=True)
 class ComponentUse:
-    """A component. `processes`: an enabled processor stands in it, in place; `uses` are the Processors that it names
-    and does not disable, each once.
+    """A component. `processes`: it contains an enabled processor, in place; `uses` are the Processors that it names and
+    does not disable, each once.
     """
 
     type: str = ""
@@ -240,7 +240,7 @@ UNFIT = "{at} is a webhook with parameters that do not fit their type; correct t
 
 
 class Use(NamedTuple):
-    """A webhook of a Configuration: its name as a destination, and the component where it stands.
+    """A webhook of a Configuration: its name as a destination, and its component.
 
     `key` is the resource that it names, None for one in place, whose parameters are `given`.
     """
@@ -310,11 +310,9 @@ def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: M
 
 
 def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
-    """The webhooks to which the Configuration of this name wants records to go, whether it can deliver or not; none
-    when it has `raw`, or no enabled source of type `otlp`.
-
-    Of a component that cannot be read, nobody can say that it was taken out. The name of a webhook in place without a
-    fitting `id` ends with the colon.
+    """Return the webhooks to which the Configuration of this name sends records, even if it cannot deliver now; none if
+    it has `raw`, or no enabled source of type `otlp`. A component that cannot be read does not count as removed. The
+    name of a webhook in place without a fitting `id` ends with the colon.
     """
     has_source, found = False, list[Use]()
     if isinstance(spec, Mapping) and spec.get("raw") is not None:

@@ -68,7 +68,7 @@ def visible_block(text: str) -> str:
 
 
 def visible_json(document: str) -> str:
-    """JSON to be looked at: the same document, with JSON's escapes for what cannot be shown."""
+    """Return the same JSON document for people, with JSON's escapes for characters that cannot be shown."""
     return visible_lines(document, lambda character: json.dumps(character)[1:-1])
 
 

@@ -20,9 +20,8 @@ UNKNOWN = "is not known"
 
 
 def explain_violations(rules: Rules, values: Mapping[str, Value]) -> tuple[Violation, ...]:
-    """The first ways in which values break the rules of `component_types`; pointers begin with the names.
-
-    A value whose name no definition has is told at its key.
+    """Yield the first violations of `component_types`; pointers begin with the names. A value without a definition is
+    reported at its key.
     """
     if rules.validator.is_valid(values):
         return ()

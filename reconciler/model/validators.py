@@ -108,7 +108,7 @@ class Rules:
 
 
 def compiled(schema: dict[str, Any]) -> Rules:
-    """The rules of a schema, `format` among them. Nobody may change the schema afterwards."""
+    """The rules of a schema, with `format`. Do not change the schema afterwards."""
     return Rules(schema, Draft202012Validator(schema, formats=dict(STRING_FORMATS), validate_formats=True))
 
 

@@ -131,8 +131,8 @@ def check_collection(tag: str, *, mapping: bool) -> None:
 def copied(value: Value, *, levels: int) -> Value:
     """The list or mapping as a tree of its own; None when it is nested deeper than so many levels.
 
-    A YAML alias becomes such a copy: nobody downstream then changes two places at once, and a value's size in memory
-    is what was counted.
+    A YAML alias becomes such a copy: no later change affects two places at once, and a value's size in memory is the
+    counted one.
     """
     if not isinstance(value, list | dict):
         return value
@@ -191,7 +191,7 @@ class Copies:
         self._made: dict[Pointer, Container] = {(): self.document}
 
     def at(self, pointer: Pointer) -> Container:
-        """The copy of the list or mapping that stands at this place of the original; it may be changed."""
+        """Return the copy of the list or mapping at this place of the original; it may be changed."""
         if pointer not in self._made:
             above, step = self.at(pointer[:-1]), pointer[-1]
             self._made[pointer] = copy = cast("Container", child_of(above, step)).copy()

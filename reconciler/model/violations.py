@@ -46,7 +46,7 @@ class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
 def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
     """The violations as text, one a line, in the order given.
 
-    `place_of` gives what stands before the pointer (`teams/a.yaml:10:14`), or '' when there is no file.
+    `place_of` gives the text before the pointer (`teams/a.yaml:10:14`), or '' without a file.
     """
     return "\n".join(bounded(_line(violation, place_of(violation)) for violation in violations))
 

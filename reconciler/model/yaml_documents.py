@@ -82,7 +82,7 @@ def _document(value: Value) -> str:
 
 
 def _escaped(character: str) -> str:
-    """The escape that double quotes understand; such characters stand nowhere else."""
+    """The escape in double quotes; such characters are allowed nowhere else."""
     code = ord(character)
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 

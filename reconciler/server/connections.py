@@ -435,7 +435,7 @@ class BoundedConnection(HttpToolsProtocol):
 def _take_host(url: bytes, headers: list[Header]) -> None:
     """For a target with a host in it, `GET http://host/path`: that host counts, and none that a header says.
 
-    As RFC 9112, 3.2.2 has it, so that nobody behind the parser believes in another one than a proxy before it.
+    As RFC 9112, 3.2.2 says, so that no code behind the parser uses another one than a proxy before it.
     """
     parsed = httptools.parse_url(url)  # raises for what is no URL
     if parsed.host is not None:

@@ -170,7 +170,7 @@ async def _up(
     """Everything is up: say so, then wait for signals."""
     settings, services = plan.settings, built.services
     if settings.auth.type == "local":
-        # Last, so that a start that fails leaves no password of somebody who can be reached nowhere.
+        # Last, so that a failed start leaves no password behind.
         state, accounts = settings.state_dir, services.accounts
         await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
     _spare_the_collector()

@@ -157,7 +157,7 @@ class RouteFollowing:
         return None
 
     def _came(self, project: str, message: str | None) -> None:
-        """A fault that stands is told once, and its end; each time it is longer until the next try."""
+        """Log a lasting fault once, and its end; each retry comes later than the one before."""
         before = self._faults.pop(project, None)
         if before is not None:
             before.timer.cancel()
@@ -296,8 +296,8 @@ def _listener(listening: socket.socket) -> Listener:
 
 
 def _most_connections() -> int:
-    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one
-    starves nobody: half of the files that may be open, since queues, repositories and senders need some as well.
+    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one does
+    not starve others: half of the files that may be open, since queues, repositories and senders need some as well.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft // 2

@@ -40,13 +40,12 @@ def remote_place(url: str, credentials: Credentials) -> str:
 
 
 def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
-    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home; the renamed folders, which
-    are nobody's now.
+    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home. Return the renamed folders,
+    which are unused.
 
-    What is in a home serves one process: it is written anew when git is run, and a killed process leaves files there.
-    So do proposals, which are fetched again when somebody asks for them.
-    Renames are quick, and after them a repository that is added again cannot meet its own removal. Call it before
-    any repository is followed.
+    A home is for one process: its files are written when git runs, and a killed process leaves them behind. Proposals
+    are fetched again when a plan needs them. Renames are quick, and after them a repository that is added again cannot
+    meet its own removal. Call it before any repository is followed.
     """
     places = frozenset(kept)
     aside: list[Path] = []

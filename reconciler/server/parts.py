@@ -191,7 +191,7 @@ async def _kept(
 
 @contextlib.asynccontextmanager
 async def _reading(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
-    """The reader child. What it may open is settled at its start, and mirrors come later: so their folder is made."""
+    """Start the worker. Its start decides which folders it may open, and mirrors come later: so make theirs."""
     mirrors = settings.state_dir / following.MIRRORS
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
     reader = WorkerClient(granted=(store.address, str(mirrors)))

@@ -23,7 +23,8 @@ FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def hold_state_directory(state_directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; made if missing, for its owner alone. The kernel lets go of it when the process ends.
+    """Hold the directory's lock; the directory is made if missing, for its owner alone. The kernel releases the lock
+    when the process ends.
 
     Raises Refused when another process holds it, or the directory cannot be used.
     """
@@ -41,7 +42,7 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_store(store: Path) -> Iterator[None]:
-    """Hold a store, by a file beside it: whoever closed a descriptor of the store itself would drop SQLite's locks.
+    """Hold a store, by a file beside it: closing a descriptor of the store itself would drop SQLite's locks.
 
     Two state directories may name one store. Raises Refused as `hold` does.
     """
@@ -133,7 +134,7 @@ def child_processes() -> list[int]:
 
 
 def _kill(child: int) -> None:
-    """With its whole group where it leads one, as git and the reader do: git has children of its own."""
+    """End it with its process group if it leads one, as git and the worker do: git has children of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(child) == child:
             os.killpg(child, signal.SIGKILL)

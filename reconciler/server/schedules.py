@@ -149,7 +149,7 @@ class AuditUpkeep:
 
     async def minute(self) -> None:
         """Write the attempts that were refused, and log the head if it changed."""
-        # A write goes on when its caller is cancelled: a second one would write the same again.
+        # A write continues when its caller is cancelled: a second one would write the same again.
         await asyncio.shield(asyncio.create_task(self._write_refused(), name="refused attempts"))
         await self.say()
 

@@ -76,7 +76,7 @@ class PresentedCertificate:
         first.sni_callback = self._hand_over
 
     def replace(self, context: ssl.SSLContext) -> None:
-        """Show this one from the next handshake on; what is connected goes on."""
+        """Show this one from the next handshake on; connections that exist continue."""
         self._current = context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:

@@ -90,7 +90,7 @@ async def look_at_provider(provider: Provider, settings: Settings) -> None:
 
 
 async def check_provider(settings: Settings) -> None:
-    """Ask the provider before others lose their access for it. Raises Refused when nobody could sign in."""
+    """Check the provider before others lose their access. Raises Refused if nobody could sign in."""
     asked = build_provider(settings, clock=clock.now, monotonic=time.monotonic)
     try:
         await asked.check()
@@ -107,16 +107,15 @@ PASSWORD_BYTES = 24  # of randomness: 32 characters
 
 
 async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
-    """Create the organization admin when there is none, and say where the password stands.
-
-    The file comes first: whoever dies in between leaves a password of nobody, and the next start writes another.
-    Raises Refused when it cannot be written, StoreFault.
+    """Create the organization admin if there is none, and name the file with the password. The file comes first: if the
+    process dies in between, the password is unused, and the next start writes another. Raises Refused when it cannot be
+    written, StoreFault.
     """
     users = accounts.directory.users
     if any(user.organization_admin for user in users.values()):
         return
     if NAME in users:
-        # Somebody made people while nobody had to sign in; whoever this is must not become more by a restart.
+        # People were created while nobody had to sign in: a restart must not give any of them more permissions.
         log.warning("There is no organization admin, and %s is another user: make one with SERVICE_API_KEY set.", NAME)
         return
     password = secrets.token_urlsafe(PASSWORD_BYTES)
@@ -252,7 +251,7 @@ def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
 
 
 def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
-    """Return the error of a start that nobody confirmed."""
+    """Return the error of a start without confirmation."""
     return errors.Refused(
         f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
         f"all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."
@@ -260,7 +259,7 @@ def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> error
 
 
 def change_auth(directory: Directory, *, was: str, configured: str) -> Amendment:
-    """Everybody goes, with every key that is stored; projects and resources stay."""
+    """Remove all people and stored keys; projects and resources stay."""
     what = auth_change(directory, sessions=0)
     detail = {
         "before": was,
@@ -288,8 +287,8 @@ async def settle_auth(
     is_confirmed: bool,
     check: Callable[[], Awaitable[None]],
 ) -> None:
-    """Have the store be of this type. `check` raises Refused when nobody could sign in so, and is asked before anything
-    goes. Raises Refused when something would go and nobody confirmed it, what `check` does, StoreFault.
+    """Change the store to this type. `check` raises Refused if nobody could sign in then, and is called before anything
+    is removed. Raises Refused if something would be removed without confirmation, what `check` raises, StoreFault.
     """
     recorded = await store.auth_type()
     was = auth_type_before(accounts.directory, recorded=recorded, configured=configured)
@@ -312,8 +311,8 @@ async def settle_auth(
 
 
 async def sign_out_others(accounts: Accounts, operations: Operations, *, issuer: str) -> None:
-    """End the sessions of people whom another provider knew: whoever set this one may have reasons to believe that one
-    no more. They keep what they have, and none of them can sign in. Raises StoreFault.
+    """End the sessions of people of another provider: the operator may not trust it any more. They keep their roles,
+    and cannot sign in. Raises StoreFault.
     """
     users = ((row.digest, accounts.directory.user(row.user)) for row in await operations.sessions())
     others = [digest for digest, user in users if user and user.identity and user.identity.issuer != issuer]

@@ -73,7 +73,7 @@ class DiskHangs(errors.Transient):
 
 
 class _Threads(Executor):
-    """A thread for each question, which ends with it, and which nobody joins."""
+    """A thread for each operation, which ends with it, and which nobody joins."""
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         asked: Future[T] = Future()
@@ -92,7 +92,7 @@ _THREADS = _Threads()
 
 
 class BoundedIO:
-    """Some files that are asked. As long as they owe an answer that came too late for its asker, nobody waits."""
+    """Operations on some files. As long as one that timed out has not ended, further ones fail at once, but for a try now and then."""
 
     def __init__(self, what: str, *, again: float = AGAIN_SECONDS, turn: float = TURN_SECONDS) -> None:
         """`what` is how people are told of these files: "the files of secrets"; `again` and `turn` in seconds."""
@@ -169,7 +169,7 @@ class BoundedIO:
         return asked
 
     def _owe(self, asked: asyncio.Future[Any]) -> None:
-        """Nobody waits for this any more."""
+        """Mark this operation as abandoned."""
         if asked in self._awaited:
             self._awaited.remove(asked)
             self._free.release()

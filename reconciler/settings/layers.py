@@ -87,7 +87,7 @@ VARIABLES: Mapping[str, Variable] = {
 def environment_values(environment: Mapping[str, str]) -> dict[str, Value]:
     """Return the settings of the environment, shaped like the file. An empty variable counts as unset, except the key.
 
-    An empty SERVICE_API_KEY is refused instead: whoever set it meant to have a key.
+    An empty SERVICE_API_KEY is refused instead: a person who set it meant to have a key.
     """
     found: dict[str, Value] = {}
     for name, variable in VARIABLES.items():
@@ -149,7 +149,7 @@ class Computed:
         self.values = values
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
-        """Nobody wrote it: the key alone says where."""
+        """It is computed: the key is its only place."""
         return 0, 0, dotted_key(pointer)
 
 

@@ -112,7 +112,7 @@ def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]
     first = oidc.get("firstAdmin")
     given = {key for key, value in first.items() if value not in ("", None)} if isinstance(first, dict) else set()
     for one, other in (("claim", "value"), ("value", "claim")):
-        # Half of it would let in whoever comes first, or anybody without the claim.
+        # Half of it would admit the first person to come, or anybody without the claim.
         if one in given and other not in given:
             yield ("firstAdmin", one), f"needs auth.oidc.firstAdmin.{other} too"
 
@@ -323,7 +323,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     written = (*above, *(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))
     sources = (*written, layers.Computed(_computed(written, environment=environment)))
     settings, found = _build(sources)
-    # What an option or a variable hides in the file must be right all the same: tomorrow it is not hidden.
+    # Values in the file are validated even if an option or a variable overrides them: it may be removed later.
     lines = _sorted([*found, *_hidden(file)])
     if settings is None or lines:
         raise SettingsError(lines)
@@ -384,7 +384,7 @@ def _file(path: Path) -> layers.File:
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            # One byte more than allowed is enough for the reader to refuse it.
+            # One byte more than allowed is enough to refuse it.
             return file.read(positions.FILE_LIMITS.bytes + 1)
     except OSError as problem:
         reason = (problem.strerror or "it cannot be read").lower()

@@ -34,7 +34,7 @@ MAX_USER_NAME_CHARACTERS = 255
 
 
 def _short(text: str | None) -> str | None:
-    """A branch or tag by its short name: there could be one called `refs/heads/main` or `HEAD`, and nobody means it."""
+    """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
     if text and (text == "HEAD" or text.startswith("refs/")):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
     return _branch(text)

@@ -134,7 +134,7 @@ def _checked_url(text: str) -> str:
     if scheme != "file" and (parts.query or parts.fragment or "?" in text or "#" in text):
         raise refusal("must not hold a query or a fragment, which name no repository")
     if scheme == "file":
-        # What unquoting brings to light reaches git as a path; what stands after it, git would never see.
+        # The unquoted text reaches git as a path; git would not see the text after it.
         odd = parts.query or parts.fragment or has_control(unquote(parts.path))
         if host not in ("", "localhost") or not parts.path.startswith("/") or odd or not text.startswith("file:"):
             raise refusal("must be file:// and an absolute path, without a host, query or control characters")
