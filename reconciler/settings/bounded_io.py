@@ -92,7 +92,7 @@ _THREADS = _Threads()
 
 
 class BoundedIO:
-    """Operations on some files. As long as one that timed out has not ended, further ones fail at once, but for a try now and then."""
+    """Operations on some files. While one that timed out has not ended, others fail at once, but for a rare try."""
 
     def __init__(self, what: str, *, again: float = AGAIN_SECONDS, turn: float = TURN_SECONDS) -> None:
         """`what` is how people are told of these files: "the files of secrets"; `again` and `turn` in seconds."""
