@@ -97,14 +97,14 @@ class Applier:
         store: Store,
         worker: WorkerClient,
         *,
-        store_path: str,
+        store_address: str,
         limits: ApplyLimits,
         secrets: Secrets,
         clock: Clock,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._store_path = store_path
+        self._store_address = store_address
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
@@ -319,7 +319,7 @@ class Applier:
     async def _context(self, project: str) -> Context:
         now = self._clock()
         return Context(
-            store=self._store_path,
+            store=self._store_address,
             project=project,
             hmac_key=await self._store.hmac_key(),
             api_versions=self._limits.api_versions,

@@ -56,7 +56,7 @@ from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
-FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
+FAULT = "The worker met a fault of its own; the log has the cause, and the work is tried again."
 
 
 def main(store: str | None = None, mirrors: str = "") -> None:

@@ -385,9 +385,9 @@ class WorkerClient:
             child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
         except OSError as error:
             why = error.strerror or str(error)
-            self._ended(pace, f"The reader could not be started ({why})")
+            self._ended(pace, f"The worker could not be started ({why})")
             remedy = "look at the machine's memory, and at its limits of processes"
-            raise WorkerGone(f"The reader could not be started ({why}); {remedy}.") from error
+            raise WorkerGone(f"The worker could not be started ({why}); {remedy}.") from error
         if self._stopped.is_set():  # by `stop`, which knows of this one only now
             await child.end()
             raise WorkerGone(STOPS)

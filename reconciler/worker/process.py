@@ -69,7 +69,7 @@ def _log(lines: list[bytes], left: int) -> int:
     for line in [line for line in lines if line.strip()][:left]:
         left -= 1
         more = "" if left else "; what else it says is not logged"
-        log.error("The reader said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
+        log.error("The worker said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
     return left
 
 
@@ -246,10 +246,10 @@ class WorkerProcess:
         self._waiting: dict[int, _Waiting] = {}
         self._handing_over = asyncio.Lock()
         self._replacing: asyncio.Task[None] | None = None
-        self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=log_context.unbound())
+        self._listening = asyncio.create_task(self._listen(), name="worker-answers", context=log_context.unbound())
         assert process.stderr is not None
         self._complaining = asyncio.create_task(
-            log_complaint(process.stderr), name="reader-complaints", context=log_context.unbound()
+            log_complaint(process.stderr), name="worker-complaints", context=log_context.unbound()
         )
 
     @classmethod
@@ -384,12 +384,12 @@ class WorkerProcess:
             what = "a file" if blob else "a job"
             why = f"{what} took longer than {seconds:g} seconds"
             self._replacing = asyncio.create_task(
-                self._replace(why), name="reader-replacing", context=log_context.unbound()
+                self._replace(why), name="worker-replacing", context=log_context.unbound()
             )
 
     async def _replace(self, why: str) -> None:
         """End it for what one job does: the others that are under way are not to blame."""
-        self._tell(f"The reader was ended, since {why}")
+        self._tell(f"The worker was ended, since {why}")
         await self.end()
 
     async def _listen(self) -> None:
@@ -399,15 +399,15 @@ class WorkerProcess:
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, ValueError):
             pass  # the end of its output, or something that is no answer: either way this child is done
         except Exception:  # an answer that nests too deeply, for instance
-            log.exception("An answer of the reader met a fault that nobody foresaw.")
+            log.exception("An answer of the worker met a fault that nobody foresaw.")
         await self._end()
         self._over()
 
     def _over(self) -> None:
         """Tell all who wait for it that it ended."""
         how = _how(self.process.returncode)
-        self._tell(f"The reader {how}")
-        told = f"The reader {how} before it answered; it is started again, and the work is tried again."
+        self._tell(f"The worker {how}")
+        told = f"The worker {how} before it answered; it is started again, and the work is tried again."
         for waiting in self._waiting.values():
             if not waiting.future.done():
                 waiting.future.set_exception(waiting.overdue or self._gone(waiting, told))
@@ -485,7 +485,7 @@ def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
 
 def _failure(failed: Failed) -> errors.ReconcilerError:
     if failed.trace is not None:
-        log.error("The reader met a fault of its own.", extra={"fields": {"trace": failed.trace}})
+        log.error("The worker met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:
         return Exhausted(failed.message)
     if failed.state is not None:
