@@ -167,7 +167,7 @@ class Daemon:
             readers = [child for child in self.children() if b"reconciler.worker.child" in _command(child)]
             return readers[0] if readers else None
 
-        return until(found, "there is a reader child")
+        return until(found, "there is a worker")
 
     def lines(self) -> list[dict[str, Any]]:
         """What it logged, every line a JSON object; what is not fails."""

@@ -113,7 +113,7 @@ class MemoryObjects(pygit2.OdbBackend):
 
 # A snapshot: the files of one commit, read from the objects of a mirror, or of a person's checkout.
 #
-# Synchronous: it runs in the reader child. Nothing is checked out and no name from a tree ever becomes a path on disk.
+# Synchronous: it runs in the worker. Nothing is checked out and no name from a tree ever becomes a path on disk.
 # What a tree's bytes mean is in `trees`, which files count in `file_selection`, and where merges and checkouts come
 # from in `merging` and `checkouts`. Nobody outside this folder imports pygit2.
 

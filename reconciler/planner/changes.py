@@ -24,8 +24,8 @@ PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource tha
 
 
 class ChangePart:
-    """One part after the other, of `number` outcomes so far. Whoever adds the rows of an outcome counts it (`add`), and
-    takes the part that is full.
+    """A change in parts, one after the other. The caller adds the rows of an outcome, counts it (`add`), and takes a
+    full part.
     """
 
     def __init__(self) -> None:
@@ -104,8 +104,8 @@ class Origin:
 class ChangeRows:
     """The rows of one decision of one actor, read and made inside one snapshot of the store.
 
-    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, in which nobody must learn whether a
-    secret that comes in is the stored one.
+    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, which must not reveal if an incoming
+    secret equals the stored one.
     """
 
     def __init__(
@@ -327,7 +327,7 @@ class ChangeRows:
         source: dict[str, Value] = msgspec.json.decode(identity.head + identity.tail)
         if source.get("type") != "git":
             return self._come_from(path)
-        # The commit is that of the version, whoever applied it; where the resource stands is another matter.
+        # The commit is that of the version, whatever repository applied it; the present place may differ.
         where = {name: self.origin.source[name] for name in ("repository", "branch")}
         return None if where.items() <= source.items() else self._origin_row(source | where)
 
@@ -423,9 +423,8 @@ def in_use(outcome: Outcome) -> str:
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
     """Return the resources that a dry run would store, less the hashes that follow from a guess.
 
-    A dry run must not tell an actor who may send a secret but not read one whether it is the stored one. So a secret
-    that comes in clear always counts as changed, which `decisions` sees to, and no hash that covers it is shown. A
-    secret that `(sensitive)` stands for is no guess.
+    A dry run must not reveal to an actor who may send but not read secrets if one equals the stored one. So a secret in
+    clear always counts as changed (`decisions`), and no hash that covers it is shown. A `(sensitive)` is no guess.
     """
     found = dict(shown)
     for key in decided.guessed() & shown.keys():

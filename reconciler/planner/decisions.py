@@ -1,4 +1,8 @@
-"""Documents judged together against a snapshot of the store: the outcome of each, and what follows for others."""
+"""Documents judged together against a snapshot of the store: the outcome of each, and the consequences for others.
+
+A new resource may bring its own `metadata.id`; no two resources of a project have the same. The setting `allow` of a
+repository limits the resources that it may contain.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -71,7 +75,7 @@ class Decided:
         return {key: self.document(one) for key, one in writing if kinds is None or key.kind in kinds}
 
     def guessed(self) -> set[Key]:
-        """Return the resources that hold a secret where no `(sensitive)` stood for it."""
+        """Return the resources with a secret that was sent in clear."""
         return {
             key
             for key, fit in self.fits.items()
@@ -79,7 +83,7 @@ class Decided:
         }
 
     def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
-        """Yield what is stored anew and holds secrets, with them."""
+        """Yield the newly stored resources that have secrets, and these."""
         holding = {key: fit.secrets for key, fit in self.fits.items() if fit.secrets}
         for outcome in self.outcomes if holding else ():
             if outcome.key in holding and outcome.change in WRITING and outcome.key is not None:
@@ -166,7 +170,7 @@ class _Change:
         arriving, accepting = set(), set()
         for batch, planned in zip(self.batches, self.planned, strict=True):
             for one in planned:
-                # Forbidden and not compared: whatever the document says, and whoever owns what is stored.
+                # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
                     continue
@@ -338,9 +342,6 @@ def named(keys: Sequence[Key]) -> str:
     return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more
 
 
-# `metadata.id`: a new resource may bring its own, and no two resources of a project have the same.
-
-
 def id_conflicts(
     documents: Sequence[Desired],
     stored: Mapping[Key, StoredState],
@@ -348,11 +349,11 @@ def id_conflicts(
     *,
     leaving: Sequence[Key] = (),
 ) -> dict[int, str]:
-    """Return, by ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own
-    anyway; of several new ones that bring the same, none gets it, since their order must not matter.
+    """Return, by ordinal, the reasons why new resources cannot have the ids in their documents. An existing resource
+    keeps its own; if several new ones have the same, none gets it, since their order must not matter.
 
-    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of what
-    is built in is for nothing but what takes its place, so that what is shown of it can be edited and applied.
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of a
+    built-in resource is only for the one that replaces it, so that the shown form can be edited and applied.
     """
     proposed = {
         ordinal: one.proposed_id
@@ -373,9 +374,6 @@ def id_conflicts(
             prefix = "" if document.place is None else f"{document.place}: "
             reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"
     return reasons
-
-
-# The setting `allow` of a repository: the resources that it may hold at all.
 
 
 def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:

@@ -115,7 +115,9 @@ class DeliveryStatuses:
         return Past(id=identity.id, version=identity.version, since=at, at=at, uses=uses)
 
     def _leads_elsewhere(self, key: Key, past: Past, asked: Asked, name: str, now: Use) -> bool:
-        """Return True when a webhook of the route leads elsewhere by this change, or nobody can say where it led."""
+        """Return True if this change alters the endpoint of a webhook of the route, or if its former endpoint is
+        unknown.
+        """
         if now.key is not None and now.key in self._written:
             later = routes.given(self._written[now.key].document()["spec"])
         elif now.key is None and asked.stored is None:
@@ -172,9 +174,7 @@ class DeliveryStatuses:
 
 
 def given_at(view: PlanningView, project: str, configuration: str, past: Past, name: str) -> list[Value] | None:
-    """Return the parameters of a webhook of a last good route, as they were, secrets in clear; None when nobody can
-    say.
-    """
+    """Return the former parameters of a webhook of a last good route, secrets in clear; None if they are unknown."""
     _, colon, given_id = name.partition(":")
     key = Key("Configuration", configuration) if colon else Key("Destination", name)
     version = view.version(project, key, past.version if colon else dict(past.uses)[name])
@@ -332,7 +332,7 @@ class _Search:
         while fresh:
             users = self._users(fresh)
             self._judge(users)
-            # Whoever names what may have changed may change too, and so on upwards.
+            # A resource that names a changed one may change too, and so on upwards.
             users |= {key for target in fresh for key in self._named_by.get(target, ())}
             fresh = users - toggled
             toggled |= users

@@ -1,4 +1,4 @@
-"""Judging a head: what is stored of it, what is deleted, and what passes to other repositories.
+"""Judging a head: the resources that are stored, deleted, and transferred to other repositories.
 
 These depend on each other. What the files hold, what is gone, and what other repositories hold of that come in.
 """
@@ -118,10 +118,9 @@ def judge_head(
     around: PruneCircumstances,
     tell: Tell,
 ) -> HeadDecision:
-    """Decide what is stored, what is deleted, and which claims are met.
-
-    The id of what goes is free for what comes. What stays after all keeps its id, and the document that wanted that is
-    not stored; then less may go, and so on. When what would go is held, nothing passes on either.
+    """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
+    one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
+    deleted, and so on. If deletions are held, nothing is transferred either.
     """
     documents = [_ruled(one, rules, lenient=snapshot.lenient) for one in reading.documents()]
     stored = snapshot.stored(one.key for one in documents if one.key is not None)
@@ -162,7 +161,7 @@ def judge_head(
         rounds += 1
         freed = still if rounds < MOST_ROUNDS else []
     told = decided.outcomes
-    # Deletions first: what is created may take over the id of what goes, and no two rows have one id at any moment.
+    # Deletions first: a new resource may get the id of a deleted one, and no two rows may ever have the same id.
     outcomes = (*pruned.deletions, *pruned.in_use, *told)
     refused = rules.atomic and bool(planner.refusals(outcomes, actor=actor))
     mendable = conflicts.keys() | {ordinal for ordinal, one in enumerate(documents) if one.key in decided.unresolved}

@@ -1,4 +1,10 @@
-"""The planner: desired and stored to one status per resource. Pure; every door calls it."""
+"""The planner: desired and stored to one status per resource. Pure; every door calls it.
+
+If several statuses hold, the first of these counts: forbidden by role, invalid, forbidden by owner (an equal resource
+is `unchanged`), not-found, in-use, deprecated, then the rest. The same kind and name twice in one request or commit is
+invalid in every place, and each names the others. A resource stays as long as one that stays refers to it. `pruning`
+decides about resources that disappear from a repository.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -11,8 +17,6 @@ from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor, Role
-
-# The same kind and name twice in one request or commit: all of them are invalid, each naming the others' places.
 
 NAMED = 5  # a reason names this many other places, and counts the rest
 
@@ -42,8 +46,6 @@ def _reason(ordinal: int, same: list[int], desired: Sequence[Desired]) -> str:
     return f"{prefix}{kind} {name} is given more than once, also at {places}{more}; keep one of them"
 
 
-# Resources in use: a resource stays as long as one that stays refers to it.
-
 References: TypeAlias = Mapping[Key, Collection[Key]]
 """The resources that refer to each key: to those that matter at least."""
 
@@ -68,12 +70,6 @@ def resources_in_use(leaving: Iterable[Key], references: References) -> dict[Key
             kept[target] = ()
     return {target: tuple(sorted(set(references[target]) - going - {target})) for target in sorted(kept)}
 
-
-# The planner: what is wanted and what is stored make one status per resource. Pure; every door calls it.
-#
-# `pruning` decides about what disappears from a repository. Precedence when several statuses hold: forbidden by role,
-# invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, in-use, deprecated, then
-# the rest.
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -105,10 +101,10 @@ def plan_deletes(
     actor: Actor,
     suspended: frozenset[str] = NOBODY,
 ) -> tuple[Outcome, ...]:
-    """Return one outcome per key that is to go, in the order given; kind and name alone are looked at.
+    """Return one outcome per key to delete, in the order given; only kind and name are read.
 
-    `references` holds at least those to the keys that occur in `desired`. Whatever stays keeps what it refers to. What
-    a `suspended` repository owns, an admin may delete through the API.
+    `references` holds at least those to the keys that occur in `desired`. A resource that stays keeps its references
+    alive. What a `suspended` repository owns, an admin may delete through the API.
     """
     twice = find_duplicates(desired)
     outcomes = [
@@ -169,7 +165,7 @@ def _planned(
 ) -> Outcome:
     assert document.key is not None
     outcome = _compared(ordinal, document, stored.get(document.key), actor, suspended)
-    # It stays refused however a document that nobody can judge would turn out.
+    # It stays refused, whatever the unreadable document would be.
     is_refused = outcome.status in (UpdateStatus.FORBIDDEN, UpdateStatus.DEPRECATED) and outcome.change is Change.NONE
     if document.conflict is not None and not is_refused:
         return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)

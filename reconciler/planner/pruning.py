@@ -30,11 +30,9 @@ NOT_OURS = "holds only documents that are not ours"
 
 
 class FileReading(msgspec.Struct, frozen=True, gc=False):
-    """One file that was read. A file that is not there any more has `blob` None and no documents.
-
-    `vacant` says why a file holds nothing although its name says that it could; whether that matters depends on what
-    it held before. `given` is what it held when it is vacant or cannot be read, and what is not stored from there, so
-    that only the index knows of it.
+    """One file that was read. A deleted file has `blob` None and no documents. `vacant` says why a file has no
+    documents although its name says that it could; that matters only if it had some before. `given` are the former
+    resources of a vacant or unreadable file that are not stored from there, so that only the index knows of them.
     """
 
     path: str
@@ -52,7 +50,7 @@ class FileReading(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_skipped(self) -> bool:
-        """It holds documents, and none of ours."""
+        """True if it has documents, but none for this service."""
         is_present = self.blob is not None and self.vacant is None
         return is_present and not self.documents and not self.is_ignore_file
 
@@ -90,7 +88,7 @@ class TreeReading:
 
 @dataclass(frozen=True, slots=True)
 class RemovedResources:
-    """The resources that are gone, out of how many, and what the tree holds.
+    """The removed resources, and the counts of the tree.
 
     `owned` is how many resources the repository owns, 0 when nothing is gone: nobody asks. `unreadable` is (path,
     fault) of each file that could not be read whole. `documents` counts the tree's, invalid ones included; it is exact
@@ -105,8 +103,8 @@ class RemovedResources:
 
 
 def told_empty(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> TreeReading:
-    """Mark every file as `vacant` that gave resources and holds none any more, though documents: a slip in `apiVersion`
-    and `kind` looks the same. Of other files with nothing of ours nobody wants to know.
+    """Mark every file as `vacant` that had resources and now has documents, but no resources: a slip in `apiVersion`
+    and `kind` looks the same. Other files without resources do not matter.
     """
     unknown = [file.path for file in reading.files if file.vacant or file.fault or file.is_skipped]
     if not unknown:
@@ -253,10 +251,10 @@ class PruneBudget:
 class PruneCircumstances:
     """The facts that are known before a head is judged.
 
-    `window` is the last 24 hours. `approved` are the keys that an admin released, None when nobody did. `unrelated`:
-    the commit has no history in common with the one that was applied last; `lost`, since that one is nowhere any more,
-    so that nobody knows. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last
-    plan kept though its head did not hold it.
+    `window` is the last 24 hours. `approved` are the keys that an admin released, None without an approval.
+    `unrelated`: the commit has no history in common with the one that was applied last, or that is unknown, since the
+    latter is `lost`. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last plan
+    kept though its head did not hold it.
     """
 
     window: PruneWindow
@@ -271,9 +269,10 @@ class PruneCircumstances:
 class Pruning:
     """The deletions and the resources in use, in order; or why all of them stay.
 
-    `held` would go and stays, `protected` stays by its label, of which `note` tells. `approvable`: an admin can
-    release what is held; `unreadable`: a file must be mended first. `approved`: somebody did release it, so that these
-    deletions do not count for the budget. `partly`: what is held waits for its own file, and all else goes.
+    `held` are deletions that wait, `protected` resources stay by their label, as `note` says. `approvable`: an admin
+    can release the held ones; `unreadable`: a file must be mended first. `approved`: an admin released them, so that
+    these deletions do not count for the budget. `partly`: held resources wait for their own file, and the others are
+    deleted.
     """
 
     deletions: tuple[Outcome, ...] = ()
@@ -363,7 +362,8 @@ def decide_prune(
         return Pruning(held=tuple(held), hold=PruneHold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
-    # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
+    # An approval releases the keys that it was given for; once all of them are deleted, the same tree is not held
+    # again.
     is_released = covered if wanted else around.released
     if reason is not None and not is_released:
         hold, message = reason
@@ -430,7 +430,7 @@ def _empty_message(wanted: Sequence[StoredState]) -> str:
 
 
 def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost: bool) -> Pruning:
-    """Nothing of such a head is applied. What cannot be read is told with it, and must be mended first."""
+    """Hold all of such a head. Unreadable files are reported with it, and must be mended first."""
     release = "release this with `reconciler approve`"
     if removed.unreadable:
         release = f"mend what cannot be read and then {release}: {_faults(removed.unreadable)}"
@@ -486,7 +486,7 @@ def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -
 
 
 def _note(protected: Sequence[StoredState]) -> str | None:
-    """Tell of protected resources. They are as they should be, so this is no message of a hold."""
+    """Report protected resources. Their state is sound, so this is no message of a hold."""
     if not protected:
         return None
     return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."

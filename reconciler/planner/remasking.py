@@ -1,7 +1,7 @@
 """Masking of stored versions in which a value became a secret.
 
-Two things make secrets of values that were stored in clear: a type that calls more parameters secrets than before, or
-is not there any more; and a new version of a resource that holds such a value as a secret.
+A value that was stored in clear becomes a secret if its type now calls the parameter a secret, if the type was deleted,
+or if a new version of the resource has the value as a secret.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ NOTHING = MarkedSecret({}, ())
 class Remasking:
     """The values that one change makes secret. Every method reads one snapshot of the store, from before the change.
 
-    `check` is called before each version is looked at: raises when there is no time left.
+    `check` is called before each version; it raises when there is no time left.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Remasking:
                         yield row
 
     def _row(self, version: StoredVersion, marked: MarkedSecret) -> RewrittenRow | None:
-        """The version with everything masked that is a secret now; None when it is already, or nobody can read it."""
+        """Return the version with all present secrets masked; None if they are already, or it is damaged."""
         self._check()
         with suppress(Damaged, LookupError):
             held = stored.held_secrets(version.key, version)
@@ -127,7 +127,7 @@ class Remasking:
         )
 
     def _type(self, key: Key) -> ComponentType | None:
-        """The type in force afterwards. What a damaged one says nobody knows, so all may be secret."""
+        """Return the type in force afterwards. With a damaged one, all values may be secret."""
         try:
             return self._after(key)
         except Damaged:
@@ -147,9 +147,8 @@ def _open(types: TypeLookup, key: Key) -> frozenset[str]:
 
 
 def _marked(change: ChangeRows) -> Iterator[tuple[Key, MarkedSecret]]:
-    """Yield what may have been stored before without being a secret, of what is a secret now.
-
-    What the version before holds as the same secret is left out: it was looked for then.
+    """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
+    is left out: it was searched for then.
     """
     for key, outcome, secrets in change.decided.storing_secrets():
         if outcome.change is Change.CREATE and key not in change.last_versions:

@@ -44,8 +44,8 @@ from reconciler.store.records import StoredDocument
 def keep_secrets(
     documents: Sequence[Desired], snapshot: StoreSnapshot, *, lookup: Lookup, accept_invalid: bool
 ) -> tuple[Sequence[Desired], dict[Key, frozenset[Pointer]]]:
-    """Put stored secrets where `(sensitive)` stands for them. Returns the documents, with a reason where it may not
-    stand for one and a fault where nobody can tell, and the places where it did.
+    """Replace `(sensitive)` by the stored secrets. Returns the documents, with a reason where that is not allowed and a
+    fault where it is unknown, and the places that were replaced.
     """
     asking = {ordinal: one for ordinal, one in enumerate(documents) if one.has_placeholders}
     if not asking:
@@ -76,10 +76,8 @@ def secret_guesses(
     *,
     lookup: Lookup,
 ) -> frozenset[int]:
-    """Return, of the documents that are asked about, by ordinal, those of stored resources that hold a secret in clear:
-    by its type, or because one is stored there.
-
-    `places` are those where `(sensitive)` stood for it, which is no guess.
+    """Return, by ordinal, those of these documents whose resource is stored and that have a secret in clear: by its
+    type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
     """
     view, project = snapshot.view, snapshot.project
     found = view.documents(project, [one.key for one in asked.values() if one.key is not None and one.owned])
@@ -122,8 +120,8 @@ def still_secret(
 
 
 def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> bytes | None:
-    """Return the digest of a stored resource without the members that count as absent; None when it has none of these,
-    and when nobody can read it.
+    """Return the digest of a stored resource without the members that count as absent; None if it has none of these, or
+    is damaged.
     """
     if not resource.may_hold_absent(document.body):
         return None
@@ -154,7 +152,7 @@ class BlindTypes:
     tried: frozenset[Key]
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
-        """The types by which a document is judged that holds stored secrets at these places."""
+        """Return the types that judge a document with stored secrets at these places."""
         names = self._names(document, frozenset(places))
         return _without(self.lookup, names) if names else self.lookup
 
@@ -316,7 +314,7 @@ def _unfit(coming: Coming, fits: Mapping[Key, Fit]) -> set[Key]:
 def _present(coming: Coming, unfit: Collection[Key]) -> set[Key]:
     """All that a reference may lead to: what is there, and what arrives and is not refused in turn.
 
-    The largest such set, so that two new resources that refer to each other hold each other up.
+    It is the largest such set, so that two new resources may refer to each other.
     """
     present = {*coming.there, *coming.arriving}
     users: dict[Key, list[Key]] = defaultdict(list)

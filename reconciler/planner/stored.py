@@ -1,4 +1,8 @@
-"""Stored: one snapshot of the store as a plan meets it, stored documents in clear, and the types in force."""
+"""One snapshot of the store for a plan: stored documents in clear, and the types in force.
+
+The body of a stored document is masked and without `status`; its secrets are beside it. The type in force under a name
+is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
+"""
 
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
@@ -21,8 +25,6 @@ from reconciler.model.values import Pointer, Value
 from reconciler.planner.planner import References
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import StoredDocument, StoredVersion
-
-# A stored document: its body, which readers get, is masked and without `status`; its secrets are beside it.
 
 
 def document_in_clear(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
@@ -60,8 +62,6 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
         raise Damaged(told) from None
 
 
-# The type in force under a name: the one that comes with this change, the stored one, or the built-in one.
-
 MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
 
 
@@ -92,9 +92,8 @@ _compiled = CompiledTypes()
 
 
 class TypeLookup:
-    """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
-
-    What is `going` is not there any more; what is built in may stand in for it.
+    """A lookup for one plan, inside one snapshot of the store: each type is read once. `going` types are deleted; a
+    built-in one may replace them.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class TypeLookup:
         self._extensions: dict[Key, str | None] = {}
 
     def __call__(self, key: Key) -> ComponentType | None:
-        """Return the type in force, or None. Raises Damaged when nobody can tell what it says."""
+        """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
             spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
             self._known[key] = None if spec is None else _compiled.of(key.name, spec)
@@ -207,7 +206,7 @@ class StoreSnapshot:
     judged: JudgedBefore = field(default_factory=JudgedBefore, repr=False)
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return what is stored under these keys, or stands for a name that nobody else may have."""
+        """Return the stored resources of these keys, and the built-in ones with reserved names."""
         wanted = set(keys)
         reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
         return reserved | self.view.compared(self.project, wanted)

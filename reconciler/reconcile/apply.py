@@ -83,14 +83,14 @@ class Applier:
         store: Store,
         worker: WorkerClient,
         *,
-        store_path: str,
+        store_address: str,
         limits: ApplyLimits,
         secrets: Secrets,
         clock: Clock,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._store_path = store_path
+        self._store_address = store_address
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
@@ -190,7 +190,7 @@ class Applier:
     async def explain(
         self, job: Callable[[messages.Context], messages.LineageJob], *, project: str
     ) -> messages.LineageFound:
-        """Find which commits changed what a repository brought, and store it where it still holds.
+        """Find the commits that changed a repository's resources, and store them where that is still right.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
@@ -313,7 +313,7 @@ class Applier:
     async def _context(self, project: str) -> messages.Context:
         now = self._clock()
         return messages.Context(
-            store=self._store_path,
+            store=self._store_address,
             project=project,
             hmac_key=await self._store.hmac_key(),
             api_versions=self._limits.api_versions,

@@ -106,7 +106,7 @@ class Loop:
             with log_context.bind_run(run.id):
                 failure = await self.reconciler.reconcile(run)
         except Exception:
-            # Nobody foresaw it, where not even a run can be recorded: the loop goes on.
+            # A fault of the program, and no run could be recorded: the loop continues.
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:

@@ -1,7 +1,7 @@
 """The reconcile of one repository: resume, settings, poll, fetch, verify, read and plan, apply; then the record.
 
-Each step either goes on to the next, or ends the run: with nothing to do, or with an error that says whether it may
-pass. `finish` follows on every exit, once. `loop` decides when there is a run.
+Each step either continues, or ends the run: with nothing to do, or with an error that says if it may pass. `finish`
+follows on every exit, once. `loop` decides when there is a run.
 """
 
 import logging
@@ -136,7 +136,7 @@ class Reconciler:
             todo = "" if errors.is_open_files(fault) else ": look at the disk's space and limits"
             run.fail(errors.Transient(f"the mirror cannot be used ({errors.system_reason(fault)}){todo}"))
         except Exception:
-            # Nobody foresaw it: the other repositories and the API go on, and this one tries again.
+            # A fault of the program: the other repositories and the API continue, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
         await self._finish(run)

@@ -253,8 +253,8 @@ class Repositories:
             loop.ask(Trigger.HOOK, actor="system")
 
     def _store_changed(self, told: ResourceChange) -> None:
-        """Run the repositories that may be concerned: one may own now what another did, or what it holds does not fit
-        its type any more, or it waits for what was changed.
+        """Run the repositories that the change may concern: one may have become the owner of a resource, or its
+        resources do not fit their type any more, or it waits for the changed resource.
         """
         for name, loop in self._loops.items():
             memory = loop.reconciler.memory
@@ -309,7 +309,7 @@ class Repositories:
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
     async def _change(self, loop: Loop, change: Coroutine[None, None, None]) -> None:
-        """Change what a loop goes by while it is stopped."""
+        """Stop a loop, make the change, and start it again."""
         try:
             await loop.stop()
             await loop.reconciler.recall()  # a run that was cancelled while it was stored has told only the store

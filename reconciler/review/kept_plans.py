@@ -57,7 +57,7 @@ def _masked(field: PlanField) -> PlanField:
     return msgspec.structs.replace(field, old=old, new=new, sensitive=True)
 
 
-# What the reader child found, as the JSON that readers get: one text for each status.
+# What the worker found, as the JSON that readers get: one text for each status.
 
 AT_ONCE = 50  # statuses, about a millisecond
 

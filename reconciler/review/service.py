@@ -209,14 +209,14 @@ class Reviewing:
         self._grace = grace
         self._shared: SharedQuestions[KeptPlan] = SharedQuestions()
         self._turns = QuestionTurns(most_waiting=MOST_WAITING)
-        self._begun: set[asyncio.Task[KeptPlan]] = set()  # what the reader works on
+        self._begun: set[asyncio.Task[KeptPlan]] = set()  # what the worker works on
 
     async def plan(self, asked: PlanRequest) -> KeptPlan:
         """What merging would do now. Who asks the same meanwhile shares the answer, and so does who asks it again as
         long as nothing moved.
 
-        Raises Unknown, `proposable.NotFound`, Unmergeable, Crowded, TookTooLong, GitFault, StoreFault, ReaderGone,
-        Overdue, Busy, Hangs, and Refused for a name that is none and for what the reader cannot plan.
+        Raises Unknown, `proposable.NotFound`, Unmergeable, Crowded, TookTooLong, GitFault, StoreFault, WorkerGone,
+        Overdue, Busy, Hangs, and Refused for a name that is none and for what the worker cannot plan.
         """
         return await self._shared.ask(asked, partial(self._in_time, asked))
 
@@ -268,7 +268,7 @@ class Reviewing:
         return kept or await self._to_its_end(self._review(reconciler, question, proposed), turn.pop_all())
 
     async def _to_its_end(self, work: Coroutine[None, None, KeptPlan], turn: AsyncExitStack) -> KeptPlan:
-        """What the reader has begun cannot be called back. It keeps its turn, so that those who ask and leave do not
+        """What the worker has begun cannot be called back. It keeps its turn, so that those who ask and leave do not
         pile up there, and its plan is kept for who asks again.
         """
 

@@ -1,4 +1,8 @@
-"""Delivery as the daemon runs it, and routes kept up to date."""
+"""Delivery as the daemon runs it, and routes kept up to date.
+
+The routes of a project are read again whenever its resources change: one project at a time, and once more if it changes
+meanwhile. So the worker has one such job, however fast commits come.
+"""
 
 import asyncio
 import contextlib
@@ -31,11 +35,6 @@ from reconciler.server.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
-
-# Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
-#
-# One project is read at a time, and one that changes meanwhile once more: however fast commits come, the reader child
-# has one such job.
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +157,7 @@ class RouteFollowing:
         return None
 
     def _came(self, project: str, message: str | None) -> None:
-        """A fault that stands is told once, and its end; each time it is longer until the next try."""
+        """Log a lasting fault once, and its end; each retry comes later than the one before."""
         before = self._faults.pop(project, None)
         if before is not None:
             before.timer.cancel()
@@ -174,8 +173,6 @@ class RouteFollowing:
         timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
         self._faults[project] = RouteFault(message, seconds, timer)
 
-
-# Delivery as the daemon runs it: built from the settings, told of every change of the store, ended with the rest.
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0
@@ -299,8 +296,8 @@ def _listener(listening: socket.socket) -> Listener:
 
 
 def _most_connections() -> int:
-    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one
-    starves nobody: half of the files that may be open, since queues, repositories and senders need some as well.
+    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one does
+    not starve others: half of the files that may be open, since queues, repositories and senders need some as well.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft // 2

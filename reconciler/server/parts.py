@@ -83,13 +83,13 @@ async def build_parts(
     confirm_auth_change: bool,
     new_store: bool,
 ) -> AsyncIterator[Parts]:
-    """Store, reader, applier, repositories and delivery; stopped in the opposite order.
+    """Store, worker, applier, repositories and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
     async with (
         _kept(settings, bound, confirm_auth_change=confirm_auth_change, new_store=new_store) as kept,
-        _reading(settings, bound, kept.store) as reader,
+        _worker(settings, bound, kept.store) as worker,
     ):
         limits = ApplyLimits(
             api_versions=settings.api.accepted_versions,
@@ -100,7 +100,7 @@ async def build_parts(
             delivery_secrets.available_secrets, delivery_secrets.configured_sources(settings, environment=environment)
         )
         applier = Applier(
-            kept.store, reader, store_path=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
+            kept.store, worker, store_address=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
         )
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         kept.store.subscribe(ResourceChange, auditing.heard)
@@ -195,17 +195,17 @@ async def _kept(
 
 
 @contextlib.asynccontextmanager
-async def _reading(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
-    """The reader child. What it may open is settled at its start, and mirrors come later: so their folder is made."""
+async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+    """Start the worker. Its start decides which folders it may open, and mirrors come later: so make theirs."""
     mirrors = settings.state_dir / following.MIRRORS
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
-    reader = WorkerClient(granted=(store.address, str(mirrors)))
+    worker = WorkerClient(granted=(store.address, str(mirrors)))
     try:
-        await reader.start()
-        yield reader
+        await worker.start()
+        yield worker
     finally:
         bound.begin()
-        await bound.waits("the reader", reader.stop())
+        await bound.waits("the worker", worker.stop())
 
 
 @contextlib.asynccontextmanager

@@ -1,4 +1,7 @@
-"""The HTTP server in the daemon's loop, and its certificate."""
+"""The HTTP server inside the daemon's loop, and its certificate, which may be replaced while connections last.
+
+The daemon owns the signals and the socket.
+"""
 
 import asyncio
 import contextlib
@@ -15,8 +18,6 @@ import uvicorn
 from reconciler.model import errors
 from reconciler.server.connections import HEAD_SECONDS, BoundedConnection
 from reconciler.settings.models import Settings
-
-# The listener's certificate: read and checked, and another one shown while connections last.
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +76,13 @@ class PresentedCertificate:
         first.sni_callback = self._hand_over
 
     def replace(self, context: ssl.SSLContext) -> None:
-        """Show this one from the next handshake on; what is connected goes on."""
+        """Show this one from the next handshake on; connections that exist continue."""
         self._current = context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
         """Called in each handshake, whether or not the client names a host."""
         connection.context = self._current
 
-
-# The HTTP server inside the daemon's loop: uvicorn's only user. The daemon owns the signals and the socket.
 
 BACKLOG = 512  # connections that wait to be accepted
 KEEP_ALIVE_SECONDS = 30

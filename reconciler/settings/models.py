@@ -1,4 +1,8 @@
-"""The settings as values: one class per topic."""
+"""The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
+
+`loading` reads them and reports mistakes; `layers` knows their sources. A test compares these classes with
+docs/settings.md.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,16 +42,12 @@ from reconciler.settings.scalars import (
     topic_key,
 )
 
-# The settings of the audit: how long it is kept.
-
 
 class Audit(Topic):
     """Settings of the audit log."""
 
     retention: Duration = Field(default=30 * 24 * 3600.0, description="How long audit events are kept.")
 
-
-# The settings of notifications and alerts: how long they are kept, and who is told of them outside of the service.
 
 OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
 OneType = Annotated[NotificationType, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
@@ -93,11 +93,6 @@ def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
     elif len(given) > 1:
         yield ("urlFile",), "must not be given beside url"
 
-
-# The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
-#
-# How they are read, and what a mistake says, is in `loading`; where they come from in `layers`. A test
-# compares these classes with docs/settings.md.
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed
 API_VERSION = "service/v1"

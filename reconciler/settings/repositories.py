@@ -1,4 +1,7 @@
-"""The settings of one repository."""
+"""The settings of one repository: the source of its commits, what they may change, and how far a prune may go.
+
+The types of these settings are here; types that other sections use too are in `scalars`.
+"""
 
 import re
 from pathlib import PurePosixPath
@@ -25,17 +28,13 @@ from reconciler.settings.scalars import (
     refusal,
 )
 
-# The types of the settings that only a repository has: what is followed, which of its files count, and its URL.
-#
-# The types that other sections have too are in `scalars`.
-
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
 MAX_USER_NAME_CHARACTERS = 255
 
 
 def _short(text: str | None) -> str | None:
-    """A branch or tag by its short name: there could be one called `refs/heads/main` or `HEAD`, and nobody means it."""
+    """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
     if text and (text == "HEAD" or text.startswith("refs/")):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
     return _branch(text)
@@ -134,9 +133,6 @@ Folder = Annotated[
 RepositoryURL = Annotated[
     str, Strict(), AfterValidator(scalars.repository_url), Allowed("a local path or an https, ssh or file URL")
 ]
-
-
-# The settings of one repository: where its commits are, what they may change, and how far a prune may go.
 
 
 class Allow(Topic):

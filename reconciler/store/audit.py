@@ -1,4 +1,8 @@
-"""The audit as rows: pages, retention, events as JSON, and the verification of its chain."""
+"""The audit as rows: pages, retention, events as JSON, and the verification of its chain.
+
+The verification reads only the store's file, at one revision, while the service runs or not. It keeps one link in
+memory at a time, and finds the first one that does not fit its events.
+"""
 
 import itertools
 import json
@@ -16,8 +20,6 @@ from reconciler.model import errors, text
 from reconciler.store import audit_chain, checksums, database
 from reconciler.store.audit_chain import ChainAnchor, ChainedEvent, ChainHead, ChainHeader, ChainRewrite, Content
 from reconciler.store.records import AuditPlace, AuditWanted
-
-# The audit as rows that are read and that go: pages of events, retention, and the chain for whoever verifies it.
 
 LINKS = 200  # that go in one step
 EVENTS = 500  # rows that are deleted in one step: about 10 ms
@@ -84,8 +86,8 @@ def event_page(
 
 
 def _is_found_by_name(connection: sqlite3.Connection, wanted: AuditWanted) -> bool:
-    """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. What
-    a key is called stands in no index.
+    """Of a name that many have the next events are soon met among all: so that no page has to sort them all again. The
+    name of a key is in no index.
     """
     sql = database.load_queries()
     if wanted.name is None or wanted.kind == KEY:
@@ -106,7 +108,7 @@ def forget(connection: sqlite3.Connection, *, before: str) -> bool:
     """One step of removing links whose events are all from before an instant, the oldest first and none behind one that
     stays; whether there may be more to do. Raises `StoreFault`.
 
-    Links go first, so that nobody sees their events any more; the rows go a few at a time.
+    Links are removed first, so that their events are not shown any more; the rows are removed a few at a time.
     """
     with (
         database.faults("swept"),
@@ -208,8 +210,6 @@ def stray_events(connection: sqlite3.Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-# Audit events as JSON, as whoever reads them gets them.
-
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
 PAGE_BYTES = 512 * 1024  # of them with their documents, which may be megabytes each
 REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may be anything
@@ -291,11 +291,6 @@ def _detail(event: ChainedEvent) -> dict[str, object] | None:
     except msgspec.DecodeError:
         return {"text": event.detail}
 
-
-# Whether the chain of the audit fits its events: the first link that does not, or what was looked at.
-#
-# Only the file of the store is read, as of one moment, while the service runs or not. In memory is one link at a time:
-# its hash, and what it redacted.
 
 _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"

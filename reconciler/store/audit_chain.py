@@ -9,7 +9,7 @@ bytes of zero.
 
 Why an event is hashed by itself: when a secret has to go out of the text of one, its hash stays for the link, and the
 new hash is in the link of the redaction. The salt, 16 random bytes in each event that has such text, goes with the
-text. Otherwise whoever has the file could guess a short secret by the hash.
+text. Otherwise a person with the file could guess a short secret by the hash.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class ChainedEvent(NamedTuple):
-    """One event, as whoever reads the audit gets it, with the address that is its own."""
+    """One event, as a reader of the audit gets it, with its own address."""
 
     id: int
     at: str

@@ -1,7 +1,7 @@
 """The checksum of each stored version, and versions that are damaged.
 
 It is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some kilobytes, so that
-each read can look. It guards against disks and memory, not against people: whoever can write the file can write a
+each read can look. It guards against disks and memory, not against people: a person who can write the file can write a
 checksum too.
 """
 

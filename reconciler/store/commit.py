@@ -1,4 +1,13 @@
-"""One commit: a record and the parts of a change, written in one transaction."""
+"""One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
+
+All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's. A plan
+for a project holds until a commit changes that project, so each commit names the projects that it changes.
+
+A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites what a commit frees, but
+when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages.
+So the file is written anew, and then the log is emptied. The next step is a fact in the store, which the commit writes:
+it survives a crash.
+"""
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -11,8 +20,6 @@ from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
 from reconciler.store import audit_chain, checksums, database, records
 from reconciler.store.audit_chain import ChainedEvent, ChainHead, ChainRewrite, Content
 from reconciler.store.contract import Moved, StoreFault
-
-# The next link of the audit.
 
 
 def chain_head(connection: sqlite3.Connection) -> ChainHead:
@@ -107,8 +114,6 @@ class NextLink:
             yield (number, self._number, *row, salt)
 
 
-# All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
-
 DEADLINE_STEPS = 1_000  # of SQLite's machine between two looks at the clock: less than a millisecond
 TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
 BUSY = "The store was busy with other changes for too long, and nothing was changed; try again."
@@ -177,9 +182,6 @@ def _write(
     return revision + 1
 
 
-# The projects that a commit changes: a plan for another one stays what it is.
-
-
 def _projects_of_record(connection: sqlite3.Connection, record: records.Record) -> set[str]:
     """Name the projects before anything is written, since releasing a repository removes whose it was."""
     sql = database.load_queries()
@@ -203,16 +205,13 @@ def _projects_of_part(part: records.Changes) -> set[str]:
     return {row.project for row in rows}
 
 
-# The record: a run's end, and what is remembered of a repository.
-
-
 def _write_record(connection: sqlite3.Connection, record: records.Record, link: NextLink) -> None:
     sql = database.load_queries()
     for name in (record.forget_files_of, record.release_repository):
         if name is not None:
             connection.execute(sql["forget_files"], (name,))
             connection.execute(sql["forget_all_wanted"], (name,))
-    # The parts say what is held anew; an approval takes over what is held as it is.
+    # The parts say which deletions are held from now on; an approval releases the held ones as they are.
     for name in (record.forget_held_of, record.release_repository):
         if name is not None:
             connection.execute(sql["forget_held"], (name,))
@@ -250,9 +249,6 @@ def _write_approval(connection: sqlite3.Connection, approval: records.ApprovalRo
     _forget_approval(connection, approval.repository)
     connection.execute(sql["put_approval"], approval)
     connection.execute(sql["approve_held"], (approval.repository,))
-
-
-# A part of a change.
 
 
 def _write_part(connection: sqlite3.Connection, part: records.Changes, link: NextLink) -> bool:
@@ -332,13 +328,6 @@ def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[records.Quote
             place = (quote.id,) if quote.of == "message" else (quote.id, quote.ordinal)
             connection.execute(statements[quote.of], (quote.text, *place))
 
-
-# Traces of what a commit wrote over, and erasing them from the files.
-
-# A commit may write over a secret that should not have been there. `secure_delete` overwrites what a commit frees, but
-# when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the pages as
-# they were. So the file is written anew, and then the log is emptied. The next step is a fact in the store, which the
-# commit writes: it survives a crash.
 
 VACUUM, CHECKPOINT = "vacuum", "checkpoint"
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile

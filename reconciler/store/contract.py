@@ -1,7 +1,27 @@
 """The contract of the store: the main process writes and reads through `Store`, the worker plans on `PlanningView`.
 
-One suite of tests proves it on every engine (`tests/store`). The rows that it takes and returns are in
-`reconciler.store.records`.
+The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it keeps
+what it is given. One suite of tests proves these promises on every engine (`tests/store`):
+
+- A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
+- A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
+- The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
+  record and statuses alone do not count. `PlanningView.changed_since` returns the revision of a project's last such
+  commit. A suspension, a resume, a release and an approval change the repository's project.
+- Reads see a whole commit or nothing of it. A list, a history or a run in pages is one revision from its first page to
+  its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
+- Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
+  while they are open, so the caller limits how long that is.
+- After `erase_traces` reports success, none of the store's files contains what a commit overwrote in versions. That it
+  has still to be done survives a crash.
+- A damaged version is never shown as if it were intact: `get` raises `Damaged`, and lists, histories and events show a
+  placeholder; the others are not affected. A plan that compares it is told.
+- Every output has one order: lists by name in byte order, history and runs newest first.
+- Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of commits.
+- A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
+  step in one transaction with its record.
+- A write to a store that was removed or replaced raises `StoreFault`: it is never acknowledged.
+- When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads continue.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -14,31 +34,6 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
-
-# The promises of every engine. The store has no rules about resources: it keeps what it is given.
-#
-# - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is
-#   there.
-# - A commit that lasts longer than its `timeout` is rolled back and raises `StoreFault`.
-# - The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-#   record and statuses alone do not. `PlanningView.changed_since` has the revision of each project's last such commit;
-#   a suspension, a resume, a release and an approval count as a change of the repository's project.
-# - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
-#   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
-# - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the
-#   store may keep whatever is written over, so that whoever hands them out limits how long that can be.
-# - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said
-#   so. That it is still to be said survives a crash.
-# - A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
-#   and events something else stands for it, by which the others are not touched. A plan that compares it is told.
-# - Every output has one order: lists by name in byte order, history and runs newest first.
-# - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of the
-#   commits.
-# - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time,
-#   each step in one transaction with its record.
-# - A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
-# - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
-
 
 C = TypeVar("C", records.ResourceChange, records.DirectoryChange)
 
@@ -67,7 +62,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every change of a kind, `ResourceChange` or `DirectoryChange`, whoever wrote it.
+        """Call `listener` after every `ResourceChange` or `DirectoryChange`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -188,9 +183,9 @@ class Store(Protocol):
         """Audit events as JSON, the newest first, in pages of a moment each; no more than `limit`. With `documents`
         each has the versions of the resource before and after it, as its history shows them.
 
-        Whoever takes a page slowly keeps nothing open meanwhile. Each event that is there from the first page to the
-        last is in one of them, once; what comes meanwhile is in none, and what goes may be lacking at the end. Looking
-        for a few events among many may take seconds, and does not take the thread of the caller.
+        A slow caller keeps nothing open. Each event that exists from the first page to the last is in exactly one of
+        them. Events that are added meanwhile are in none, and removed ones may be missing at the end. Finding a few
+        events among many may take seconds, on another thread.
         """
 
     async def audit_head(self) -> ChainHead:
@@ -315,8 +310,8 @@ class PlanningView(Protocol):
         """
 
     def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
-        """Every stored version under this key, a row at a time, in which one of these values, as canonical JSON, stands
-        in clear, wherever that is; of more than 64 values, also versions that hold none.
+        """Every stored version under this key, a row at a time, that contains one of these values, as canonical JSON,
+        in clear; with more than 64 values, also versions that contain none.
         """
 
     def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
@@ -347,7 +342,7 @@ class PlanningView(Protocol):
         """Return the resources that a repository owns and that are not in its applied head."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of the repository's stored resources that stand in these files, or below such folders."""
+        """(path, key) of the repository's stored resources that are in these files, or below such folders."""
 
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
         """(key, path) of the documents of the applied head that have one of these keys."""
@@ -359,13 +354,13 @@ class PlanningView(Protocol):
         """Return the origins with these ids."""
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
-        """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
+        """(path, why) of every file of the applied head that has no documents although it could, in order of path."""
 
     def given(self, repository: str) -> list[tuple[str, Key]]:
         """(path, key) of what vacant or unreadable files held before, and what is not stored from there."""
 
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of what the applied head holds in these files, or below such folders."""
+        """(path, key) of the applied head's resources in these files, or below such folders."""
 
     def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
         """The whole index of the applied head, in order of path."""
@@ -377,7 +372,7 @@ class PlanningView(Protocol):
         """The resource documents of these files in the applied head."""
 
     def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        """The files of the applied head that hold one of these keys."""
+        """Return the files of the applied head that define one of these keys."""
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""

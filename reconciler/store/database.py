@@ -1,4 +1,9 @@
-"""SQLite connections, named statements and numbered migrations."""
+"""SQLite connections, named statements and numbered migrations.
+
+One connection writes, any number read. Errors of SQLite and of the disk become a `StoreFault` here, and nowhere else.
+All SQL is in `queries.sql` and the migrations, here and of `ops.db` (`operations`). A migration is applied in one
+transaction with its record.
+"""
 
 import contextlib
 import functools
@@ -14,10 +19,6 @@ from reconciler.model import errors
 from reconciler.model.errors import Refused
 from reconciler.store.contract import NewerStore, StoreFault
 
-# Opening the store's file: one connection that writes, any number that read.
-#
-# What SQLite and the disk raise becomes a `StoreFault` here, and nowhere else.
-
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 MENDING = "restore a backup (docs/recovery.md)"
@@ -27,7 +28,7 @@ STATEMENTS = 256  # prepared statements kept; there are fewer
 def open_writer(path: Path) -> sqlite3.Connection:
     """The connection that writes; it makes the file when there is none.
 
-    Only its owner may read the file, since it holds secrets.
+    Only its owner may read the file, since it contains secrets.
     """
     with faults("opened", OSError):
         # Only a file that nobody has open yet: closing any descriptor of a database drops SQLite's own locks on it.
@@ -132,10 +133,6 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
         raise
 
 
-# The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
-# in `reconciler.store.operations`.
-
-
 @functools.cache
 def load_queries(package: str = "reconciler.store") -> Mapping[str, str]:
     """Every named statement of a package's file."""
@@ -152,10 +149,6 @@ def parse_queries(text: str) -> dict[str, str]:
         statements[name] = statement
     return statements
 
-
-# Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
-#
-# The sentences are of the store; `ops.db` (`reconciler.store.operations`) goes the same way and has its own.
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
 

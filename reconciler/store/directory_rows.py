@@ -1,4 +1,7 @@
-"""People, memberships, projects and keys as rows."""
+"""People, memberships, projects and keys as rows.
+
+The statements name columns in the order of fields; an identity is two of them.
+"""
 
 import sqlite3
 from collections import defaultdict
@@ -54,7 +57,7 @@ def amend(connection: sqlite3.Connection, amendment: Amendment, *, audit: AuditR
 
 
 def tell(connection: sqlite3.Connection, rows: Sequence[AuditRow]) -> None:
-    """Write events of what the store itself does not hold. Raises StoreFault."""
+    """Write events of facts that are not in the store. Raises StoreFault."""
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         _chain(connection, rows)
 
@@ -78,9 +81,6 @@ def touch(connection: sqlite3.Connection, used: Mapping[str, str]) -> None:
     rows: Iterable[tuple[str, str]] = ((at, key) for key, at in sorted(used.items()))
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         connection.executemany(sql["touch_key"], rows)
-
-
-# The statements name columns in the order of fields; an identity is two of them.
 
 
 def _values(one: User | Invitation | Key) -> list[Any]:

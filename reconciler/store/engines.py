@@ -46,7 +46,7 @@ def open_view(address: str) -> PlanningView:
 
 
 class ViewFiles(NamedTuple):
-    """The files that whoever opens a view of a store must be able to open: to read, and to read and write."""
+    """The files of a view of a store: those that its process must be able to read, and to read and write."""
 
     readable: tuple[str, ...]
     writable: tuple[str, ...]

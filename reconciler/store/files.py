@@ -215,7 +215,7 @@ def settle(path: Path) -> None:
 
 
 def tell(path: Path, events: Sequence[AuditRow]) -> None:
-    """Write audit events to a store that nobody uses; its file is alone afterwards. Raises StoreFault."""
+    """Write audit events to a store that no process uses; it has no log beside it afterwards. Raises StoreFault."""
     with database.faults("written"), closing(database.open_writer(path)) as connection:
         directory_rows.tell(connection, events)
         connection.execute("pragma journal_mode = delete").fetchone()

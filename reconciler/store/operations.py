@@ -1,4 +1,10 @@
-"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread."""
+"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread.
+
+It is a file of its own, so that a sign-in never waits for a large commit. Removing a role or a password from a person
+ends their sessions without this file: the store counts it with the person, in the same transaction, and a session is
+valid only with the number that it began with. So a removal never waits for this file, and restoring an older one brings
+no session back.
+"""
 
 import asyncio
 import contextlib
@@ -15,12 +21,6 @@ from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
-
-# A file of its own, so that a sign-in never waits for a large commit.
-#
-# Taking a role or a password from a person ends their sessions without this file: the store counts it with the person,
-# in the same transaction, and a session counts only with the number that it began with. So a removal never waits for
-# this file, and restoring an older one brings no session back.
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
@@ -203,6 +203,10 @@ def _opened(path: Path) -> sqlite3.Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
+                # It is small, and damage that is found later would break a sign-in.
+                (found,) = connection.execute("pragma quick_check(1)").fetchone()
+            if found != "ok":
+                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
         except BaseException:
             connection.close()
             raise

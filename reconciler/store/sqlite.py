@@ -1,4 +1,7 @@
-"""The store on SQLite."""
+"""The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
+
+Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs are stored as rows and shown as JSON.
+"""
 
 import asyncio
 import json
@@ -21,9 +24,6 @@ from reconciler.store import commit as commits
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
-
-# What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
-# cannot deliver, and what is deprecated and in use.
 
 MOST_DEPRECATED = 100  # that are told of
 LONGEST = 500  # characters of a message that are told; one more says that there was more
@@ -55,8 +55,6 @@ def _message(info: object) -> str:
     message = info.get("message") if isinstance(info, dict) else None
     return message[: LONGEST + 1] if isinstance(message, str) else ""
 
-
-# A recorded run as JSON, as the API shows it: the run, and each of its statuses, apart.
 
 _encoder = msgspec.json.Encoder()
 
@@ -100,10 +98,6 @@ def render_run_status(row: records.StatusRow) -> bytes:
     return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))
 
 
-# The store on SQLite. Point reads are inline on the event loop, since they take microseconds; one thread writes.
-#
-# Rules about resources do not belong here, nor does SQL: see `queries.sql`.
-
 # What is read from the file and rendered at a stretch, about a millisecond each.
 PAGE = 200  # resources of a list, or versions of a history
 PAGE_BYTES = 512 * 1024  # of their bodies, which may be megabytes each
@@ -119,7 +113,7 @@ LOST = (
 T = TypeVar("T")
 
 Rows: TypeAlias = list[tuple]  # type: ignore[type-arg]
-"""SQLite's rows are tuples of what the columns hold; those who ask know the columns."""
+"""Rows of SQLite are tuples of values; the caller knows the columns."""
 
 
 class SqliteStore:
@@ -349,8 +343,8 @@ class SqliteStore:
         self, wanted: records.AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
         left, after = limit, wanted.after
-        # No read is open while a page is on its way. Pages of several moments are one list all the same: events never
-        # move, new ones come before the first page, and what goes meanwhile goes from the end.
+        # No read is open while a page is on its way. Pages of several moments are one list nevertheless: events never
+        # move, new ones come before the first page, and removed ones are at the end.
         with closing(database.open_reader(self.path)) as reader:
             while left > 0:
                 behind = wanted._replace(after=after)
@@ -419,7 +413,7 @@ class SqliteStore:
 
 
 async def _interruptible(reader: sqlite3.Connection, work: Callable[[], T]) -> T:
-    """Look for something on another thread; whoever is cancelled meanwhile has it stop and waits for that."""
+    """Read on another thread. A cancelled caller interrupts the read and waits for its end."""
     task = asyncio.ensure_future(asyncio.to_thread(_faulting, work))
     try:
         return await asyncio.shield(task)

@@ -1,8 +1,8 @@
 """The main program of the worker process.
 
-It is started by `client`, takes orders from its standard input and answers on its standard output. Jobs of one kind run
-on a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while
-there is anything else to do. The process ends when its input does: the service is gone then.
+`client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
+a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while there
+is anything else to do. The process ends when its input does: the service is gone then.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
-FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
+FAULT = "The worker met a fault of its own; the log has the cause, and the work is tried again."
 
 
 def main(store: str | None = None, mirrors: str = "") -> None:
@@ -47,7 +47,7 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     child = Worker(answers)
     sandbox.start_no_more()
     child.serve(orders)
-    # A lane may still plan; nobody waits for its answer any more.
+    # A lane may still plan, but its answer is not needed any more.
     os._exit(0)
 
 
@@ -270,8 +270,6 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
     payload = orders.read(length)
     return payload if len(payload) == length else None
 
-
-# The child's memory: what stays out of the garbage collector's sight, and what is given back.
 
 # Objects that came, less those that went, until cycles are looked for among them. Reading keeps what it makes, and
 # makes next to no cycles: at Python's own 700, a twelfth of the time of a first read went into looking.

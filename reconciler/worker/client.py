@@ -1,4 +1,11 @@
-"""The client of the worker: which process gets a job, and what follows from a crash."""
+"""The client of the worker: the choice of a process for each job, and the consequences of a crash.
+
+Usually all jobs share one worker. When it ends, the jobs that it had not begun go to the next one. A job that it had
+begun may have ended it: that job is done once more in a worker of its own, where it can harm no other, and where an end
+shows its cause. A file over which a worker ends twice is set aside. A request gets no further attempt. A proposal that
+ended a worker before, and ends one of its own, is refused for a while. Restarts are delayed after several ends within a
+minute.
+"""
 
 import asyncio
 import contextlib
@@ -28,9 +35,6 @@ from reconciler.worker.process import (
 )
 
 __all__ = ["Answered", "Busy", "Overdue", "WorkerClient", "WorkerGone"]
-
-# What the ends of reader children teach: which files, commits and proposals end one, and how long to wait with the
-# next.
 
 TWICE = 2  # ends of a child over one file, until the file is set aside
 MOST_FILES = 1_000  # remembered, each by its blob: a file that changed is another one
@@ -161,13 +165,6 @@ def _question(job: CommitJob | ReviewJob) -> Hashable:
     return (_head(job), *whole, *(getattr(commit, name) for name in commit.__struct_fields__ if name not in ANEW))
 
 
-# The daemon's side of reading: which child a job goes to, and what becomes of it when that child ends.
-#
-# Nearly always there is one child, which all jobs share. When it ends, what it had not begun goes to the next one. What
-# it had begun may be what ended it: that is done once more in a child of its own, where it can harm nobody, and where
-# its end tells whose doing it is. A file over which a child ends twice is set aside; a request has no second chance,
-# and a proposal that ended a child before and ends one of its own all the same is not planned for a while.
-
 log = logging.getLogger(__name__)
 
 MOST_STARTS = 10  # shared children that end before they begin a job, until its caller is told
@@ -242,7 +239,7 @@ class WorkerClient:
             return await child.plan(next(self._numbers), job, lock)
 
     async def stop(self) -> None:
-        """End the children; jobs under way raise ReaderGone."""
+        """End the children; jobs under way raise WorkerGone."""
         self._stopped.set()
         children = [*self._apart, *([] if self._child is None else [self._child])]
         await asyncio.gather(*(child.end() for child in children))
@@ -316,7 +313,7 @@ class WorkerClient:
             turn.release()
 
     async def _searched(self, job: CommitJob | ReviewJob, lock: JobLock) -> Answered:
-        """Plan a commit that ends children, without the files that do. Raises ReaderGone when it is no file."""
+        """Plan a commit that ends children, without the files that do. Raises WorkerGone when it is no file."""
         for _ in range(MOST_ENDS - 1):
             try:
                 return await self._carefully(job, lock)
@@ -353,7 +350,7 @@ class WorkerClient:
             raise
 
     async def _present(self) -> WorkerProcess:
-        """The shared child, or the next one. Raises ReaderGone, to all who wait for one start of it."""
+        """The shared child, or the next one. Raises WorkerGone, to all who wait for one start of it."""
         before = self._unstarted
         async with self._starting:
             if self._child is None or self._child.has_ended:
@@ -378,7 +375,7 @@ class WorkerClient:
             await child.end()
 
     async def _start(self, pace: RestartPace) -> WorkerProcess:
-        """Another child, not too soon after the last one's end. Raises ReaderGone when there is none, or all stops."""
+        """Another child, not too soon after the last one's end. Raises WorkerGone when there is none, or all stops."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(pace.pause(now=_now())):
                 await self._stopped.wait()
@@ -388,9 +385,9 @@ class WorkerClient:
             child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
         except OSError as error:
             why = error.strerror or str(error)
-            self._ended(pace, f"The reader could not be started ({why})")
+            self._ended(pace, f"The worker could not be started ({why})")
             remedy = "look at the machine's memory, and at its limits of processes"
-            raise WorkerGone(f"The reader could not be started ({why}); {remedy}.") from error
+            raise WorkerGone(f"The worker could not be started ({why}); {remedy}.") from error
         if self._stopped.is_set():  # by `stop`, which knows of this one only now
             await child.end()
             raise WorkerGone(STOPS)

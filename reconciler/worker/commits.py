@@ -47,13 +47,12 @@ def read_circumstances(
 ) -> PruneCircumstances:
     """Read what pruning is told of a commit beside its files; its folder is `tree`. Raises GitFault."""
     # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the remote
-    # gives that out. Lacking it, the mirror cannot tell what became of it, and somebody has to say that the head may
-    # follow it.
+    # gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to approve the head.
     applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
     lost = applied is not None and not snapshot.has(applied)
     unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
     approval = view.approval(job.repository)
-    # Of another history only the commit that was looked at is approved, and what continues it.
+    # In another history, only the commit that a person looked at is approved, and its descendants.
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
         approval = None
     return PruneCircumstances(
@@ -67,7 +66,7 @@ def read_circumstances(
 
 
 def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
-    # Of a repository that was resumed only now nobody knows.
+    # A repository that was just resumed may have drifted.
     if remembered is None or remembered.state != RepositoryState.READY or remembered.fingerprint is None:
         return False
     return (remembered.head, remembered.tree) == (job.commit, tree)
@@ -81,9 +80,8 @@ def find_claims(
     rules: DocumentRules,
     allowance: Allowance,
 ) -> list[OwnershipClaim]:
-    """Find which repositories claim what of `gone`; of several the first by name gets a resource.
-
-    Raises GitFault: what the others hold counts as if the commit held it. Transient when it cannot be read.
+    """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner. Raises
+    GitFault: what the others define counts as if this commit defined it. Raises Transient when it cannot be read.
     """
     left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
     found = []
@@ -117,7 +115,7 @@ def _claim(
             commit = git.commit
     except Exhausted as exhausted:
         told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
-        # No Exhausted, which is remembered of the commit: the other's next one may hold less.
+        # Not Exhausted, which is remembered for the commit: the other repository's next one may be smaller.
         raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
     except errors.ReconcilerError as fault:
         # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
@@ -130,14 +128,14 @@ def _claim(
         stored=left,
         actor=principals.repository_actor(neighbour.repository),
         accept_invalid=neighbour.accept_invalid,
-        tell=lambda _, found: violations.lines(found, lambda _: ""),  # nobody reads it: its own run tells the neighbour
+        tell=lambda _, found: violations.lines(found, lambda _: ""),  # not shown: the neighbour's own run reports it
     )
     source = source_of_commit(neighbour.repository, neighbour.branch, commit)
     return OwnershipClaim(neighbour.repository, batch, source) if held else None
 
 
 def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
-    """Find the files in which the neighbour's applied head holds these, each once; by its present settings, which may
+    """Find the files in which the neighbour's applied head defines these, each once; by its present settings, which may
     be newer than that head.
     """
     folder = git_trees.place(neighbour.path).prefix
@@ -149,7 +147,7 @@ def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> 
             paths[key].append(path)
     held: dict[str, set[Key]] = defaultdict(set)
     for key, found in paths.items():
-        if len(found) == 1:  # else the neighbour holds it twice, and neither counts
+        if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
             held[found[0]].add(key)
     return held
 
@@ -188,12 +186,12 @@ def source_of_commit(repository: str, branch: str, commit: CommitInfo) -> dict[s
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """`only` these files are looked at; None for all. `elsewhere` is how many others there are. `assumed` is taken to
-    be there, since nobody can say.
+    """The terms of a plan. `only`: the files that count; None for all. `elsewhere`: how many others there are.
+    `assumed`: resources that are assumed to exist, since that is unknown.
 
     `live`: the store is the service's, and so are the secrets that may be referred to. Otherwise the store is made for
-    this plan alone; who changed what, and which secrets there are, nobody asks. `lenient`: a service may have stored it
-    before there were recent rules, so these do not count.
+    this plan alone, and lineage and secrets are not looked up. `lenient`: a service may have stored it before there
+    were recent rules, so these do not count.
     """
 
     only: Set[str] | None = None
@@ -217,8 +215,8 @@ def read(
     also: tuple[FileChange, ...] = (),
     known: Iterable[FileReading] = (),
 ) -> TreeReading:
-    """Read what the commit holds, as far as it must be read; `only` these files count, and `also` these are read.
-    Those that are `known` were read before.
+    """Read the files of the commit that have to be read. `only` these files count, and `also` these are read. `known`
+    files were read before.
 
     Raises GitFault.
     """
@@ -285,7 +283,7 @@ def decide_commit(
     claims: list[OwnershipClaim] = []
     if job.prune and gone.gone:  # without pruning, a repository drops nothing
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-        # What others hold is read again when this is decided again.
+        # The files of others are read again when this is decided again.
         beside = allowance.beside()
         claims = find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
     return planner_heads.judge_head(
@@ -483,7 +481,7 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
 
 
 def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
-    """The same change, on behalf of the repository that takes over: its ids must be others."""
+    """Return the origin of the same change on behalf of the new owner. Its ids must differ."""
     repository = transfer.claim.repository
     return replace(
         origin,

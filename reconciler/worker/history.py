@@ -1,4 +1,8 @@
-"""Jobs on what is stored already: redaction, and lineage (which commit last changed a file)."""
+"""Jobs on stored versions: redaction, and lineage (the commit that last changed a file, `changedBy` of a source).
+
+The present version of a resource is never redacted: the text would come back with the next commit. Where it has the
+text as a secret, the text is where it belongs. A dry run searches only what readers see.
+"""
 
 import time
 from collections import defaultdict
@@ -21,11 +25,6 @@ from reconciler.planner.changes import ChangePart
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, RedactPlanned
-
-# Planning a redaction: which stored versions hold a text, what is left of each, and what else quotes it.
-#
-# What a resource holds now is never rewritten: it would come back with the next commit. Where it holds the text as a
-# secret, that is where a secret belongs. A dry run looks at what readers see, and at nothing else.
 
 Emit = Callable[[records.Changes], None]
 
@@ -55,7 +54,7 @@ class _Parts:
 
 
 def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
-    """Find what holds the text and send the rows that rewrite it, with an audit event. Raises StoreFault."""
+    """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
     parts = _Parts(emit, dry_run=job.dry_run)
     with view.snapshot() as revision:
         key = Key(job.kind, job.name)
@@ -75,8 +74,8 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emi
 
 
 def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tuple[list[int], int, set[int]]:
-    """The versions that a reader sees the text in, and in how many strings; and all that are rewritten, also those that
-    hold it as a secret. Raises _Obstacle.
+    """Return the versions in which a reader sees the text, the number of strings, and all rewritten versions, also
+    those that have it as a secret. Raises _Obstacle.
     """
     project = job.context.project
     present = view.stored(project, [key]).get(key)
@@ -209,8 +208,6 @@ def _ranges(versions: Sequence[int]) -> Iterator[str]:
             start = end + 1
 
 
-# Lineage: which commit gave the file of a stored resource what it is, as `changedBy` of its source.
-
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
 FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
 BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
@@ -235,7 +232,7 @@ def explain_lineage(
     emit: Callable[[records.Changes], None],
     rests: Callable[[], bool],
 ) -> LineageFound:
-    """Search for what is not known of what a repository brought; it is at rest while `rests` says so.
+    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
 
     Raises StoreFault.
     """

@@ -1,4 +1,11 @@
-"""One worker process as the service sees it: started, given jobs, ended."""
+"""One worker process as the service sees it: started, given jobs, ended.
+
+It is never restarted: `client` starts another. Each job has a number; the parts of its change are kept in bytes. A
+begun job keeps the others of its lane waiting until it is answered, so it has its limits even if its caller is gone.
+
+The worker's standard error is logged, since Python or a library writes there when it ends the process. It is escaped
+and bounded: a worker that was taken over could otherwise act on the operator's terminal, or forge log lines.
+"""
 
 import asyncio
 import contextlib
@@ -17,11 +24,6 @@ from reconciler.model import errors, log_context
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
-
-# What the reader child writes to its standard error, as log lines of the daemon.
-#
-# It writes there when Python or a library ends it. Passed on as it is, whatever took the child over could act on the
-# operator's terminal and forge log lines. Bounded: the rest of what one child says is read and dropped.
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +47,9 @@ def _log(lines: list[bytes], left: int) -> int:
     for line in [line for line in lines if line.strip()][:left]:
         left -= 1
         more = "" if left else "; what else it says is not logged"
-        log.error("The reader said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
+        log.error("The worker said: %s%s", line[:LONGEST_BYTES].decode("utf-8", "backslashreplace"), more)
     return left
 
-
-# One reader child as the daemon sees it: started, given jobs, listened to, ended.
-#
-# It never comes back: after its end another is started, which is `client`'s business. Each job has a number; its parts
-# go as they come, in bytes, where the job's caller wants them (`inflow`). A job that is begun keeps the others of its
-# lane waiting until it is answered, so it has its limits whether or not its caller is still there.
 
 STOP_SECONDS = 2.0
 FILE_SECONDS = 60.0  # over one file, in a child of its own: the largest one takes some seconds
@@ -95,7 +91,7 @@ SECONDS: Mapping[type[messages.Job], WorkerSeconds] = {
 
 
 class JobLock:
-    """The lock that a job needs once it is `Ready`. Whoever has the job planned releases it."""
+    """The lock that a job needs once it is `Ready`. The caller of the plan releases it."""
 
     def __init__(self, lock: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext) -> None:
         self._lock = lock
@@ -160,7 +156,7 @@ class Answered:
 
 @dataclass(slots=True)
 class _Waiting:
-    """A job that is not answered. When its future is done nobody waits for it any more."""
+    """An unanswered job. When its future is done, its caller does not wait any more."""
 
     future: "asyncio.Future[messages.Planned]"
     tag: str
@@ -204,7 +200,7 @@ class _Waiting:
         self.routes.clear()
 
     def over(self) -> None:
-        """Wake whoever waits for it."""
+        """Wake all who wait for it."""
         self.end_limits()
         self.moved.set()
         self.stopped.set()
@@ -228,10 +224,10 @@ class WorkerProcess:
         self._waiting: dict[int, _Waiting] = {}
         self._handing_over = asyncio.Lock()
         self._replacing: asyncio.Task[None] | None = None
-        self._listening = asyncio.create_task(self._listen(), name="reader-answers", context=log_context.unbound())
+        self._listening = asyncio.create_task(self._listen(), name="worker-answers", context=log_context.unbound())
         assert process.stderr is not None
         self._complaining = asyncio.create_task(
-            log_complaint(process.stderr), name="reader-complaints", context=log_context.unbound()
+            log_complaint(process.stderr), name="worker-complaints", context=log_context.unbound()
         )
 
     @classmethod
@@ -242,7 +238,7 @@ class WorkerProcess:
         seconds: Mapping[type[messages.Job], WorkerSeconds],
         unasked: Callable[[str], None],
     ) -> "WorkerProcess":
-        """Start one. Nothing of our environment reaches it but what the libraries need: it holds secrets."""
+        """Start one. It gets only the variables that libraries need: our environment contains secrets."""
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -302,7 +298,7 @@ class WorkerProcess:
             self._send(messages.Proceed(number, waiting.tag))
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
-        """Nobody waits any more for a job that waits for its lock."""
+        """Drop a job that waits for its lock: its caller is gone."""
         if not self.has_ended and self._waiting.pop(number, None) is not None:
             self._send(messages.Abandon(number, waiting.tag))
 
@@ -325,8 +321,8 @@ class WorkerProcess:
         stdin = self.process.stdin
         assert stdin is not None
         async with self._handing_over:
-            # A job that is given up while it is sent goes on its way all the same, since no frame may be cut. Whoever
-            # comes next waits for that, so that a child that takes nothing has one job at most in our memory.
+            # A job whose caller is gone is sent to its end nevertheless, since no frame may be cut. The next one waits
+            # for that, so that for a worker that reads nothing at most one job is in our memory.
             await stdin.drain()
             stdin.write(messages.framed(envelope))
             waiting.is_handed_over = True
@@ -339,7 +335,7 @@ class WorkerProcess:
         await self._listen_out()
 
     async def _listen_out(self) -> None:
-        """Wait for the end of its output, but not for ever: whatever it started may hold the pipe."""
+        """Wait for the end of its output, but not for ever: a process that it started may keep the pipe open."""
         await asyncio.wait({self._listening}, timeout=STOP_SECONDS)
         self._listening.cancel()
         self._over()
@@ -370,12 +366,12 @@ class WorkerProcess:
             what = "a file" if blob else "a job"
             why = f"{what} took longer than {seconds:g} seconds"
             self._replacing = asyncio.create_task(
-                self._replace(why), name="reader-replacing", context=log_context.unbound()
+                self._replace(why), name="worker-replacing", context=log_context.unbound()
             )
 
     async def _replace(self, why: str) -> None:
         """End it for what one job does: the others that are under way are not to blame."""
-        self._tell(f"The reader was ended, since {why}")
+        self._tell(f"The worker was ended, since {why}")
         await self.end()
 
     async def _listen(self) -> None:
@@ -385,15 +381,15 @@ class WorkerProcess:
         except (asyncio.IncompleteReadError, ConnectionError, msgspec.DecodeError, ValueError):
             pass  # the end of its output, or something that is no answer: either way this child is done
         except Exception:  # an answer that nests too deeply, for instance
-            log.exception("An answer of the reader met a fault that nobody foresaw.")
+            log.exception("An answer of the worker met a fault that nobody foresaw.")
         await self._end()
         self._over()
 
     def _over(self) -> None:
         """Tell all who wait for it that it ended."""
         how = _how(self.process.returncode)
-        self._tell(f"The reader {how}")
-        told = f"The reader {how} before it answered; it is started again, and the work is tried again."
+        self._tell(f"The worker {how}")
+        told = f"The worker {how} before it answered; it is started again, and the work is tried again."
         for waiting in self._waiting.values():
             if not waiting.future.done():
                 waiting.future.set_exception(waiting.overdue or self._gone(waiting, told))
@@ -407,7 +403,7 @@ class WorkerProcess:
             self._unasked(unasked)
 
     def _gone(self, waiting: _Waiting, told: str) -> WorkerGone:
-        """Its end as one job meets it. Where we ended it, that was no doing of whoever still waits."""
+        """Return the error for one job. If we ended the process, no waiting job is to blame."""
         return WorkerGone(told, begun=waiting.at_work and not self._is_asked, blob=waiting.blob)
 
     async def _frame(self) -> bytes:
@@ -471,7 +467,7 @@ def _answer(waiting: _Waiting, answer: messages.Planned | messages.Failed) -> No
 
 def _failure(failed: messages.Failed) -> errors.ReconcilerError:
     if failed.trace is not None:
-        log.error("The reader met a fault of its own.", extra={"fields": {"trace": failed.trace}})
+        log.error("The worker met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:
         return messages.Exhausted(failed.message)
     if failed.state is not None:

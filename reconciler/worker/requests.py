@@ -199,7 +199,7 @@ class _Hashed(msgspec.Struct):
 
 
 def _told(_: Desired, found: Sequence[Violation]) -> str:
-    """A request has no places: whoever sent it has the pointers."""
+    """Return the violations without places: the sender knows the pointers."""
     return violations.lines(found, lambda _: "")
 
 
@@ -319,7 +319,7 @@ def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]
 
 
 def _named(item: Value) -> Desired:
-    """The key that a delete names. Kind and name alone are looked at; what is wrong with them is told."""
+    """Return the key that a delete names. Only kind and name are read, and judged."""
     key, reason = resource.identify(item)
     return Desired(key=key, reason=reason)
 
@@ -341,7 +341,7 @@ def _origin(job: RequestJob) -> Origin:
 
 
 def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
-    """Send the rows; whether there are any. What nobody changes may be complete by now."""
+    """Send the rows; return True if there are any. An unchanged resource may have become complete."""
     if not decided.standing.rows and all(outcome.change is model_outcomes.Change.NONE for outcome in decided.outcomes):
         return False
     for part in parts:

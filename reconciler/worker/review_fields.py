@@ -1,4 +1,7 @@
-"""Fields of one resource that a merge changes, and their lines in the head."""
+"""The fields of one resource that a merge changes, and their lines in the head's own file.
+
+A forge attaches comments to lines of the head. The merged file is the same file unless both sides changed it.
+"""
 
 import bisect
 import re
@@ -33,10 +36,6 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged
 from reconciler.store.records import StoredDocument
 from reconciler.worker.trees import FileLocations
-
-# The line in the head's own file that is a line of the merged file, to which a forge attaches what is said of it.
-#
-# The two are the same file unless both sides changed it.
 
 MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
 
@@ -95,8 +94,8 @@ class HeadLines:
 def matching_lines(ours: Sequence[bytes], theirs: Sequence[bytes]) -> dict[int, int]:
     """Return which line of one text is which of another, both counted from 0, in order.
 
-    Lines that occur once in each text are matched, and equal ones beside these, before and behind. The time grows with
-    the number of lines, whatever they hold: strangers write them.
+    Lines that occur once in each text are matched, and equal ones beside these, before and behind. The time is linear
+    in the number of lines, whatever is in them: strangers write them.
     """
     found: dict[int, int] = {}
     first = (0, 0)
@@ -155,16 +154,14 @@ def _lines(snapshot: Snapshot, blob: str) -> list[bytes]:
     return snapshot.read(blob, positions.FILE_LIMITS.bytes).split(b"\n", MOST_LINES + 1)
 
 
-# The fields of one resource that differ from what is stored, and their places in the head.
-
 BATCH = 250  # stored resources that are in memory at a time
 
 
 class PlanFields:
-    """The fields of everything that one decision updates; asked for inside the snapshot of its world.
+    """The fields of all resources that one decision updates; used inside the decision's snapshot.
 
     `base` are the documents of the base in files that the change touches, and `unchanged` the resources in others: a
-    secret that stands in one of these is no guess. None of both: nothing is a guess.
+    secret in one of these is no guess. Without both, nothing is a guess.
     """
 
     def __init__(
@@ -262,7 +259,7 @@ class PlanFields:
 
 
 def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointer, Value]:
-    """Another value for every secret that whoever asks cannot have read in the base: it counts as changed then."""
+    """Replace every secret that the caller cannot have read in the base, so that it counts as changed."""
     before = None if base is None or not base.owned else base.document()
     return {
         pointer: secrets.token_hex()

@@ -1,4 +1,9 @@
-"""Reviewing a merge: the same plan, told and not stored."""
+"""The review job: plan the merge of a base and a head as a commit, and report the plan instead of storing it.
+
+A plan must not reveal if a guessed secret equals the stored one: in a document that differs between base and head, a
+secret in clear counts as changed. If the caller chose the base, this holds for all documents: the guess may be there,
+too.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -31,8 +36,6 @@ from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.review_fields import PlanFields
 from reconciler.worker.trees import Allowance, FileLocations
 
-# The resources that refer, directly or through others, to what a change touches.
-
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one
 
@@ -62,8 +65,6 @@ class Affected:
         return tuple(sorted(found - {outcome.key}))
 
 
-# The entry of a plan: what was decided about a merge, as statuses with places, fields, owners and notes.
-
 MOST_NOTES = 20
 
 
@@ -81,7 +82,7 @@ class EntryWriter:
     assumed: Set[Key]
 
     def statuses(self) -> Iterator[PlanStatus]:
-        """Every status but those that say that nothing changes; what a guard holds is a deletion too."""
+        """Yield every status that changes something; a held deletion is one, too."""
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
                 yield self._status(outcome)
@@ -159,7 +160,7 @@ class EntryWriter:
         return HeldRow(self.job.repository, *stored.key, "held") in self.decision.stayed
 
     def entry(self, view: PlanningView, *, live: bool) -> PlanEntry:
-        """Write all that is told; `live` as in `PlanMode`. Asked for inside the snapshot of the decision."""
+        """Makes the entry; `live` as in `PlanMode`. Used inside the decision's snapshot."""
         job, decision = self.job, self.decision
         notes = list(dict.fromkeys(self.notes()))
         if len(notes) > MOST_NOTES:
@@ -187,14 +188,8 @@ def _stored_place(stored: StoredState) -> PlanPlace | None:
     return None if stored.path is None else PlanPlace(path=stored.path, line=stored.line or 1)
 
 
-# The effect of merging: the merge of a base and a head planned like a commit, and told instead of stored.
-#
-# A plan must not tell whether a guessed secret is the stored one: of a document that is not in the base as it is in the
-# head, a secret in clear counts as changed. So it does in all of them where whoever asks chose the base: the guess may
-# stand there too.
-
 REST_SECONDS = 0.01
-# Then it goes on beside the others: whoever asks waits too, and what it rests is of the time that it may take.
+# Then it continues beside other work: its caller waits too, and the pause is part of its time.
 MOST_RESTS_SECONDS = 60.0
 OWNERS_BYTES = 256 * 1024
 
@@ -216,7 +211,7 @@ class _Before:
     documents: Mapping[Key, Desired]
 
     def known(self, reading: TreeReading) -> dict[Key, bytes]:
-        """The digests of what whoever reads the base has read."""
+        """Return the digests of the values that a reader of the base knows."""
         found = {key: one.digest for key, one in self.documents.items() if one.owned}
         for one in reading.documents():
             if one.key is not None and one.owned and one.place and one.place.path not in self.changed:
@@ -279,7 +274,8 @@ def review(
     with view.snapshot() as revision:
         remembered = view.repository(job.repository)
         is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
-        # Of a base that somebody chose every file is read: that one was not would tell that it is what is applied.
+        # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
+        # head.
         job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
         before = _before(merged, job.path, allowance=allowance, rules=rules if terms.live else None)
         # What is stored already is read too: that nothing was to be read would tell who guessed a secret.

@@ -160,7 +160,7 @@ class _Search:
         return None if webhook is None else self._stored(name, webhook)
 
     def _stored(self, name: str, webhook: Webhook) -> Destination | None:
-        """With its queue where it belongs; None when nobody can say where that is."""
+        """Return it with the folder of its queue; None if that is unknown."""
         if not webhook.storage:
             return webhook.destination(name, None)
         storage = self._storage(webhook.storage)
@@ -184,7 +184,7 @@ class _Search:
         return routes.queue_storage(name, routes.given(spec), self._type(routes.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
-        """The spec of a resource that is stored or built in, secrets in clear; None when nobody can read it."""
+        """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
         stored = self._view.documents(self._project, [key]).get(key)
         if stored is None:
             built_in = builtins.built_in().get(key)
@@ -226,7 +226,7 @@ def _name(destination: Destination) -> str:
 def _parts(
     routes: list[Route], destinations: list[Destination], former: list[Destination], wanting: list[Wanting]
 ) -> Iterator[Routes]:
-    """At least one, so that somebody is told that there is nothing."""
+    """Yield at least one, so that an empty result is reported."""
     empty = Routes(project="")
     yield empty
     kinds: dict[str, Sequence[msgspec.Struct]] = {

@@ -1,7 +1,16 @@
 """The worker's sandbox: what the process gives up before it parses what strangers wrote.
 
-The limits of resources are set everywhere. Landlock and seccomp are used where the kernel has them, and what is missing
-is skipped and known (`Protections`). Nothing here can be undone by the process, or by a thread or a library in it.
+Resource limits are set everywhere. Landlock and seccomp are used where the kernel has them; a missing one is skipped
+and reported (`Protections`). The process, its threads and libraries cannot undo any of it.
+
+Landlock restricts which files are opened, and forbids connections (linux/landlock.h, landlock(7)). It checks a file
+when it is opened, so pipes and open files stay usable. It has no rule for reading that a file exists, its size and
+owner.
+
+Seccomp refuses system calls with EPERM, so that a library continues as for a user without permission (seccomp(2)). All
+other calls are allowed, since the C library and Python change their calls between versions. Only seccomp can refuse
+changes of modes, owners and times of files, and truncating an open file, which would end the daemon that has the
+store's `-shm` mapped.
 """
 
 import contextlib
@@ -83,8 +92,6 @@ def tell_protections() -> None:
     os.write(1, msgspec.json.encode(enter(Granted())))
 
 
-# Limits that every kernel has.
-
 ADDRESS_SPACE_BYTES = 4 * 1024**3  # a parser gone wild ends here, not with the machine's memory
 OPEN_FILES = 256
 UMASK = 0o077
@@ -147,11 +154,6 @@ def _last_error() -> OSError:
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))
 
-
-# Landlock: which files are opened, and that no connection is made (linux/landlock.h, landlock(7)).
-#
-# It looks at a file when it is opened, so pipes and files that are open stay of use. It has no rule for what needs no
-# opening: that a file is there, how large it is, and whose.
 
 # The numbers of these system calls are the same on every machine.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -238,13 +240,6 @@ def _needed_by_python() -> Iterator[str]:
     yield from ("/etc/ld.so.cache", "/usr/lib/locale", "/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom")
 
 
-# Seccomp: which system calls are refused (seccomp(2)). A filter is a program for the kernel's packet filter.
-#
-# What is refused gives EPERM: a library that tries something goes on as for a user who may not. All else is allowed,
-# since the C library and Python change what they call from one version to the next. Two things are refused that only
-# seccomp sees: changes of modes, owners and times of files, and cutting an open file short, which would end the daemon
-# that has the store's `-shm` in its memory.
-
 _AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32 = 0x40000000  # the numbers of a second set of calls on x86_64
 
@@ -277,7 +272,7 @@ _MODE_FILTER = 2
 NO_SECCOMP = "this kernel has no seccomp"
 
 Instruction = tuple[int, int, int, int]
-"""Code, how many to pass over when its condition holds, and when it does not, and its value."""
+"""Code, how many instructions to skip if its condition is true, and if it is false, and its value."""
 
 
 def filter_program(machine: str, process: int) -> list[Instruction] | None:

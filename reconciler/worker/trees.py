@@ -1,4 +1,9 @@
-"""The files of a commit: which ones are read, the limits on reading them, and their documents."""
+"""The files of a commit: which ones are read, the limits on reading them, and their documents.
+
+A full read takes every considered file. Otherwise these files are read: files that changed, files with documents that
+are not stored as Git wants, and files that share a resource with one of these before or after. So duplicates and moves
+are seen, and the cost follows the change and its dependants, not the repository.
+"""
 
 import copy
 import time
@@ -141,8 +146,6 @@ SMALLER = (
 FEWER = "use wildcards, and fewer ignore files"
 
 
-# One file of a commit: whether its content is read, and what it holds; and the ignore files, which hold rules.
-
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
@@ -183,7 +186,7 @@ def read_ignore_file(
 
 
 def linked_ignore(file: TreeFile) -> FileReading:
-    """Return the reading of a link or a submodule with the name of an ignore file: nobody knows its rules."""
+    """Return the reading of a link or a submodule with the name of an ignore file: its rules are unknown."""
     return _unusable(file.path, file.blob, f"it {LINKS[file.mode]}; make it a regular file, or remove it")
 
 
@@ -213,7 +216,7 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
 
 
 def file_size(file: TreeFile, snapshot: Snapshot) -> int:
-    """The bytes that reading a file takes, known before; none for one that is not read, which is told otherwise."""
+    """Return the bytes that reading a file takes, known before; 0 for a file that is not read."""
     if not file.readable:
         return 0
     return taken(snapshot.size(file.blob))
@@ -222,15 +225,6 @@ def file_size(file: TreeFile, snapshot: Snapshot) -> int:
 def taken(size: int) -> int:
     """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
     return size if size <= positions.FILE_LIMITS.bytes else 0
-
-
-# The files of a commit that are read, and what they hold.
-#
-# Git's objects come in through a snapshot, what the store remembers through a view.
-#
-# A full read takes every considered file. Otherwise only files that changed are read, those that hold something that is
-# not stored as Git wants it, and files that hold a resource that one of these held or holds: duplicates and moves are
-# seen, and the cost follows the change and what depends on it, not the repository.
 
 
 def without_folder(missing: str) -> TreeReading:
@@ -285,7 +279,7 @@ def _considered(snapshot: Snapshot, scope: FileScope) -> tuple[list[TreeFile], d
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
-    """With the index of what is below these ignore files, since nobody knows which files they leave out."""
+    """Add the indexed files below these ignore files, since it is unknown which ones they exclude."""
     files, wanted = view.index(scope.repository)
 
     def is_kept(path: str) -> bool:
@@ -370,7 +364,7 @@ def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, sc
 def _vacant_since(
     files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
 ) -> dict[str, FileReading]:
-    """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
+    """Find the vacant files whose former resources were read elsewhere now: they need not be remembered any more."""
     present = {found.key for file in files.values() for found in file.documents}
     paths = {path for path, key in view.given(scope.repository) if key in present and path not in files}
     why = dict(view.vacant_files(scope.repository)) if paths else {}
@@ -380,10 +374,8 @@ def _vacant_since(
 
 
 def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) -> dict[str, TreeFile | None]:
-    """Files that did not change since the applied head, so that they are what its index says.
-
-    Links are not among them: the index knows those by holding nothing. A hostile name is escaped with a backslash,
-    which no harmless name holds.
+    """Find files that did not change since the applied head, so that its index describes them. Links are not among
+    them: the index has no documents of those. A hostile name is escaped with a backslash, which no harmless name has.
     """
     blobs = view.blobs(scope.repository, sorted(paths))
     modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
@@ -424,7 +416,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 
 
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
-    """The keys that these files held at the last applied head, and hold now."""
+    """Return the keys that these files defined at the last applied head, and define now."""
     before = view.wanted_in(scope.repository, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}

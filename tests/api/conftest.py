@@ -39,7 +39,7 @@ class Populated(NamedTuple):
 
 @pytest.fixture(scope="package")
 def anyio_backend() -> str:
-    """One loop for all of these tests, since the reader child's pipes belong to the loop that started it."""
+    """One loop for all of these tests, since the worker's pipes belong to the loop that started it."""
     return "asyncio"
 
 

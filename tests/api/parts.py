@@ -1,4 +1,4 @@
-"""The parts behind the application, put together as the daemon does: a store's file, a reader child, an applier, and
+"""The parts behind the application, put together as the daemon does: a store's file, a worker, an applier, and
 watched repositories.
 
 Only time is not real: it stands still until a test moves it, so that whole answers can be asserted.
@@ -91,7 +91,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         await reader.start()
         limits = ApplyLimits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
         applier = Applier(
-            store, reader, store_path=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
+            store, reader, store_address=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
         )
         environment = ReconcileEnvironment(
             store=store,

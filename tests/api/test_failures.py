@@ -137,7 +137,7 @@ async def test_a_change_that_others_keep_from_the_store_is_503_with_a_sentence(
 async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
     services: Services, client: httpx2.AsyncClient
 ) -> None:
-    resources = [destination(f"d{number}") for number in range(50)]
+    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(50)]  # more than is free in it
     assert isinstance(services.store, SqliteStore)
     with engines.full(services.store._writer):
         answer = await client.post("/v1/apply", json={"resources": resources})
@@ -213,7 +213,7 @@ async def test_a_reader_that_dies_again_before_it_begins_costs_the_request_nothi
 
 
 async def _reader(everything: Parts, *, other_than: int | None) -> int:
-    """The reader child, once it is another one."""
+    """The worker, once it is another one."""
 
     async def look() -> int | None:
         process = everything.reader.process_id

@@ -1,4 +1,4 @@
-"""What merging would do is told over HTTP, from a repository through the reader child to the answer."""
+"""What merging would do is told over HTTP, from a repository through the worker to the answer."""
 
 import asyncio
 import dataclasses

@@ -169,7 +169,7 @@ PROVIDER = discovery.LIMITS
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
         (
-            "a request in the reader child",
+            "a request in the worker",
             f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting; {REQUEST.locked:g} s while its "
             "project is locked",
         ),
@@ -238,12 +238,12 @@ PROVIDER = discovery.LIMITS
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
         ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
-            "the reader child",
+            "the worker",
             f"{sandbox.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {sandbox.OPEN_FILES} open files; "
             "it writes no file and starts no process",
         ),
         (
-            "a commit in the reader child",
+            "a commit in the worker",
             f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
             f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
             "project is locked",
@@ -251,7 +251,7 @@ PROVIDER = discovery.LIMITS
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
         ("a file of a commit that is read apart from all others", f"{process.FILE_SECONDS:g} s"),
         (
-            "files over which the reader child ended or hung twice",
+            "files over which the worker ended or hung twice",
             f"the last {client.MOST_FILES:,}, until the service is started again",
         ),
         (

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.delivery import http_sender
+from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
@@ -35,7 +35,7 @@ PLENTY = 1 << 40
 
 
 def end_of(file: Path) -> datetime:
-    span = http_sender.certificate_span(file.read_text())
+    span = tls.certificate_span(file.read_text())
     assert span is not None
     return span.until
 

@@ -328,15 +328,14 @@ def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
     assert services.check_sandbox(lambda: whole) == [
         ok(
             "sandbox",
-            "a reader child that is started from here is confined by landlock (version 6 of its rules) and seccomp",
+            "a worker that is started from here is confined by landlock (version 6 of its rules) and seccomp",
         )
     ]
     less = Protections(landlock=0, seccomp=False, missing=("this kernel has no landlock", "this kernel has no seccomp"))
     assert services.check_sandbox(lambda: less) == [
         warning(
             "sandbox",
-            "the reader child is confined less than it could be: this kernel has no landlock, and this kernel has no "
-            "seccomp",
+            "the worker is confined less than it could be: this kernel has no landlock, and this kernel has no seccomp",
             "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both",
         )
     ]
@@ -347,7 +346,7 @@ def test_a_reader_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyP
     assert services.check_sandbox() == [
         error(
             "sandbox",
-            "the reader child could not be started, or could not be confined",
+            "the worker could not be started, or could not be confined",
             "look into the log of the service, which tries the same",
         )
     ]

@@ -26,7 +26,7 @@ REQUEST = ApplyRequest(id="a request", project=DEFAULT, actor=SERVICE)
 
 
 class Interleaved(WorkerClient):
-    """The reader, with the redactions that it planned, and what happens between such a plan and its commit."""
+    """The worker, with the redactions that it planned, and what happens between such a plan and its commit."""
 
     def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
         super().__init__()

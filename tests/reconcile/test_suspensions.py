@@ -167,7 +167,7 @@ def test_it_stays_suspended_through_a_restart_and_a_resume_after_a_crash_is_whol
         before = daemon.repository("telemetry")
         daemon.restart()
         assert daemon.repository("telemetry") == before
-        # The reader stands still, so that the run of the resume is under way when the daemon is killed.
+        # The worker stands still, so that the run of the resume is under way when the daemon is killed.
         os.kill(daemon.reader(), signal.SIGSTOP)
         assert daemon.post("/v1/repositories/telemetry/resume", {}).status == 202
         reader = daemon.reader()

@@ -1,4 +1,4 @@
-"""The reader child dies: what it was doing is done by another one."""
+"""The worker dies: what it was doing is done by another one."""
 
 import contextlib
 import os
@@ -106,7 +106,7 @@ def test_the_reader_ends_with_a_killed_daemon_even_when_it_hangs(tmp_path: Path)
         daemon.apply(asked("a"))
         os.kill(reader, signal.SIGSTOP)
         daemon.kill()
-        daemons.until(lambda: not _lives(reader), "the reader has ended")
+        daemons.until(lambda: not _lives(reader), "the worker has ended")
 
 
 def _lives(process: int) -> bool:

@@ -1,4 +1,4 @@
-"""A real reader child, store and repository, in which something goes wrong, beside the same where nothing does."""
+"""A real worker, store and repository, in which something goes wrong, beside the same where nothing does."""
 
 import asyncio
 import contextlib

@@ -29,7 +29,7 @@ async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_
     reader = WorkerClient(command=("/nowhere/reader",))
     with pytest.raises(WorkerGone) as gone:
         await reader.start()
-    why = "The reader could not be started (No such file or directory)"
+    why = "The worker could not be started (No such file or directory)"
     assert gone.value.message == f"{why}; look at the machine's memory, and at its limits of processes."
     assert caplog.messages == [f"{why}; it is started again when it is needed (1 so far)."]
     await reader.stop()
@@ -44,7 +44,7 @@ async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
         told = await asyncio.gather(*(reader.plan(job) for job in jobs), return_exceptions=True)
         again = await asyncio.gather(reader.plan(jobs[0]), return_exceptions=True)
     assert [str(one) for one in (*told, *again)] == [
-        "The reader could not be started (No such file or directory);"
+        "The worker could not be started (No such file or directory);"
         " look at the machine's memory, and at its limits of processes."
     ] * 9
     assert len(caplog.messages) == 2

@@ -1,4 +1,4 @@
-"""What the reader child writes to standard error: lines of the daemon's log, so many and so long as it bears."""
+"""What the worker writes to standard error: lines of the daemon's log, so many and so long as it bears."""
 
 import asyncio
 import sys
@@ -10,7 +10,7 @@ from reconciler.worker.client import WorkerClient
 from tests import hostile_text
 
 pytestmark = pytest.mark.anyio
-SAYS = "The reader said: "
+SAYS = "The worker said: "
 SHOUTS = f"import sys; sys.stderr.write({hostile_text.EVERYTHING!r}); sys.exit({hostile_text.CLEAR!r})"
 
 

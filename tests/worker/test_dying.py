@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def check(folder: Path, expected: Expected, reader: WorkerClient, *, marks: Path | None = None) -> None:
-    """Both commits, with whatever the reader does meanwhile; from the second one on where `marks` is given."""
+    """Both commits, with whatever the worker does meanwhile; from the second one on where `marks` is given."""
     expected.name(expected.first)
     async with world(folder / "disturbed", expected.empty, reader=reader) as disturbed:
         await disturbed.follow_it(expected.source)

@@ -57,7 +57,7 @@ edits = st.builds(
 
 
 class Reading:
-    """Plans commits of a repository as the reader child does, and stores what it plans."""
+    """Plans commits of a repository as the worker does, and stores what it plans."""
 
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")

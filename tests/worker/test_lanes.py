@@ -1,4 +1,4 @@
-"""A lane of the reader child: what its thread cannot bear ends the process, since others would wait for it for ever."""
+"""A lane of the worker: what its thread cannot bear ends the process, since others would wait for it for ever."""
 
 import subprocess
 import sys

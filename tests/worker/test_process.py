@@ -92,7 +92,7 @@ async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(
         with pytest.raises(WorkerGone) as gone:
             await behind
         assert (gone.value.begun, child.has_ended) == (False, True)
-        assert worker.told == ["The reader was ended, since a job took longer than 0.2 seconds"]
+        assert worker.told == ["The worker was ended, since a job took longer than 0.2 seconds"]
 
 
 async def test_a_job_that_is_answered_in_time_ends_no_worker_although_its_caller_is_gone(worker: SpokenWorker) -> None:
@@ -104,7 +104,7 @@ async def test_a_job_that_is_answered_in_time_ends_no_worker_although_its_caller
         told = r"^The work took longer than 0\.9 seconds and was given up; do it in parts\.$"
         with pytest.raises(Overdue, match=told):
             await other
-        assert worker.told == ["The reader was ended, since a job took longer than 0.9 seconds"]
+        assert worker.told == ["The worker was ended, since a job took longer than 0.9 seconds"]
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worke
         worker.say(Begun(1), Failed(1, "It is odd.", state="odd"))
         with pytest.raises(WorkerGone) as gone:
             await asked
-        assert (gone.value.begun, worker.told) == (True, ["The reader ended with code 0"])
+        assert (gone.value.begun, worker.told) == (True, ["The worker ended with code 0"])
 
 
 async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_worker(
@@ -264,8 +264,8 @@ async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_wor
         worker.say_bytes(messages.LENGTH.pack(len(answer)) + answer)
         with pytest.raises(WorkerGone):
             await asked
-        assert (child.has_ended, worker.told) == (True, ["The reader ended with code 0"])
-    assert caplog.messages == ["An answer of the reader met a fault that nobody foresaw."]
+        assert (child.has_ended, worker.told) == (True, ["The worker ended with code 0"])
+    assert caplog.messages == ["An answer of the worker met a fault that nobody foresaw."]
 
 
 @pytest.mark.parametrize("last", ["cat > /dev/null", "sleep 6"], ids=["ends", "is killed"])

@@ -93,14 +93,14 @@ def check_sandbox(probe: Callable[[], Protections] = sandbox.probe) -> list[Doct
     try:
         found = probe()
     except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
-        told = "the reader child could not be started, or could not be confined"
+        told = "the worker could not be started, or could not be confined"
         return [error(SANDBOX_NAME, told, "look into the log of the service, which tries the same")]
     if found.missing:
-        told = f"the reader child is confined less than it could be: {', and '.join(found.missing)}"
+        told = f"the worker is confined less than it could be: {', and '.join(found.missing)}"
         todo = "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both"
         return [warning(SANDBOX_NAME, told, todo)]
     active = f"landlock (version {found.landlock} of its rules) and seccomp"
-    return [ok(SANDBOX_NAME, f"a reader child that is started from here is confined by {active}")]
+    return [ok(SANDBOX_NAME, f"a worker that is started from here is confined by {active}")]
 
 
 # Programs that the settings need, and the version of git.

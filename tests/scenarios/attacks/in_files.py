@@ -178,7 +178,7 @@ def readable_by_others(scene: Scene) -> str:
 
 
 def processes(scene: Scene) -> str:
-    """What the reader's environment and command line hold, which its user's other processes may read."""
+    """What the worker's environment and command line hold, which its user's other processes may read."""
     reader = Path(f"/proc/{scene.daemon.reader()}")
     data = (reader / "environ").read_bytes() + (reader / "cmdline").read_bytes()
     command = Path(f"/proc/{scene.daemon.process.pid}/cmdline").read_bytes()

@@ -1,4 +1,4 @@
-"""A proposal that ends the reader child: what is told of it, and that it ends the one that all share once at most."""
+"""A proposal that ends the worker: what is told of it, and that it ends the one that all share once at most."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""What ends the reader child is found and set aside, and nothing else suffers for it."""
+"""What ends the worker is found and set aside, and nothing else suffers for it."""
 
 import asyncio
 import contextlib
@@ -114,7 +114,7 @@ async def test_a_request_that_ends_the_reader_is_answered_once_and_harms_nobody(
         assert (await apply(client, "after")).status_code == 202
     told = [record.getMessage() for record in caplog.records if "started again when" in record.getMessage()]
     assert told == [
-        f"The reader ended with signal 6; it is started again when it is needed ({number} so far)." for number in (1, 2)
+        f"The worker ended with signal 6; it is started again when it is needed ({number} so far)." for number in (1, 2)
     ]
 
 
