@@ -25,8 +25,8 @@ _SHARED = "The options of every command that talks to a server"
 _HEAD = f"""\
 # Command reference
 
-Every command with its arguments and options; `reconciler COMMAND --help` prints the same. `scripts/references` writes this
-page from the program. [The command line](command-line.md) has examples and exit codes.
+Every command with its arguments and options; `reconciler COMMAND --help` prints the same. `scripts/references` writes
+this page from the program. [The command line](command-line.md) has examples and exit codes.
 
 Each command takes `-h` and `--help`. Commands marked *server* also take these options, before or after their name.
 
@@ -104,7 +104,8 @@ def _names(option: click.Option) -> str:
 
 
 def _meaning(option: click.Option) -> str:
-    words = [" ".join((option.help or "").split()).replace("|", "\\|")]
+    told = " ".join((option.help or "").split()).replace("|", "\\|")
+    words = ["" if told == "How to show them." else told]
     if isinstance(option.type, click.Choice):
         words.append("One of " + ", ".join(f"`{choice}`" for choice in option.type.choices) + ".")
     if option.multiple and "more than once" not in words[0]:
