@@ -8,9 +8,9 @@ import click
 import pytest
 
 from reconciler.cli import get
+from reconciler.cli.session import OPTIONS
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
-from tests.cli.test_documentation import documented, options, section
 
 REDACT = "POST /v1/Destination/siem/history/redact"
 HISTORY = "GET /v1/Destination/siem/history"
@@ -151,10 +151,10 @@ def test_a_resource_is_listed_as_ever(program: Program, service: Service) -> Non
 
 
 def test_it_is_documented_with_its_options() -> None:
-    text = section("history redact")
-    assert "`reconciler history redact" in text
+    text = (Path(__file__).parents[2] / "docs" / "redacting.md").read_text(encoding="utf-8")
     assert isinstance(get.redact, click.Command)
-    assert documented(text) == options(get.redact)
+    own = [each for each in get.redact.params if isinstance(each, click.Option) and each.name not in OPTIONS]
+    assert {name for option in own for name in option.opts if name not in text} == set()
 
 
 def test_the_page_that_is_pointed_to_exists() -> None:
