@@ -2,7 +2,7 @@
 
 Nothing is ever checked out, and the other repository is only read. Here are also the files of a mirror: leftovers of
 killed programs, its packs, and folders that nobody uses any more. `polls` asks where refs are; `snapshots` reads what
-was fetched. At most one task may write a mirror at a time: `shared` sees to that.
+was fetched. At most one task may write a mirror at a time: `remote` sees to that.
 """
 
 import asyncio
