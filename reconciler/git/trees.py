@@ -25,7 +25,6 @@ EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the folder without entries
 Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of 20 bytes
 
 ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
-ID_BYTES = 20
 LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without its parts, which takes half the time
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
 # Entries as far as there are whole ones. It gives back nothing that it took, so that it needs no memory for each.

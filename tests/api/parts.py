@@ -19,7 +19,7 @@ from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets

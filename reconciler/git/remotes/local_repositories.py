@@ -1,4 +1,11 @@
-"""Repositories on this machine: where they lead git, and where their refs are."""
+"""Repositories on this machine: the places that they lead git to, and the places of their refs.
+
+Whoever writes a repository chooses its links, its alternates, and the files that name another folder; git follows
+them wherever the service's user may read. So each of them counts as the word of those who could have written it: a
+stranger's may lead only to what is the stranger's own, and nobody's into the state directory, where other repositories'
+commits are. Root and the service's own user are no strangers. Links to single objects are not checked: their names tell
+nothing to somebody who does not know the content, and there are too many.
+"""
 
 import errno
 import os
@@ -15,14 +22,6 @@ from reconciler.git.remotes.mirrors import SLOW_DISK
 from reconciler.model.names import check_ref_name
 from reconciler.settings import bounded_io
 from reconciler.settings.bounded_io import BoundedIO, DiskHangs
-
-# What a repository on this machine may lead git to, which reads it as the service's user.
-#
-# Whoever writes a repository chooses its links, its alternates, and the files that name another folder; git follows
-# them wherever the service may read. So each of them counts as the word of whoever could have written it: a stranger's
-# may lead only to what is the stranger's own, and nobody's into the state directory, where other repositories' commits
-# are. Root and the service's own user are no strangers. Links to single objects are not looked at: their names tell
-# nothing to somebody who does not know the content, and there are too many.
 
 # This is done before every git, and `pathlib` would take more than half of its time.
 # ruff: noqa: PTH109, PTH115, PTH116, PTH118, PTH119, PTH120

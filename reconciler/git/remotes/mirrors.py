@@ -1,4 +1,9 @@
-"""A mirror: a bare repository of our own, fetched, swept and retired."""
+"""A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
+
+Nothing is ever checked out, and the other repository is only read. Here are also the files of a mirror: leftovers of
+killed programs, its packs, and folders that nobody uses any more. `polls` asks where refs are; `snapshots` reads what
+was fetched. At most one task may write a mirror at a time: `remote` sees to that.
+"""
 
 import asyncio
 import contextlib
@@ -17,10 +22,6 @@ from reconciler.git.refs import Followed, RefHead
 from reconciler.git.remotes import credentials, errors
 from reconciler.git.remotes.program import GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
-
-# Files of a mirror that no git uses any more: what killed ones left, and what is being replaced.
-#
-# What a mirror is, and when it is swept, is in `mirrors`.
 
 # What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
 LEFTOVERS = (
@@ -76,11 +77,6 @@ def remove_files(path: Path) -> None:
     else:
         path.unlink(missing_ok=True)
 
-
-# A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
-#
-# Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `polls`; reading
-# what was fetched is in `snapshots`. At most one task may write a mirror at a time: `shared` sees to that.
 
 log = logging.getLogger(__name__)
 

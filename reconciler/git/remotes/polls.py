@@ -1,4 +1,8 @@
-"""Polling a remote: where refs are, when to ask again, and heads that cannot be fetched."""
+"""Polling a remote: `git ls-remote` tells where refs are. Nothing is fetched, nothing is written.
+
+Here is also the memory of a remote between polls: where refs were, until when it wants to be left alone, and which
+heads no fetch can get.
+"""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,9 +16,6 @@ from reconciler.git.remotes import errors
 from reconciler.git.remotes.mirrors import Mirror
 from reconciler.git.remotes.program import Limits
 from reconciler.git.remotes.sources import Source
-
-# A look: where the followed things of a remote are now, as `git ls-remote` tells it. Nothing is fetched, nothing is
-# written.
 
 MOST_ASKED = 256  # names in one command line, so that it stays below what the system takes
 HAS_COMMITS = "HEAD"  # asked for with all else: in most remotes it tells that they are not empty, without another call

@@ -16,7 +16,7 @@ from reconciler.git.remotes.concurrency import ConcurrencyLimit, SharedCalls
 from reconciler.git.remotes.local_repositories import Inspector
 from reconciler.git.remotes.mirrors import MANY_PACKS, OF_ONE, Mirror
 from reconciler.git.remotes.polls import FetchBounds, RefCache, RejectedHeads, RetryAfter
-from reconciler.git.remotes.shared import Remote
+from reconciler.git.remotes.remote import Remote
 from reconciler.git.remotes.sources import Source, host_of
 
 # The second mirror of a remote: what was proposed there, and is not followed.

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.git.remotes.following import Remotes
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
