@@ -29,6 +29,7 @@ from api.errors import Told
 from api.logs import Shortcut
 from api.pages import forms
 from api.pages import routes as pages
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.server.services import Services
 
@@ -232,10 +233,11 @@ def is_lost(scope: Scope) -> bool:
 async def unknown(scope: Scope, _receive: Receive, _send: Send) -> None:
     """A path that leads nowhere."""
     if is_lost(scope):
-        raise errors.NotFound(pages.SENTENCE)
-    raise errors.NotFound("There is no such path; /openapi.json lists those that there are.")
+        raise errors.NotFound(pages.SENTENCE, code=ErrorCode.PATH_NOT_FOUND)
+    sentence = "There is no such path; /openapi.json lists those that there are."
+    raise errors.NotFound(sentence, code=ErrorCode.PATH_NOT_FOUND)
 
 
 async def not_of_logs(_scope: Scope, _receive: Receive, _send: Send) -> None:
     """A path that the listener for log records alone does not have."""
-    raise errors.NotFound(f"This listener takes POST {LOGS} alone.")
+    raise errors.NotFound(f"This listener takes POST {LOGS} alone.", code=ErrorCode.PATH_NOT_FOUND)

@@ -227,7 +227,7 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
     reachable = calls.reach(call)
     if project not in call.services.accounts.directory.projects or not calls.is_within(reachable, project):
-        raise calls.missing(call, calls.NO_PROJECT, project=project)
+        raise calls.no_project(call, project)
     call.state["project"] = project
     if not calls.is_within(within, project):
         raise _forbidden(call)

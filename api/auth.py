@@ -17,6 +17,7 @@ from reconciler.auth import invitations
 from reconciler.auth.sessions import Session
 from reconciler.model import directory
 from reconciler.model.directory import Directory
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 from reconciler.model.principals import Scope as PrincipalScope
 from reconciler.server.services import Services
@@ -329,12 +330,14 @@ class Authenticator:
         if found:
             if any(one != found[0] for one in found):
                 raise errors.Unauthenticated(
-                    "The credentials mean different callers; send one.", challenge=self._challenge
+                    "The credentials mean different callers; send one.",
+                    code=ErrorCode.CREDENTIALS_CONFLICT,
+                    challenge=self._challenge,
                 )
             return found[0]
         if self._anybody is None:
             asking = ASK if self._has_passwords else ASK_FOR_A_KEY.format(self._web_url)
-            raise errors.Unauthenticated(asking, challenge=self._challenge)
+            raise errors.Unauthenticated(asking, code=ErrorCode.NO_CREDENTIAL, challenge=self._challenge)
         return self._anybody
 
     def holder(self, key: str) -> Principal:
@@ -345,7 +348,7 @@ class Authenticator:
             return SERVICE_KEY
         holder = self._accounts.holder(key)
         if holder is None:
-            raise errors.Unauthenticated("The key is not known.", challenge=WRONG_KEY)
+            raise errors.Unauthenticated("The key is not known.", code=ErrorCode.UNKNOWN_KEY, challenge=WRONG_KEY)
         return holder
 
     def _loader(self, one: Password) -> Principal | None:
@@ -360,10 +363,12 @@ class Authenticator:
 
     async def _person(self, one: Password, *, address: str) -> Principal:
         if not self._has_passwords:
-            raise errors.Unauthenticated(NO_PASSWORDS.format(self._web_url), challenge=self._challenge)
+            told = NO_PASSWORDS.format(self._web_url)
+            raise errors.Unauthenticated(told, code=ErrorCode.PASSWORDS_DISABLED, challenge=self._challenge)
         found = await self._signing_in.principal(one.name, one.password, address=address)
         if found is None:
-            raise errors.Unauthenticated("The name or the password is wrong.", challenge=self._challenge)
+            told = "The name or the password is wrong."
+            raise errors.Unauthenticated(told, code=ErrorCode.WRONG_PASSWORD, challenge=self._challenge)
         return found
 
 
@@ -385,7 +390,8 @@ def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
     if len(hosts) != 1 or _name(hosts[0].decode("latin-1").lower()) not in allowed:
         raise errors.Forbidden(
             "This service asks nobody who they are, and answers to its own host names alone: localhost, 127.0.0.1, "
-            "[::1], and the host of `webURL` in its settings."
+            "[::1], and the host of `webURL` in its settings.",
+            code=ErrorCode.OTHER_SITE,
         )
 
 
@@ -412,7 +418,8 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
     if needs_proof and not sites and not origins:
         raise errors.Forbidden(
             "This says not of which site it comes (`Origin`), as a browser does for whoever signed in with one; "
-            "programs use a key."
+            "programs use a key.",
+            code=ErrorCode.OTHER_SITE,
         )
     if sites:
         ours = len(sites) == 1 and sites[0] in (PROVEN if needs_proof else OWN_SITE)
@@ -423,7 +430,8 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
     if not ours:
         raise errors.Forbidden(
             "A browser sent this for a page of another site; only pages of this service may change anything. Behind a "
-            "proxy, set `webURL` to the address that people use."
+            "proxy, set `webURL` to the address that people use.",
+            code=ErrorCode.OTHER_SITE,
         )
 
 

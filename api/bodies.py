@@ -19,6 +19,7 @@ from api.errors import CONTENT_TYPE, Empty, Header
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
 from reconciler.model.clock import rfc3339
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.values import Value, pointer_text
 from reconciler.settings import scalars
 
@@ -63,7 +64,9 @@ async def receive_each(receive: Receive, take: Callable[[bytes], None], *, limit
     except TimeoutError:
         # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
         raise errors.BadRequest(
-            f"The body did not arrive within {seconds:g} seconds.", headers=((b"connection", b"close"),)
+            f"The body did not arrive within {seconds:g} seconds.",
+            code=ErrorCode.BODY_TIMEOUT,
+            headers=((b"connection", b"close"),),
         ) from None
 
 

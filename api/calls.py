@@ -14,6 +14,7 @@ from api.errors import Header
 from reconciler.auth.sessions import Session
 from reconciler.model import principals
 from reconciler.model.directory import Directory
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import AccessVerdict, Actor, Permission, Principal
 from reconciler.server.services import Services
 
@@ -180,7 +181,9 @@ def again(call: Call) -> None:
     now = services.accounts.still(call.principal, since=call.state["directory"])
     if now is None or (session is not None and not services.sessions.is_live(session)):
         challenge = auth.challenge(services.auth_type)
-        raise errors.Unauthenticated("What you showed opens nothing any more.", challenge=challenge)
+        raise errors.Unauthenticated(
+            "What you showed opens nothing any more.", code=ErrorCode.CREDENTIAL_REVOKED, challenge=challenge
+        )
     call.state["principal"] = now
     call.judge(call)
 
@@ -243,15 +246,28 @@ def _chosen(call: Call, asked: str | None) -> str:
     if found is not None:
         return found
     if asked is None:
-        raise errors.NotFound("Choose a project with the header X-Service-Project; GET /v1/me lists yours.")
-    raise missing(call, NO_PROJECT, project=asked)
+        sentence = "Choose a project with the header X-Service-Project; GET /v1/me lists yours."
+        raise errors.NotFound(sentence, code=ErrorCode.PROJECT_REQUIRED)
+    raise no_project(call, asked)
 
 
-def missing(call: Call, sentence: str, *, project: str | None) -> errors.NotFound:
-    """That there is no such thing, for whoever asks; the audit counts it when it is of a project that exists."""
+def no_project(call: Call, name: str | None) -> errors.NotFound:
+    """Return that there is no such project within the caller's reach. The audit counts it when the project exists."""
+    return missing(call, NO_PROJECT, code=ErrorCode.PROJECT_NOT_FOUND, project=name)
+
+
+def no_repository(call: Call, project: str | None) -> errors.NotFound:
+    """Return that there is no such repository within the caller's reach; `project` is the one that it fills."""
+    return missing(call, NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND, project=project)
+
+
+def missing(
+    call: Call, sentence: str, *, project: str | None, code: ErrorCode = ErrorCode.NOT_FOUND
+) -> errors.NotFound:
+    """Return that there is no such thing, for this caller. The audit counts it when its project exists."""
     if project is not None and project in call.services.accounts.directory.projects:
-        return errors.Hidden(sentence, project=project)
-    return errors.NotFound(sentence)
+        return errors.Hidden(sentence, code=code, project=project)
+    return errors.NotFound(sentence, code=code)
 
 
 def _asked(call: Call) -> str | None:
@@ -264,7 +280,8 @@ def _asked(call: Call) -> str | None:
 
 
 def _missing(call: Call, rule: AccessRule, project: str | None) -> errors.NotFound:
-    return missing(call, NO_REPOSITORY if rule.place is PermissionPlace.REPOSITORY else NO_PROJECT, project=project)
+    of_repository = rule.place is PermissionPlace.REPOSITORY
+    return no_repository(call, project) if of_repository else no_project(call, project)
 
 
 # The endpoint that gives each method of a path its handler, once it was judged that the caller may.

@@ -15,6 +15,7 @@ from api.calls import Call
 from api.edge import AtOnce
 from api.errors import JSON, Json
 from reconciler.model import documents, positions
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.names import KINDS
 from reconciler.model.values import Value
@@ -42,7 +43,8 @@ async def ready(call: Call) -> Response:
             await call.services.store.revision()
     except (ReconcilerError, TimeoutError) as error:
         logger.warning("The service is not ready: the store does not answer.", exc_info=error)
-        return Json(errors.body(["The store does not answer; the service's log says why."]), status=503)
+        body = errors.body(["The store does not answer; the service's log says why."], ErrorCode.STORE_UNAVAILABLE)
+        return Json(body, status=503)
     return Json(READY)
 
 

@@ -9,6 +9,7 @@ from api.calls import Call
 from api.errors import Header, Json
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanRequest
@@ -42,7 +43,7 @@ async def make(call: Call) -> Response:
     # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
     reachable, project = calls.reach(call), call.services.repositories.project_of(asked.repository)
     if project is None or not calls.is_within(reachable, project):
-        raise calls.missing(call, calls.NO_REPOSITORY, project=project)
+        raise calls.no_repository(call, project)
     kept = await bodies.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)
@@ -83,11 +84,11 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
     except ProposalNotFound as problem:
         raise errors.NotFound(problem.message) from problem
     except kept_plans.Unmergeable as problem:
-        raise errors.Conflict(*problem.sentences) from problem
+        raise errors.Conflict(*problem.sentences, code=ErrorCode.MERGE_CONFLICT) from problem
     except TooManyQuestions as problem:
         raise errors.TooMany(problem.message, after=AGAIN_SECONDS) from problem
     except (kept_plans.TookTooLong, Overdue) as problem:
-        raise errors.Unavailable(problem.message, after=AGAIN_SECONDS) from problem
+        raise errors.Unavailable(problem.message, after=AGAIN_SECONDS, code=ErrorCode.TOOK_TOO_LONG) from problem
     except GitFault as fault:
         raise _refusal(fault) from fault
 
@@ -95,8 +96,9 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
 def _refusal(fault: GitFault) -> errors.Problem:
     """A fault of what the commits hold is for whoever proposes or follows to mend; any other may pass."""
     if fault.of_head or fault.state in OF_COMMITS:
-        return errors.Conflict(fault.message)
-    return errors.Unavailable(fault.message, after=fault.retry_after or LOOK_AGAIN_SECONDS)
+        return errors.Conflict(fault.message, code=ErrorCode.COMMIT_REFUSED)
+    after = fault.retry_after or LOOK_AGAIN_SECONDS
+    return errors.Unavailable(fault.message, after=after, code=ErrorCode.REPOSITORY_UNAVAILABLE)
 
 
 async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:

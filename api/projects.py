@@ -253,11 +253,11 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     reachable = calls.reach(call)
     if key.project is not None and not calls.is_within(reachable, key.project):
         # As where a path names another one than the header.
-        raise calls.missing(call, calls.NO_PROJECT, project=key.project)
+        raise calls.no_project(call, key.project)
     if key.owner is None:
         _check_may_manage(call, key.project)
     elif key.project is not None and principal.role_in(key.project) is None:
-        raise calls.missing(call, calls.NO_PROJECT, project=key.project)
+        raise calls.no_project(call, key.project)
     if Scope.METRICS in key.scopes and not call.principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
     await call.services.accounts.amend(
@@ -315,7 +315,7 @@ def _check_may_manage(call: Call, project: str | None) -> None:
     is_missing = project is not None and project not in call.services.accounts.directory.projects
     verdict = AccessVerdict.UNKNOWN if is_missing else _verdict(call, project)
     if verdict is AccessVerdict.UNKNOWN:
-        raise calls.missing(call, calls.NO_PROJECT, project=project)
+        raise calls.no_project(call, project)
     if verdict is AccessVerdict.FORBIDDEN:
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")

@@ -18,7 +18,7 @@ from api.calls import Call
 from api.errors import Empty, Json
 from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
-from reconciler.reconcile.interventions import NotHeld, Suspended
+from reconciler.model.error_codes import ErrorCode
 
 # Watched repositories: what is known of them, and asking for a run.
 
@@ -39,10 +39,7 @@ async def get(call: Call) -> Response:
 async def reconcile(call: Call) -> Response:
     """POST /v1/repositories/{name}/reconcile"""
     bodies.none_known(call.query)
-    try:
-        run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
-    except Suspended as problem:
-        raise errors.Conflict(problem.message) from problem
+    run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
     if run is None:
         raise missing()
     return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
@@ -50,7 +47,7 @@ async def reconcile(call: Call) -> Response:
 
 def missing() -> errors.NotFound:
     """No repository has this name."""
-    return errors.NotFound(calls.NO_REPOSITORY)
+    return errors.NotFound(calls.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
 
 
 # Approving what a repository holds: who may, and which commit is meant. What that releases is decided elsewhere.
@@ -66,12 +63,9 @@ async def approve_repository(call: Call) -> Response:
     if commit and not COMMIT.fullmatch(commit):
         body.mistake("commit", "must be a commit's full id, 40 hexadecimal digits")
     body.check()
-    try:
-        run = await call.services.repositories.approve(
-            call.parameter("name"), commit=commit, actor=call.actor, request=call.request
-        )
-    except (NotHeld, Suspended) as refusal:
-        raise errors.Conflict(refusal.message) from refusal
+    run = await call.services.repositories.approve(
+        call.parameter("name"), commit=commit, actor=call.actor, request=call.request
+    )
     if run is None:
         raise missing()
     return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
@@ -102,10 +96,7 @@ async def resume(call: Call) -> Response:
     """POST /v1/repositories/{name}/resume"""
     bodies.none_known(call.query)
     (await bodies.read_object(call, known=())).check()
-    try:
-        run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
-    except Suspended as problem:
-        raise errors.Conflict(problem.message) from problem
+    run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
     if run is None:
         raise missing()
     return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)

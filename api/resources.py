@@ -13,6 +13,7 @@ from api.calls import Call
 from api.edge import AtOnce
 from api.errors import Empty, Header, Json
 from reconciler.model import names, rendering
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.names import Key, Selector
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyOptions, ApplyRequest
@@ -129,7 +130,7 @@ async def raw(call: Call) -> Response:
     if not found.ready:
         # What is incomplete is not rolled out, and this is how collectors would get it.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
-        return Json(errors.body([sentence]), status=409)
+        raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
     return _text(call, found.text.encode())
 
 
@@ -193,7 +194,9 @@ def key_of(call: Call) -> Key:
 def _kind(call: Call) -> str:
     kind = names.find_kind(call.parameter("kind"))
     if kind is None:
-        raise errors.NotFound("There is no such kind; the kinds are listed in /openapi.json.")
+        raise errors.NotFound(
+            "There is no such kind; the kinds are listed in /openapi.json.", code=ErrorCode.KIND_NOT_FOUND
+        )
     return kind.name
 
 
@@ -223,7 +226,7 @@ def _text(call: Call, text: bytes) -> Response:
 
 def missing(key: Key) -> errors.NotFound:
     """There is no such resource."""
-    return errors.NotFound(f"There is no {key.kind} {key.name}.")
+    return errors.NotFound(f"There is no {key.kind} {key.name}.", code=ErrorCode.RESOURCE_NOT_FOUND)
 
 
 async def _list_etag(call: Call, *facts: str | int) -> Header:

@@ -14,6 +14,7 @@ from reconciler.auth import changes
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Amendment, Directory, User
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Principal
 
 # Passwords in bodies: what a new one must be.
@@ -36,6 +37,8 @@ def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
 
 class WrongPassword(errors.Forbidden):
     """The present password is not the one that was shown."""
+
+    code = ErrorCode.WRONG_PASSWORD
 
 
 async def me(call: Call) -> Response:
@@ -61,7 +64,8 @@ async def replace_password(call: Call, old: str, new: str) -> None:
     """
     user = _person(call)
     if call.services.auth_type == "oidc":
-        raise errors.Forbidden("Passwords open nothing here: people sign in through the provider.")
+        sentence = "Passwords open nothing here: people sign in through the provider."
+        raise errors.Forbidden(sentence, code=ErrorCode.PASSWORDS_DISABLED)
     if await call.services.signing_in.principal(user.name, old, address=call.address) is None:
         raise _wrong()
     encoded = await call.services.signing_in.encode(new)

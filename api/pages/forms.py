@@ -15,6 +15,7 @@ from api.calls import Call
 from api.errors import Header, Told
 from api.pages import paths
 from reconciler.auth.oidc import flows
+from reconciler.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -107,7 +108,7 @@ def recognise(call: Call) -> bool:
 def require(call: Call) -> None:
     """Raise `Unauthenticated` for a form that a stranger sends."""
     if not recognise(call):
-        raise errors.Unauthenticated(GONE, challenge=auth.OF_KEYS)
+        raise errors.Unauthenticated(GONE, code=ErrorCode.CREDENTIAL_REVOKED, challenge=auth.OF_KEYS)
 
 
 def asked_back(call: Call) -> str:

@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model import log_context
+from reconciler.model import error_codes, log_context
 from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Actor
@@ -165,8 +166,10 @@ class Applier:
         if status is UpdateStatus.DELETED:
             return ApplyAnswer(204, b"")
         if status is UpdateStatus.NOT_FOUND:
-            return ApplyAnswer(404, _errors(f"There is no {key.kind} {key.name}."))
-        return ApplyAnswer(403 if status is UpdateStatus.FORBIDDEN else 409, _errors(*outcome.errors))
+            return ApplyAnswer(404, _errors(OF_STATUS[status], f"There is no {key.kind} {key.name}."))
+        return ApplyAnswer(
+            403 if status is UpdateStatus.FORBIDDEN else 409, _errors(OF_STATUS[status], *outcome.errors)
+        )
 
     async def commit(
         self,
@@ -364,5 +367,5 @@ class _Deleted(msgspec.Struct):
     updates: list[_DeletedUpdate]
 
 
-def _errors(*lines: str) -> bytes:
-    return msgspec.json.encode({"errors": lines})
+def _errors(code: ErrorCode, *lines: str) -> bytes:
+    return msgspec.json.encode(error_codes.body(lines, code))

@@ -14,6 +14,9 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from reconciler.model import error_codes
+from reconciler.model.error_codes import ErrorCode
+
 # Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
 
 Header: TypeAlias = tuple[bytes, bytes]
@@ -190,7 +193,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._in_head = True  # between requests too
         self._received = 0
         self._piece = 0
-        self._refused = (400, "The request is not HTTP.")
+        self._refused = (400, ErrorCode.INVALID_REQUEST, "The request is not HTTP.")
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
         self._extensions = {WHOLE_ANSWER: self.answer_whole}
@@ -372,8 +375,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._is_answering():
             self.transport.close()  # an answer now would stand in the middle of another
             return
-        status, sentence = self._refused
-        body = json.dumps({"errors": [sentence]}).encode()
+        status, code, sentence = self._refused
+        body = json.dumps(error_codes.body([sentence], code)).encode()
         headers = (*self.server_state.default_headers, *SECURITY)
         common = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         kind = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
@@ -404,7 +407,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _too_large(self) -> _Refusal:
         limit = f"{HEAD_BYTES // 1024} KiB"
-        self._refused = (431, f"The request line and the headers are larger than {limit}; send fewer or shorter ones.")
+        sentence = f"The request line and the headers are larger than {limit}; send fewer or shorter ones."
+        self._refused = (431, ErrorCode.TOO_LARGE, sentence)
         return _Refusal()
 
     def _limit_time(self) -> None:

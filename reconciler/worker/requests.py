@@ -10,9 +10,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import structs
 
-from reconciler.model import builtins, desired, positions, rendering, resource, values, violations
+from reconciler.model import builtins, desired, error_codes, positions, rendering, resource, values, violations
 from reconciler.model import documents as model_documents
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
 from reconciler.model.outcomes import (
     BUILT_IN,
@@ -52,6 +53,7 @@ class _Malformed(Exception):
         super().__init__(errors)
         self.status = status
         self.errors = errors
+        self.code = ErrorCode.TOO_LARGE if status == 413 else ErrorCode.INVALID_REQUEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,7 @@ def read_request(job: RequestJob, *, number: int) -> ReadRequest | RequestPlanne
         is_apply = job.verb is Verb.APPLY
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if is_apply else ()
     except _Malformed as problem:
-        return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
+        return _answer(number, 0, status=problem.status, body=error_codes.body(problem.errors, problem.code))
     return ReadRequest(job, items, found)
 
 
@@ -83,7 +85,7 @@ def plan_request(request: ReadRequest, view: PlanningView, *, number: int, emit:
     try:
         return plan_verb(request, view, number=number, emit=emit)
     except _Malformed as problem:
-        return _answer(number, 0, status=problem.status, body={"errors": problem.errors})
+        return _answer(number, 0, status=problem.status, body=error_codes.body(problem.errors, problem.code))
 
 
 def _plan_apply(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
@@ -106,7 +108,9 @@ def _plan_apply(request: ReadRequest, view: PlanningView, *, number: int, emit: 
         decided = _decide(job, request.found, world, items, actor=actor)
         refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
         if refusals:
-            return _answer(number, revision, status=409, body={"errors": [_line(outcome) for outcome in refusals]})
+            lines = [_line(outcome) for outcome in refusals]
+            codes = [OF_STATUS[outcome.status] for outcome in refusals]
+            return _answer(number, revision, status=409, body={"errors": lines, "codes": codes})
         rows = ChangeRows(decided, view, origin=origin, hide_guesses=job.dry_run)
         bodies = _stored_bodies(decided.outcomes, view, origin=origin)
         remasking = Remasking([rows], view, check=time_left.check)
@@ -237,7 +241,7 @@ def _plan_delete(request: ReadRequest, view: PlanningView, *, number: int, emit:
         outcomes = planner.plan_deletes(wanted, stored, references=references, actor=actor, suspended=suspended)
         others = [] if job.matching is None else _of_other_versions(outcomes, job.matching, world)
         if others:
-            return _answer(number, revision, status=412, body={"errors": others})
+            return _answer(number, revision, status=412, body=error_codes.body(others, ErrorCode.VERSION_MISMATCH))
         bodies = _stored_bodies(outcomes, view, origin=origin)
         decided = Decided((), outcomes)
         rows = ChangeRows(decided, view, origin=origin)
@@ -455,7 +459,7 @@ def _answer(
     answer = msgspec.json.encode(body)
     if len(answer) > messages.FRAME_LIMIT // 2:
         told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
-        return _answer(number, 0, status=413, body={"errors": [told]})
+        return _answer(number, 0, status=413, body=error_codes.body([told], ErrorCode.TOO_LARGE))
     return RequestPlanned(
         number=number, revision=revision, status=status, answer=answer, changed=changed, touched=touched
     )
