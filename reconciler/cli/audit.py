@@ -1,4 +1,4 @@
-"""`reconciler audit`: the audit events that the service has, and the verification of their chain in the store's file."""
+"""`reconciler audit`: the audit events of the service, and the verification of their chain in the store's file."""
 
 import os
 import re
@@ -44,7 +44,7 @@ class Instant(click.ParamType[str]):
 
 
 def meant_instant(text: str, *, now: datetime) -> datetime:
-    """Return an instant: a duration is before `now`, a date is its beginning in UTC. Raises ValueError, OverflowError."""
+    """Return an instant: a duration is before `now`, a date begins in UTC. Raises ValueError, OverflowError."""
     if _INSTANT.fullmatch(text):
         return datetime.fromisoformat(text).astimezone(UTC)
     if _DATE.fullmatch(text):

@@ -62,7 +62,9 @@ def explain(context: click.Context, *, file: Path, config: Path | None, projects
     oidc = loaded.settings.auth.oidc
     found = claims.granted_roles(given, claims.claim_names(oidc.custom_claims), projects=projects or None)
     decides = oidc.disable_invitations
-    output.write(output.as_json(_as_value(found, decides=decides)) if form == "json" else _as_text(found, decides=decides))
+    output.write(
+        output.as_json(_as_value(found, decides=decides)) if form == "json" else _as_text(found, decides=decides)
+    )
     if not projects and isinstance(found, GrantedRoles) and found.roles:
         output.note("every project that is named is taken to exist; --project says which do")
     context.exit(exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK)
@@ -100,7 +102,9 @@ def _as_text(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> str:
         rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
         table = tables.aligned(HEADER, rows, colour=False) + "\n" if rows else ""
         if decides:
-            last = "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
+            last = (
+                "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
+            )
             lines = [*found.notes, f"This counts at each sign-in, since auth.oidc.disableInvitations is true. {last}"]
         elif found.is_nothing:
             lines = [*found.notes, "Somebody new needs an invitation."]

@@ -34,6 +34,7 @@ WRONG_KEY = (
 )
 WRONG_PASSWORD = "the service does not accept the name or the password (--user, SERVICE_USER, SERVICE_PASSWORD_FILE)"  # noqa: S105
 PROJECTS = "`reconciler project list` shows yours"
+NO_PROJECT = f"there is no project {{}}, or you have no role in it; {PROJECTS}"
 CHOOSE_HINT = f"choose a project with --project or SERVICE_PROJECT; {PROJECTS}"
 SET_A_KEY = "set SERVICE_API_KEY to a key of yours"
 OF_401: Mapping[str, str] = {  # in words of commands; every other sentence of the service stands for itself
@@ -88,15 +89,12 @@ class Client:
         self.project = target.project
         self._refused = WRONG_PASSWORD if target.user else WRONG_KEY if target.api_key else NOBODY
         self._errors = httpx2
-        transport = None
-        if parts.hostname in LOOPBACK:
+        timeout = httpx2.Timeout(ANSWER, connect=CONNECT)
+        try:
             # A proxy of the environment is for other machines; it must not see a local server's key.
             # A transport of our own has none, and still minds SSL_CERT_FILE.
-            transport = httpx2.HTTPTransport(verify=_verifying(parts.scheme))
-        try:
-            self._http = httpx2.Client(
-                headers=_headers(target), timeout=httpx2.Timeout(ANSWER, connect=CONNECT), transport=transport
-            )
+            own = httpx2.HTTPTransport(verify=_verifying(parts.scheme)) if parts.hostname in LOOPBACK else None
+            self._http = httpx2.Client(headers=_headers(target), timeout=timeout, transport=own)
         except OSError:  # nothing is connected yet: only the authorities were read
             raise Refused(
                 "SSL_CERT_FILE or SSL_CERT_DIR names no file with certificates; correct it or unset it"
@@ -173,7 +171,7 @@ class Client:
             # A path names its project, other requests the one of the session.
             project = path[1] if path[0] == "projects" and len(path) > 1 else self.project
             if project and refusal.codes == (ErrorCode.PROJECT_NOT_FOUND,):
-                told = f"there is no project {project}, or you have no role in it; {PROJECTS}"
+                told = NO_PROJECT.format(project)
             elif refusal.codes == (ErrorCode.PROJECT_REQUIRED,):
                 told = CHOOSE_HINT
             elif missing and refusal.status == NOT_FOUND:

@@ -1,5 +1,6 @@
 """`reconciler notification`: the notifications of the service, and test alerts."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import click
@@ -68,12 +69,12 @@ def list_all(session: Session, *, every: bool, form: str) -> None:
     """List notifications, the newest first: those whose cause is there and that you have not dismissed."""
     with session.client() as service:
         found = _listed(service)
-    columns = COLUMNS
+    columns: Sequence[Column] = COLUMNS
     if not every:
         found = [
             one for one in found if STATE.of(one) == "open" and client.text(one, "status", "userStatus") != "dismissed"
         ]
-        columns = tuple(column for column in COLUMNS if column is not STATE)  # all of them are open
+        columns = [column for column in COLUMNS if column is not STATE]  # all of them are open
     empty = "there is nothing that somebody should know of"
     tables.write_list("notifications", found, columns, form=form, colour=session.coloured, empty=empty)
 

@@ -45,7 +45,7 @@ class Session:
         return output.coloured(self.color or Color.AUTO)
 
     def target(self) -> Target:
-        """Return the facts of a connection; this asks a person for the password. Raises Refused, OSError, click.Abort."""
+        """Return the facts of a connection; asks a person for the password. Raises Refused, OSError, click.Abort."""
         password = None
         if self.user is not None and (file := os.environ.get(PASSWORD_FILE)):
             password = output.read_hidden(Path(file), output.PASSWORD)
@@ -145,7 +145,9 @@ def chosen_project(connection: Client, session: Session) -> str:
 # Options and arguments that several commands have.
 
 
-def _form(*forms: str, default: str = "table", text: str = "How to show them.") -> Callable[[Callable[P, R]], Callable[P, R]]:
+def _form(
+    *forms: str, default: str = "table", text: str = "How to show them."
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return click.option("-o", "--output", "form", type=click.Choice(forms), default=default, help=text)
 
 

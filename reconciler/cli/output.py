@@ -1,8 +1,8 @@
 """Standard output and standard error: escaping, colour, sentences, and texts that a person types or a file hides.
 
 No other module writes to the two streams. Text from outside is made `visible` before it becomes part of a line, since
-an end of line in it would forge one. Writing escapes once more: only visible text, ends of lines and words in one of our
-colours leave the program.
+an end of line in it would forge one. Writing escapes once more: only visible text, ends of lines and words in one of
+our colours leave the program.
 """
 
 import json

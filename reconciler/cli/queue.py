@@ -65,7 +65,9 @@ COLUMNS = (
     Column("RECORDS", "queue.records"),
     Column("SIZE", lambda delivery: size_text(client.at(delivery, "queue", "bytes"))),
     Column("OLDEST", moment("queue.oldest"), optional=True),
-    Column("DEAD LETTERS", lambda delivery: str(client.number(delivery, "deadLetters", "batches") or ""), optional=True),
+    Column(
+        "DEAD LETTERS", lambda delivery: str(client.number(delivery, "deadLetters", "batches") or ""), optional=True
+    ),
     Column("LAST FAILURE", moment("lastFailure.at"), optional=True),
 )
 

@@ -274,7 +274,10 @@ def approve(
 
 def _held(name: str, held: Value) -> list[str]:
     """Return every resource that would be deleted, as far as the service names them."""
-    resources = [f"  {client.text(one, 'kind')}/{client.text(one, 'name')}" for one in client.objects(client.at(held, "resources"))]
+    resources = [
+        f"  {client.text(one, 'kind')}/{client.text(one, 'name')}"
+        for one in client.objects(client.at(held, "resources"))
+    ]
     total = int(client.text(held, "count") or 0)
     head = f"{name} at {client.text(held, 'commit')[:12]}"
     if not total:

@@ -21,6 +21,7 @@ FORMATS = ("table", "wide", "yaml", "json", "name")
 # In bytes, the most characters that the service takes.
 TEXT = output.HiddenLimit(65_536 * 4, "the 65,536 characters that a text may have")
 NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
+ASKED = "The text to take out (it is not shown)"
 NEXT = (
     "Whoever could read it may know it: replace the secret where it is used. Git's history still holds it, and the "
     "service's mirror of that: rewrite the history, push it, and have the mirror made anew (docs/redacting.md has the "
@@ -271,7 +272,7 @@ def redact(session: Session, *, kind: str, name: str | None, value_file: Path | 
     """
     key = options.target_key(kind, name)
     if value_file is None:
-        value = output.ask_hidden_text("The text to take out (it is not shown)", otherwise=NOBODY)
+        value = output.ask_hidden_text(ASKED, otherwise=NOBODY)
     else:
         value = output.read_hidden(value_file, TEXT)
     with session.client() as service:

@@ -37,7 +37,7 @@ Cell = Callable[[Value], str]
 class Column(NamedTuple):
     """A column. `cell` is a function, or the dotted path of a text in the answer.
 
-    An `optional` one is left out when it is empty in every row, one that `tells_apart` when it is the same in every row.
+    An `optional` one is left out when it is empty in every row, one that `tells_apart` when it is the same in all rows.
     A `wide` one is for `-o wide` alone, a `narrow` one for all but that.
     """
 

@@ -8,8 +8,7 @@ import pytest
 
 from reconciler.cli import exits
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.options import OrderedGroup
-from reconciler.cli.session import OPTIONS
+from reconciler.cli.options import OPTIONS, OrderedGroup
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 
