@@ -35,6 +35,7 @@ WRONG_KEY = (
 WRONG_PASSWORD = "the service does not accept the name or the password (--user, SERVICE_USER, SERVICE_PASSWORD_FILE)"  # noqa: S105
 PROJECTS = "`reconciler project list` shows yours"
 NO_PROJECT = f"there is no project {{}}, or you have no role in it; {PROJECTS}"
+NO_REPOSITORY = "there is no repository {}; `reconciler status` shows those there are"
 CHOOSE_HINT = f"choose a project with --project or SERVICE_PROJECT; {PROJECTS}"
 SET_A_KEY = "set SERVICE_API_KEY to a key of yours"
 OF_401: Mapping[str, str] = {  # in words of commands; every other sentence of the service stands for itself

@@ -6,18 +6,20 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from reconciler.cli import client, output
-from reconciler.cli.client import CHOOSE_HINT, Client, Target
+from reconciler.cli import output
 from reconciler.cli.output import Color
 from reconciler.model import names
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key, Kind
 from reconciler.model.principals import DEFAULT_PROJECT
+
+if TYPE_CHECKING:
+    from reconciler.cli.client import Client, Target
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,20 +46,24 @@ class Session:
         """Whether output gets colour."""
         return output.coloured(self.color or Color.AUTO)
 
-    def target(self) -> Target:
+    def target(self) -> "Target":
         """Return the facts of a connection; asks a person for the password. Raises Refused, OSError, click.Abort."""
         password = None
         if self.user is not None and (file := os.environ.get(PASSWORD_FILE)):
             password = output.read_hidden(Path(file), output.PASSWORD)
         elif self.user is not None:
             password = output.ask_hidden_text(f"Password of {self.user}", otherwise=NOBODY.format(self.user))
+        from reconciler.cli.client import Target  # noqa: PLC0415 - only for commands that ask a server
+
         return Target(self.server or DEFAULT_SERVER, self.api_key, self.user, password, self.project)
 
-    def client(self) -> Client:
+    def client(self) -> "Client":
         """Return a connection to the server, to be used in a `with`. Raises as `target` does."""
+        from reconciler.cli.client import Client  # noqa: PLC0415 - as above
+
         return Client(self.target())
 
-    def everywhere(self) -> Client:
+    def everywhere(self) -> "Client":
         """Return a connection without a project: for the organization, or for paths that name their project."""
         return replace(self, project=None).client()
 
@@ -127,18 +133,20 @@ def _text(value: object) -> str | None:
     return str(value) if value else None
 
 
-def chosen_project(connection: Client, session: Session) -> str:
+def chosen_project(connection: "Client", session: Session) -> str:
     """Return the project for a path that names one, by the service's own rule for requests without one.
 
     Raises Refused.
     """
+    from reconciler.cli import client  # noqa: PLC0415 - as above
+
     if session.project is not None:
         return session.project
     within = [client.text(one, "name") for one in client.objects(client.at(connection.get("me"), "me", "projects"))]
     if DEFAULT_PROJECT in within:
         return DEFAULT_PROJECT
     if len(within) != 1:
-        raise Refused(CHOOSE_HINT)
+        raise Refused(client.CHOOSE_HINT)
     return within[0]
 
 

@@ -16,25 +16,24 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from reconciler.cli import exits, output, runs
-from reconciler.cli.client import NOT_OURS, Client, Refusal
+from reconciler.cli import exits, output
 from reconciler.cli.options import Session, connected
-from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.plan import MOST_VALUE_BYTES, CutText, Plan, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import visible
 from reconciler.model.values import Value
-from reconciler.review import annotations, markdown, text
 from reconciler.review import plan as review_plan
-from reconciler.review.annotations import NoPlan
 
 if TYPE_CHECKING:
+    from reconciler.cli.client import Client
     from reconciler.git.checkouts import Checkout
     from reconciler.git.merging import Merged
+    from reconciler.review.annotations import NoPlan
+    from reconciler.review.markdown import Link
     from reconciler.review.static import EntrySettings
     from reconciler.settings.repositories import Repository
 
-# Imported where they are used, since they take longer than the rest of the command: `git`, `review.static`, `settings`.
+# A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
 
 FORMS = ("text", "markdown", "json", "github")
 MARKER = "default"
@@ -113,8 +112,8 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="text", help="How to show the plan (text).")
 @click.option(
     "--limit",
-    type=click.IntRange(min=markdown.MINIMUM),
-    default=markdown.LIMIT,
+    type=click.IntRange(min=review_plan.MINIMUM),
+    default=review_plan.LIMIT,
     help="Markdown: at most so many bytes.",
 )
 @click.option("--marker", default=MARKER, help="Markdown: tells the comment of this plan from those of others.")
@@ -155,6 +154,8 @@ def plan(
     try:
         made = plan_by_server(session, options) if is_live else plan_from_checkout(options)
     except ReconcilerError as problem:
+        from reconciler.review import annotations  # noqa: PLC0415
+
         # A comment, or a job's log, says that there is no plan: the one of an earlier push must not stay for it.
         if form == "github":
             output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
@@ -163,21 +164,27 @@ def plan(
         raise
     match form:
         case "markdown":
+            from reconciler.review import markdown  # noqa: PLC0415
+
             address = None if link is None else _addresses(link)
             output.rendered(markdown.render_markdown(made, limit=limit, marker=marker, link=address))
         case "json":
             output.rendered(review_plan.render_json(made).decode())
         case "github":
+            from reconciler.review import annotations  # noqa: PLC0415
+
             for piece in annotations.render_annotations(made):
                 output.rendered(piece)
         case _:
+            from reconciler.review import text  # noqa: PLC0415
+
             has_worktree = not is_live and not made.ahead and _has_worktree(options)
             for piece in text.render_text(made, color=session.coloured, has_worktree=has_worktree):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
 
-def _addresses(template: str) -> markdown.Link:
+def _addresses(template: str) -> "Link":
     def link(place: PlanPlace, side: PlanTip) -> str:
         path = quote(place.path)
         return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
@@ -185,9 +192,11 @@ def _addresses(template: str) -> markdown.Link:
     return link
 
 
-def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> NoPlan:
+def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":
+    from reconciler.cli.client import Refusal  # noqa: PLC0415
     from reconciler.git.checkouts import Checkout  # noqa: PLC0415
     from reconciler.git.merging import Conflicts  # noqa: PLC0415
+    from reconciler.review.annotations import NoPlan  # noqa: PLC0415
 
     head = asked.head or "HEAD"
     try:
@@ -254,12 +263,15 @@ def plan_by_server(session: Session, asked: PlanOptions) -> Plan:
     )
 
 
-def ask_server(service: Client, *, repository: str, head: str, base: str | None = None) -> Plan:
+def ask_server(service: "Client", *, repository: str, head: str, base: str | None = None) -> Plan:
     """Ask for the plan of merging `head` into `base`, or into the branch that the repository follows. Both are refs in
     full, or the ids of commits.
 
     Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
     """
+    from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
+    from reconciler.model.error_codes import ErrorCode  # noqa: PLC0415
+
     body: dict[str, Value] = {"repository": repository, "head": head}
     if base is not None:
         body["base"] = base
@@ -268,12 +280,14 @@ def ask_server(service: Client, *, repository: str, head: str, base: str | None 
     except Refusal as refusal:
         if refusal.codes != (ErrorCode.REPOSITORY_NOT_FOUND,):
             raise
-        raise Refused(runs.unknown_repository(repository)) from None
+        raise Refused(NO_REPOSITORY.format(repository)) from None
     return decoded(answer, server=service.server)
 
 
 def decoded(answer: dict[str, Value], *, server: str) -> Plan:
     """Return the plan of an answer. Raises Refused for another answer."""
+    from reconciler.cli.client import NOT_OURS  # noqa: PLC0415
+
     try:
         shown = msgspec.convert(answer.get("plan"), type=_Shown)
     except msgspec.ValidationError:

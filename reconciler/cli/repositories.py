@@ -10,7 +10,6 @@ import click
 from reconciler.cli import client, exits, output, runs, tables
 from reconciler.cli.client import Client
 from reconciler.cli.options import Session, connected, wide_form_option
-from reconciler.cli.runs import unknown_repository
 from reconciler.cli.tables import Column, commit
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
@@ -144,7 +143,7 @@ def suspend(session: Session, *, repository: str, reason: str, duration: str | N
     if expiry is not None:
         body["expiry"] = expiry
     named = {"/reason": "--reason", "/expiry": "--for" if until is None else "--until"}
-    missing = unknown_repository(repository)
+    missing = client.NO_REPOSITORY.format(repository)
     with session.client() as service:
         answer = service.post("repositories", repository, "suspend", body=body, missing=missing, options=named)
     end = output.moment_text(client.text(answer, "repository", "suspension", "until"))
@@ -201,7 +200,9 @@ def resume(context: click.Context, session: Session, *, repository: str, wait: b
 
 def _begin(service: Client, name: str, what: str, body: Value = None) -> str:
     """Return the id of the run that this request begins."""
-    return client.text(service.post("repositories", name, what, body=body, missing=unknown_repository(name)), "run")
+    return client.text(
+        service.post("repositories", name, what, body=body, missing=client.NO_REPOSITORY.format(name)), "run"
+    )
 
 
 def _ended(service: Client, name: str, run: str, *, wait: bool, deadline: float, colour: bool) -> int:
@@ -254,7 +255,9 @@ def approve(
     """
     deadline = time.monotonic() + timeout
     with session.client() as service:
-        found = service.get("repositories", repository, missing=unknown_repository(repository)).get("repository")
+        found = service.get("repositories", repository, missing=client.NO_REPOSITORY.format(repository)).get(
+            "repository"
+        )
         held = client.at(found, "held")
         if held is None:
             state = client.text(found, "state")

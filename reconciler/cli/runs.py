@@ -21,11 +21,6 @@ MOST = 10_000  # runs among which those of one project are found; the service gi
 NO_RUN = "there is no run {}; `reconciler runs` lists them"
 
 
-def unknown_repository(name: str) -> str:
-    """Return the error about a repository that does not exist."""
-    return f"there is no repository {name}; `reconciler status` shows those there are"
-
-
 def counted(counts: Mapping[str, Value]) -> str:
     """Return `3 created, 1 invalid`, in the order that statuses have everywhere."""
     known = sorted(counts.items(), key=lambda pair: (ORDER.get(pair[0], len(ORDER)), pair[0]))
@@ -137,7 +132,8 @@ def runs(session: Session, *, run: str | None, last: str | None, form: str) -> N
 
 
 def _last(service: Client, repository: str) -> str:
-    missing = f"{unknown_repository(repository)}, and `reconciler runs` also lists runs of those that left the settings"
+    known = client.NO_REPOSITORY.format(repository)
+    missing = f"{known}, and `reconciler runs` also lists runs of those that left the settings"
     run = client.text(service.get("repositories", repository, missing=missing), "repository", "lastRun")
     if not run:
         raise Refused(f"{repository} has had no run yet; `reconciler reconcile {repository}` asks for one")

@@ -10,8 +10,8 @@ from reconciler.model.plan import NamedResource, Plan, PlanEntry, PlanPlace, Pla
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
-from reconciler.review.markdown import LIMIT, MINIMUM, Sheet, comment_marker, span
-from reconciler.review.plan import clean_text
+from reconciler.review.markdown import Sheet, comment_marker, span
+from reconciler.review.plan import LIMIT, MINIMUM, clean_text
 from reconciler.review.text import by_risk
 
 # The plan as commands of GitHub's workflows, which mark lines of files: `::warning file=...,line=3::...`.

@@ -11,7 +11,7 @@ from reconciler.model.plan import RISK, Plan, PlanEntry, PlanPlace, PlanStatus, 
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
-from reconciler.review.plan import PlanLine, clean_text
+from reconciler.review.plan import LIMIT, MINIMUM, PlanLine, clean_text
 from reconciler.review.text import OwnerGroup, by_risk, owner_groups
 
 # Text from outside as Markdown that says nothing but the text, on GitHub, GitLab and Gitea alike.
@@ -103,12 +103,6 @@ class Sheet:
 
 Link = Callable[[PlanPlace, PlanTip], str | None]
 _Address = Callable[[PlanStatus], str | None]
-
-GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
-RESERVE = 1_536  # for what a pipeline adds of its own
-LIMIT = GITHUB - RESERVE
-MINIMUM = 1_000
-"""Bytes. A smaller limit is taken for this one, in which the mark, the verdict and what is missing always fit."""
 
 _OPEN = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR, UpdateStatus.FORBIDDEN, UpdateStatus.DELETED})
 _CLOSE = "\n</details>\n\n"

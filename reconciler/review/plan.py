@@ -25,6 +25,11 @@ REASONS = 30  # lines of one reason
 NOTES = 10  # of one resource
 DEPENDANTS = 10
 
+GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
+RESERVE = 1_536  # for what a pipeline adds of its own
+LIMIT = GITHUB - RESERVE  # bytes of a comment
+MINIMUM = 1_000  # bytes. In a smaller limit the mark, the verdict and the count of what is missing would not always fit
+
 ORDERS = re.compile(r"(##\w*)\[")
 """What runners of GitHub and Azure look for anywhere in a line; the bracket is to be written otherwise."""
 

@@ -27,7 +27,7 @@ def link(place: PlanPlace, side: PlanTip) -> str:
 
 def commented(plan: Plan) -> str:
     """A comment; of a large plan a part."""
-    limit = CUT if len(list(plan.all)) > 1_000 else markdown.LIMIT
+    limit = CUT if len(list(plan.all)) > 1_000 else review_plan.LIMIT
     return markdown.render_markdown(plan, marker="shop/prod", limit=limit, link=link)
 
 
