@@ -147,6 +147,7 @@ STALE = "this plan is stale: a side of it or the store has moved since; ask for 
 REFUSED = "it is atomic, and something in it is refused"
 
 FINE, CHANGED, TRIPPED = 0, 2, 3
+GONE = frozenset({UpdateStatus.DELETED, UpdateStatus.IN_USE})  # from the head: the base alone has their files
 SHORT = 7  # characters of a commit's id, as git shows it
 
 SYMBOLS = {
@@ -244,6 +245,12 @@ def in_words(counts: Counter[UpdateStatus]) -> str:
     """`2 to create, 5 to change, 1 invalid`; empty when nothing occurs."""
     order = (*_STORED, *(one for one in RISK if one not in _STORED))
     return ", ".join(f"{counts[one]:,} {_WORDS.get(one, one.value)}" for one in order if counts[one])
+
+
+def by_risk(plan: Plan) -> list[tuple[PlanEntry, PlanStatus]]:
+    """Return every status of every entry, the riskiest first; statuses of equal risk are in the order of entries."""
+    rank = {status: number for number, status in enumerate(RISK)}
+    return sorted(plan.all, key=lambda pair: (pair[1].existing, rank[pair[1].status]))
 
 
 def changes(plan: Plan) -> bool:

@@ -33,7 +33,7 @@ def commented(plan: Plan) -> str:
 
 SKINS: dict[str, Callable[[Plan], str]] = {
     "txt": lambda plan: "".join(text.render_text(plan, color=False)),
-    "ansi": lambda plan: "".join(text.render_text(plan, color=True, width=60)),
+    "ansi": lambda plan: "".join(text.render_text(plan, color=True)),
     "md": commented,
     "json": lambda plan: review_plan.render_json(plan).decode(),
     "github": lambda plan: "".join(annotations.render_annotations(plan)),
