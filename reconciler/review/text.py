@@ -52,7 +52,7 @@ def text_difference(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[st
 def _groups(
     old: Sequence[str], new: Sequence[str], before: int, after: int
 ) -> Iterator[list[tuple[str, int, int, int, int]]]:
-    """Runs of what is alike and what is not, as `difflib` tells them."""
+    """Yield runs of equal and of different lines, in the form of `difflib`."""
     if max(len(old), len(new)) <= COMPARED:
         yield from difflib.SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(CONTEXT)
         return
@@ -65,7 +65,7 @@ def _groups(
 
 
 def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
-    """How many lines are alike at the beginning, and how many of the others at the end."""
+    """Return how many lines are equal at the beginning, and how many of the others at the end."""
     most = min(len(old), len(new))
     before = next((at for at in range(most) if old[at] != new[at]), most)
     most -= before
