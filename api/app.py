@@ -26,7 +26,6 @@ from api import (
 from api.calls import Endpoint, in_organization, in_project, known, of_project, of_repository, public, within_reach
 from api.edge import Edge, RequestPlaces, path_pattern
 from api.errors import Told
-from api.logs import Shortcut
 from api.pages import forms
 from api.pages import routes as pages
 from reconciler.model.error_codes import ErrorCode
@@ -135,20 +134,14 @@ _LITERAL = frozenset(path for path, _ in ROUTES if "{" not in path)
 _PUBLIC_PATTERN = re.compile("|".join(path_pattern(path) for path in sorted(PUBLIC) if "{" in path))
 
 
-class Application(Starlette):
-    """With what answers some requests before the layers see them."""
-
-    shortcut: Shortcut | None = None
-
-
-def build(services: Services) -> Application:
+def build(services: Services) -> Starlette:
     """The ASGI application that serves `services`."""
     health.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
     resource_queries.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 
 
-def build_for_logs(services: Services) -> Application:
+def build_for_logs(services: Services) -> Starlette:
     """The ASGI application of a listener that takes log records in and does nothing else."""
     return _built(OF_LOGS, services, otherwise=not_of_logs, is_lost=lambda _: False)
 
@@ -159,12 +152,10 @@ def _built(
     *,
     otherwise: ASGIApp,
     is_lost: Callable[[Scope], bool],
-) -> Application:
+) -> Starlette:
     # The edge answers every exception itself. Starlette's own two layers for that would wrap each request twice more,
     # and answer what is unexpected outside the edge, without the headers of every answer.
-    app = Application()
-    if services.anybody is None:
-        app.shortcut = Shortcut(services, OF_LOGS[0][1], target=LOGS)
+    app = Starlette()
     paths: dict[object, str] = {endpoint: path for path, endpoint in routes}
     services.measured.traffic.know(paths)
     served = pages.PAGES & {path for path, _ in routes}

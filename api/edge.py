@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from time import perf_counter
@@ -111,7 +111,6 @@ Rendering: TypeAlias = Callable[[Scope, Told], Response]
 REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
-AT_ONCE = 256  # ids whose random digits are drawn together
 NOWHERE = RequestPlaces(())
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 
@@ -287,20 +286,8 @@ def _check_type(headers: list[Header]) -> None:
 
 
 def request_id(now: datetime) -> str:
-    """A new id for a request."""
-    return ids.instant(int(now.timestamp() * 1000)) + next(_DIGITS)
-
-
-def _drawn() -> Iterator[str]:
-    """The random digits of one id after the other. One draw serves many: some requests cost little more."""
-    size = ids.RANDOM_DIGITS
-    while True:
-        drawn = ids.digits(os.urandom(AT_ONCE * size))
-        for start in range(0, len(drawn), size):
-            yield drawn[start : start + size]
-
-
-_DIGITS = _drawn()
+    """Return a new id for a request."""
+    return ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
 
 
 # Answers whose bytes are all known, written at once: for those that programs ask for thousands of times a second.

@@ -1,22 +1,15 @@
 """Log records: POST /v1/logs."""
 
 import asyncio
-from asyncio import CancelledError, Future, get_running_loop
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
-from datetime import datetime
-from functools import partial
-from hashlib import sha256
-from time import monotonic, perf_counter
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable
+from time import monotonic
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message as StarletteMessage
 from starlette.types import Receive
 
-from api import auth, bodies, calls, edge, errors
-from api.auth import Authenticator
-from api.calls import Call, Endpoint, State
+from api import bodies, calls, errors
+from api.calls import Call
 from api.edge import AtOnce
 from api.errors import Header, Told
 from reconciler.delivery import intake
@@ -24,60 +17,12 @@ from reconciler.delivery.intake import IntakeRoom
 from reconciler.delivery.otlp import models, reading
 from reconciler.delivery.otlp.models import (
     MOST_BYTES,
-    Logs,
     MalformedRequest,
     OtlpAnswer,
     RequestTooLarge,
     UnknownEncoding,
 )
-from reconciler.delivery.reporting import NotTaken, TakenRecords
-from reconciler.model.directory import Directory, Key
-from reconciler.server.connections import WholeRequest
-from reconciler.server.services import Services
-
-# Waiting that costs nothing where there is nothing to wait for.
-#
-# Setting a timer and taking it back costs more than reading a small body, which nearly always is there already.
-
-Result = TypeVar("Result")
-
-
-class _Begun(Awaitable[Result]):
-    """The rest of a coroutine that has run up to what it waits for first."""
-
-    __slots__ = ("coroutine", "waits")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Result], waits: Any) -> None:
-        self.coroutine = coroutine
-        self.waits = waits
-
-    def __await__(self) -> Generator[Any, Any, Result]:
-        waits = self.waits
-        while True:
-            try:
-                sent = yield waits
-            except BaseException as raised:  # it is the coroutine's, a cancellation too
-                go_on = partial(self.coroutine.throw, raised)
-            else:
-                go_on = partial(self.coroutine.send, sent)
-            try:
-                waits = go_on()
-            except StopIteration as ended:
-                result: Result = ended.value
-                return result
-
-
-async def within(call: Callable[[], Awaitable[Result]], *, seconds: float) -> Result:
-    """What a coroutine function gives, waited for no longer than that. Raises TimeoutError."""
-    coroutine: Any = call()
-    try:
-        waits = coroutine.send(None)
-    except StopIteration as ended:
-        result: Result = ended.value
-        return result
-    async with asyncio.timeout(seconds):
-        return await _Begun(coroutine, waits)
-
+from reconciler.delivery.reporting import TakenRecords
 
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
@@ -201,7 +146,8 @@ class _Held:
 async def read_body(receive: Receive, *, limit: int, seconds: float = READ_SECONDS) -> bytes:
     """The body as it came. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
     try:
-        return await within(partial(_received, receive, limit=limit), seconds=seconds)
+        async with asyncio.timeout(seconds):
+            return await _received(receive, limit=limit)
     except TimeoutError:
         # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
         sentence = f"The body did not arrive within {seconds:g} seconds."
@@ -265,166 +211,3 @@ def _wait(seconds: float) -> None:
 
 def _too_large() -> errors.TooLarge:
     return errors.TooLarge(f"The body is over {MOST_BYTES} bytes; send the records in several requests.")
-
-
-# Who sends log records with a head that was seen before: senders have the same one for each of their requests.
-
-UNUSUAL = frozenset({b"content-encoding", b"cookie", b"origin", b"sec-fetch-site", b"transfer-encoding"})
-"""Headers that the edge asks about, or with which a body is read otherwise. So may one that is repeated be."""
-
-MOST = 1_024  # heads that are remembered; whoever gives each request another one, as a trace's id does, gains nothing
-
-
-class Sender(NamedTuple):
-    """Who sends protobuf as it is, by which key, and to which project. The environment's key stands in no directory."""
-
-    name: str
-    project: str
-    key: Key | None
-
-
-class Senders:
-    """Those of one route."""
-
-    def __init__(self, services: Services, judge: Callable[[Call], None]) -> None:
-        """`judge` is the route's: it says which project a call is about, and raises where that may not be."""
-        self._services = services
-        self._judge = judge
-        self._authenticator = Authenticator(services)
-        self._known: dict[bytes, Sender] = {}
-        self._directory: Directory | None = None  # by which all of them were judged
-
-    def of(self, headers: list[Header], *, now: datetime) -> Sender | None:
-        """Who sends with such a head; None, or an exception, where more is to be asked or said of it.
-
-        What was found out of a head holds while the directory is the same one, but for the end of a key's time. Only
-        the length is another one in each request, and it stands in nothing that is asked. What is remembered is a
-        digest, as it is of keys.
-        """
-        directory = self._services.accounts.directory
-        if directory is not self._directory or len(self._known) >= MOST:
-            self._directory = directory
-            self._known.clear()
-        lines = [b"%b:%b" % header for header in headers if header[0] != b"content-length"]
-        head = sha256(b"\n".join(lines)).digest()  # the parser lets no end of a line into a header
-        known = self._known.get(head)
-        if known is not None:
-            is_held = known.key is None or self._services.accounts.uses(known.key, at=now)
-            return known if is_held else None
-        judged = self._judged(headers)
-        if judged is not None:
-            self._known[head] = judged
-        return judged
-
-    def _judged(self, headers: list[Header]) -> Sender | None:
-        call = Call({"headers": headers, "state": State(services=self._services, request="")}, _nothing)
-        is_unusual = len(call.headers) < len(headers) or not UNUSUAL.isdisjoint(call.headers)
-        if is_unusual or is_json(headers) is not False:
-            return None
-        shown = auth.shown_credentials(headers)
-        if len(shown.keys) != 1 or shown.passwords:
-            return None
-        call.state["principal"] = principal = self._authenticator.holder(shown.keys[0])
-        call.state["directory"] = directory = self._services.accounts.directory
-        self._judge(call)
-        return Sender(principal.name, call.project, directory.key_of(shown.keys[0]))
-
-
-async def _nothing() -> StarletteMessage:
-    """What is left to receive of a request that is here whole."""
-    return {"type": "http.disconnect"}
-
-
-# POST /v1/logs of small requests, answered without a task: who sends single records pays for little else.
-
-ENDED = "The service stops; send the records again."
-
-
-class _ShortcutHeld(NamedTuple):
-    """What a request holds until it is answered, its id, and when it began."""
-
-    sender: str
-    size: int
-    id: str
-    began: float
-
-
-class Shortcut:
-    """See `reconciler.server.connections.Shortcut`. Not for a service that asks nobody who they are: to whom it
-    answers is settled by more than a key.
-    """
-
-    method = b"POST"
-
-    def __init__(self, services: Services, endpoint: Endpoint, *, target: str) -> None:
-        """`endpoint` is what the usual way leads to."""
-        self.target = target.encode()
-        self._services = services
-        self._endpoint = endpoint
-        self._senders = Senders(services, endpoint.judges["POST"])
-        self._common = edge.Common(services.headers)
-
-    def take(self, request: WholeRequest) -> bool:
-        """See the contract."""
-        began, now, size = perf_counter(), self._services.clock(), len(request.content)
-        try:
-            sender = self._senders.of(request.headers, now=now)
-            logs = None if sender is None else reading.at_once(request.content)
-        except Exception:
-            return False  # whatever it is, the usual way meets it again, and tells it
-        if sender is None or logs is None:
-            return False
-        held = _ShortcutHeld(sender.name, size, edge.request_id(now), began)
-        queued = self._queued(sender, logs, size=size)
-        if queued is None:
-            return False
-        queued.add_done_callback(partial(self._answer, request, held))
-        return True
-
-    def _queued(self, sender: Sender, logs: Logs, *, size: int) -> Future[None] | None:
-        """Queue them if there is room in all that is counted; None if not, and then nothing of them is."""
-        if not self._enter(sender.name, size):
-            return None
-        rates, queued = self._services.rates, None
-        if rates.take(sender.name, logs.records, now=monotonic()) <= 0.0:
-            queued = self._enqueued(sender.project, logs)
-            if queued is None:
-                rates.give_back(sender.name, logs.records)
-        if queued is None:
-            self._leave(sender.name, size)
-        return queued
-
-    def _enqueued(self, project: str, logs: Logs) -> Future[None] | None:
-        try:
-            return self._services.deliveries.enqueue(project, logs)
-        except Exception as fault:  # some queue may have them, and would get them once more the usual way
-            failed: Future[None] = get_running_loop().create_future()
-            failed.set_exception(fault)
-            return failed
-
-    def _enter(self, sender: str, size: int) -> bool:
-        services = self._services
-        if not edge.enter_request(services.in_flight, sender):
-            return False
-        if services.room.change(sender, 0, size):
-            return True
-        edge.leave_request(services.in_flight, sender)
-        return False
-
-    def _leave(self, sender: str, size: int) -> None:
-        self._services.room.change(sender, size, 0)
-        edge.leave_request(self._services.in_flight, sender)
-
-    def _answer(self, request: WholeRequest, held: _ShortcutHeld, queued: Future[None]) -> None:
-        self._leave(held.sender, held.size)
-        answer = self._message(request, held, queued)
-        request.answer(answer.status_code, self._common.head(answer.head, held.id), bytes(answer.body))
-        self._services.measured.traffic.note(self._endpoint, "POST", answer.status_code, perf_counter() - held.began)
-
-    def _message(self, request: WholeRequest, held: _ShortcutHeld, queued: Future[None]) -> Message:
-        """The answer that the usual way has to what came of it."""
-        failure = CancelledError() if queued.cancelled() else queued.exception()
-        if failure is None:
-            return SUCCESS[False]
-        told = failure if isinstance(failure, Exception) else NotTaken(ENDED)
-        return failure_message(request.headers, errors.told(told, request=held.id))

@@ -1,5 +1,5 @@
-"""What the audit adds to a first reconcile: its rows, their index and their chain, written into a store of their own as
-the reconcile writes them, beside the whole run in a real daemon. And verifying the chain.
+"""The cost of the audit in a first reconcile: its rows, their index and their chain, written into a store of their own
+as the reconcile writes them, beside the whole run in a real daemon. And verifying the chain.
 """
 
 import asyncio

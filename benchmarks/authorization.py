@@ -1,4 +1,4 @@
-"""What it costs to know who asks and to judge it, and what others notice of people who sign in with wrong passwords."""
+"""The cost of authenticating and authorizing a request, and the effect on others of sign-ins with wrong passwords."""
 
 import asyncio
 import base64
@@ -42,7 +42,7 @@ GET_ONE = "/v1/resources/Destination/destination-000500"
 
 
 def measure() -> list[Figure]:
-    """What is added to a request, and how long requests take while people guess passwords."""
+    """Return the cost for each request, and how long requests take while people guess passwords."""
     return [asyncio.run(_added()), _while_guessing()]
 
 

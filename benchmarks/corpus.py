@@ -33,13 +33,13 @@ def imported(path: Path, stream: bytes) -> None:
 
 
 def path(number: int, *, flat: bool = False) -> str:
-    """Where a file is."""
+    """Return the path of a file."""
     name = f"destination-{number:06d}.yaml"
     return f"all/{name}" if flat else f"team-{number // FOLDER:04d}/{name}"
 
 
 def name(number: int) -> str:
-    """What its resource is called."""
+    """Return the name of its resource."""
     return f"destination-{number:06d}"
 
 

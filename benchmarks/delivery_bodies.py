@@ -32,7 +32,7 @@ def maps(records: int, *, seed: int = 1) -> bytes:
 
 
 def fragments(records: int, *, seed: int = 1) -> list[bytes]:
-    """What `texts` is delivered as, a JSON string for each record."""
+    """Return the body in which `texts` are delivered, a JSON string for each record."""
     source = random.Random(seed)  # noqa: S311 - a reproducible corpus, no secret
     return [orjson.dumps(_line(number, source)) for number in range(records)]
 

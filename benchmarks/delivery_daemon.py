@@ -48,7 +48,7 @@ class Receiver:
     before: int  # records that the sink had
 
     def delivery(self) -> dict[str, Any]:
-        """What the API says of the Destination."""
+        """Return the Destination's status as the API shows it."""
         # After a start it is 503 until the routes are read.
         answer = until(lambda: _answered(self.daemon), "the delivery is shown")
         return dict(answer.body["delivery"])
@@ -111,7 +111,7 @@ def _is_routed(running: Daemon) -> bool:
 
 
 def resources(port: int, parameters: Mapping[str, object]) -> list[dict[str, Any]]:
-    """What is applied."""
+    """Return the resources to apply."""
     endpoint = {"scheme": "http", "hostname": "127.0.0.1", "port": port, "path": "/hook"}
     queue = {"sending_queue_queue_size": MOST_BATCHES, "persistent_queue_storage": "bench"}
     configuration = {"sources": [{"type": "otlp"}], "destinations": [{"name": NAME}], "selector": {"matchLabels": {}}}

@@ -1,4 +1,4 @@
-"""What our figures stand beside, each a process of its own: a route that only reads, and a loop that only sends.
+"""Floors to compare our figures with, each a process of its own: a route that only reads, and a loop that only sends.
 
 `python -m benchmarks.delivery_floors route` serves a Starlette route that reads the body and answers with nothing, with
 the daemon's own server and settings, on a free port that it prints. `... loop PORT SECONDS` posts single records to

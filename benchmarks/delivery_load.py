@@ -35,7 +35,7 @@ class Answers:
 
 
 def missing() -> bool:
-    """Whether there is no `wrk`."""
+    """Return True if `wrk` is missing."""
     return shutil.which("wrk") is None
 
 

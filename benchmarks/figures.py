@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was measured. `beside` is the floor, peer or limit from the same run, in words with its number.
+    """A measured figure. `beside` is the floor, peer or limit from the same run, in words with its number.
 
     `missed` says that it is less than it must be; whether it is over a limit is told by `ratio`.
     """
@@ -22,7 +22,7 @@ class Figure:
 
 
 def machine() -> str:
-    """Where and when this was measured."""
+    """The machine and the time of the measurement."""
     processor = platform.machine()
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as lines:  # noqa: PTH123 - a kernel file, not a path of ours
@@ -34,7 +34,7 @@ def machine() -> str:
 
 
 def over(figures: list[Figure]) -> list[str]:
-    """What is over its limit, or less than it must be. A floor or a peer is no limit."""
+    """Return the figures over their limit, or less than they must be. A floor or a peer is no limit."""
     return [one.what for one in figures if one.missed or (one.beside.startswith("limit ") and float(one.ratio) > 1)]
 
 

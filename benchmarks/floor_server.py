@@ -19,7 +19,7 @@ from reconciler.server import serving
 
 @contextlib.contextmanager
 def running(module: str, *arguments: str) -> Iterator[int]:
-    """What a module of the benchmark serves when it is run with these arguments; its port."""
+    """Run a module of the benchmark with these arguments; yields the port that it serves."""
     with subprocess.Popen([sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None

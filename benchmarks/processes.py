@@ -1,4 +1,4 @@
-"""What processes use, as the kernel tells it: CPU time, memory, threads."""
+"""Resource use of processes, from the kernel: CPU time, memory, threads."""
 
 import contextlib
 import os

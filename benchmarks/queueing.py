@@ -1,4 +1,4 @@
-"""What a queue on disk takes and gives, beside a loop that only writes and forces to disk, on the same disk."""
+"""The throughput of a queue on disk, beside a loop that only writes and syncs to the same disk."""
 
 import asyncio
 import os

@@ -28,7 +28,7 @@ STEP_SECONDS = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a sink has seen since it was started; `wrong` are bodies that were not what their records say.
+    """The counters of a sink since its start; `wrong` are bodies that differ from what their records say.
 
     `last` is when the last body came, in seconds of `time.perf_counter`, which is one clock for all processes of Linux.
     """
@@ -42,7 +42,7 @@ class Counts:
 
 @dataclass(slots=True)
 class Seen:
-    """What came, and what is answered."""
+    """The received requests, and the answers to them."""
 
     requests: int = 0
     records: int = 0
@@ -128,7 +128,7 @@ class Sink:
     process: int
 
     def counts(self) -> Counts:
-        """What came so far. Raises RuntimeError when a body was not the JSON that it should be."""
+        """Return the counters so far. Raises RuntimeError when a body was not the JSON that it should be."""
         found = Counts(**json.loads(self._ask("counts")))
         if found.wrong:
             raise RuntimeError(f"{found.wrong} of the bodies that were parsed do not hold the records that they show")

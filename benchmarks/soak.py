@@ -48,7 +48,7 @@ WAL_LIMIT_MB = 64 * 1.048576
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen of one soak."""
+    """The observations of one soak."""
 
     seconds: float
     commits: int
@@ -211,7 +211,7 @@ def _counted(store: Path) -> tuple[int, int]:
 
 
 def figures_of(seen: Seen) -> list[Figure]:
-    """What is shown of a soak."""
+    """Return the figures of a soak."""
     warm, last = seen.warm, seen.last
     what = f"soak of {seen.seconds / 60:.1f} minutes"
     wal = max(one.wal_mb for one in seen.samples)

@@ -44,7 +44,7 @@ log {{ source(lines); destination(sink); flags(flow-control); }};
 
 
 def missing() -> bool:
-    """Whether it, or its module for HTTP, is not there."""
+    """Return True if it, or its module for HTTP, is missing."""
     program = shutil.which(PROGRAM) or shutil.which(PROGRAM, path="/usr/sbin:/usr/local/sbin")
     if program is None:
         return True

@@ -1,4 +1,4 @@
-"""What a daemon takes, seen from outside while something lasts: memory, descriptors, the log of its store.
+"""Watch a daemon's use of memory, descriptors and log space from outside, for as long as something lasts.
 
 Belongs here: looking again and again, in a thread of whoever measures, which costs the daemon nothing but its page
 tables; the most of what was seen, and the medians of a stretch of it, since a moment may have a request or a git more.
@@ -51,7 +51,7 @@ class Most:
 
 
 class Watch:
-    """What was seen until now."""
+    """Return the observations so far."""
 
     def __init__(self, main: int, child: int, *, state: Path) -> None:
         self.samples: list[Sample] = []

@@ -36,7 +36,6 @@ from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, requests, reviews, routes
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
@@ -48,6 +47,7 @@ from reconciler.worker.messages import (
     RoutesJob,
     Verb,
 )
+from reconciler.worker.trees import Allowance
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32

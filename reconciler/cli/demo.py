@@ -39,6 +39,7 @@ MADE_UP = "made up for the demonstration"  # the value of every secret
 POLL_SECONDS = 0.1
 COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of a request that arrives
+DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
 # Logs that the demonstration replaces: the outcome of each commit, and how to sign in first (it has a key).
 UNSAID = ("reconciler.reconcile", "reconciler.auth.accounts", "reconciler.server.sign_in")
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
@@ -246,6 +247,7 @@ def _invite(address: str, repository: Path, *, key: str, endpoint: str) -> None:
         f"Address     {address}",
         f"Key         {key}",
         *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
+        *([DELIVERS] if endpoint else ()),
         "",
         "Edit a file there and commit it, and the change shows here. In another terminal:",
         f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",

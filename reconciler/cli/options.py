@@ -43,7 +43,7 @@ class Session:
 
     @property
     def coloured(self) -> bool:
-        """Whether output gets colour."""
+        """True when output gets colour."""
         return output.coloured(self.color or Color.AUTO)
 
     def target(self) -> "Target":

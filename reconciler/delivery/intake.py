@@ -54,21 +54,6 @@ class Intake:
             self._refuse_without_room(wanted)
         await _written(self._append(wanted))
 
-    def enqueue(self, wanted: Sequence[Wanted]) -> Heard | None:
-        """Take all shares as `take` does, which ends when `take` would return and raises `NotTaken`; None, and nothing
-        was taken, where `take` has more to do than that, or refuses them.
-        """
-        if any(lane.gathering is None for lane, _ in wanted):
-            return None
-        try:
-            self._refuse_without_room(wanted)
-        except (QueueFull, RequestTooLarge):
-            return None
-        appends = self._append(wanted)
-        if len(appends) == 1 and not appends[0][0].drops:
-            return appends[0][2]
-        return asyncio.create_task(_written(appends), name="take records")
-
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
             if self.is_stopping and lane.place == lanes.MEMORY:
@@ -213,10 +198,6 @@ class RecordRates:
             return (needed - bucket.tokens) / full
         bucket.tokens -= records
         return 0.0
-
-    def give_back(self, sender: str, records: int) -> None:
-        """What was taken just now, for a request that was not taken in."""
-        self._buckets[sender].tokens += records
 
     def charge(self, sender: str, tokens: int, *, now: float) -> None:
         """Count a request that was refused for what it is, even into debt: finding that out had its cost."""

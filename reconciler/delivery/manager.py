@@ -12,7 +12,7 @@ from reconciler.delivery import draining, lanes, status
 from reconciler.delivery.draining import DrainingLanes, OrphanedQueues
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
-from reconciler.delivery.lanes import Heard, Lane, RequestSplit, SmallRequests, split_request
+from reconciler.delivery.lanes import Lane, RequestSplit, SmallRequests, split_request
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.memory import MemoryQueue
@@ -182,17 +182,6 @@ class Manager:
         now = self._clock()
         unrouted = (group.attributes for group in logs.groups if not matcher.of(group.attributes))
         return any(int(until) > now for attributes in unrouted for until in wanting.of(attributes))
-
-    def enqueue(self, project: str, logs: Logs) -> Heard | None:
-        """See the contract."""
-        matcher = self._matchers.get(project)
-        if matcher is None:
-            return None
-        divided, present = split_request(logs, matcher.of), self._lanes[project]
-        wanted = [(lane, share) for name, share in divided.shares.items() if (lane := present.get(name)) is not None]
-        if divided.unrouted or len(wanted) < len(divided.shares) or self._is_outdated(project, divided):
-            return None
-        return self._intake.enqueue(wanted)
 
     def sends_at_once(self, project: str) -> bool:
         """See the contract."""

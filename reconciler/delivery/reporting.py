@@ -1,6 +1,5 @@
 """Counts and the last outcomes of one exporter, and the interface of delivery for the API."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -219,11 +218,6 @@ class Delivery(Protocol):
     async def take(self, project: str, logs: Logs) -> TakenRecords:
         """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
         in memory, delivered). Raises Full, NotTaken, TooLarge.
-        """
-
-    def enqueue(self, project: str, logs: Logs) -> asyncio.Future[None] | None:
-        """`take` without a wait, for a request that is for queues alone and that they have room for: ends when `take`
-        would return `ALL`, and raises NotTaken. None, and nothing was taken, where `take` has more to do or to say.
         """
 
     def sends_at_once(self, project: str) -> bool:

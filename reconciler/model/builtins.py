@@ -16,7 +16,7 @@ RESERVED = frozenset(
         Key("Extension", "file_storage_persistent_queue"),
     }
 )
-"""What the service itself executes. A project's own type of any other built-in name shadows the built-in one."""
+"""Types that the service itself executes. A project's own type of any other built-in name shadows the built-in one."""
 
 
 @cache
@@ -28,13 +28,13 @@ def built_in() -> dict[Key, dict[str, Value]]:
 
 @cache
 def shown() -> dict[Key, bytes]:
-    """What a reader gets of each, in the order of keys; the same bytes in every process."""
+    """Return each built-in resource as a reader gets it, in the order of keys; the same bytes in every process."""
     return {key: _body(key, document) for key, document in built_in().items()}
 
 
 @cache
 def built_in_ids() -> dict[str, Key]:
-    """Whose id each of their `metadata.id` is."""
+    """Return the built-in resources by their `metadata.id`."""
     return {_id(key): key for key in built_in()}
 
 

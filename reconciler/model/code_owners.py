@@ -20,7 +20,7 @@ from reconciler.model import gitignore
 from reconciler.model.gitignore import Pattern
 
 PLACES = (".github/CODEOWNERS", "CODEOWNERS", "docs/CODEOWNERS", ".gitlab/CODEOWNERS")
-"""Where such a file may lie, in the order in which forges look; the first one counts."""
+"""The paths of such a file, in the order in which forges look; the first one counts."""
 
 MAX_CHARACTERS = 3 << 20  # GitHub does not read a file of more than 3 MB either
 MAX_LINES = 20_000
@@ -98,14 +98,14 @@ class CodeOwners:
     sections: tuple[_Section, ...]
 
     def of(self, path: str) -> tuple[str, ...]:
-        """Who owns the file at this path from the repository's root, in the order of the file; empty for nobody."""
+        """Return the owners of the file at this path from the repository's root, in the order of the file."""
         names = path.split("/")
         found = dict.fromkeys(owner for section in self.sections for owner in section.of(names))
         return tuple(found)[:MAX_OWNERS]
 
 
 def parse(text: str) -> CodeOwners:
-    """What the text of a CODEOWNERS file tells. Lines that mean nothing are left out; a file too long tells nothing."""
+    """Parse a CODEOWNERS file. Lines that mean nothing are left out; a file that is too long is ignored."""
     if len(text) > MAX_CHARACTERS:
         return CodeOwners(())
     section = _Section()

@@ -63,7 +63,7 @@ def read_definitions(spec: Value) -> tuple[Definition, ...]:
 
 
 def is_empty_value(value: Value) -> bool:
-    """Whether a value is none: nothing, or an empty text, list or map."""
+    """Return True if a value counts as none: null, or an empty text, list or map."""
     return value is None or value in ("", [], {})
 
 
@@ -130,7 +130,8 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """What values of one type are.
+    """The rules for values of one type. `canonical` gives equal values one form and leaves a value of another type as
+    it is. `empty` are values that the type accepts, but that count as none.
 
     `canonical` gives equal values one form and leaves alone what is no value of the type. `empty` are the values that
     the type accepts, but that count as none.
@@ -246,11 +247,11 @@ TAKES = {
     "int": "an integer",
     "bool": "true or false",
 }
-"""What values of each type are, in words."""
+"""The values that each type allows, in words."""
 
 
 def is_of(value: Value, name: str) -> bool:
-    """Whether a value has the type of this name, whatever else its definition asks of it."""
+    """Return True if a value has the type of this name, whatever else its definition asks of it."""
     if name in _LISTS:
         return isinstance(value, list) and all(isinstance(one, str) for one in value)
     return isinstance(value, dict) if name in MAPS else is_entry(value, name)
@@ -314,7 +315,7 @@ def canonical_value(definition: Definition | None, value: Value) -> Value:
 
 
 def values_schema(definitions: Mapping[str, Definition]) -> ParameterSchema:
-    """What each value has to be, without what has to be there."""
+    """Return the schema of each value, without what is required."""
     return {
         "type": "object",
         "properties": {name: _described(definition) for name, definition in definitions.items()},
@@ -375,7 +376,7 @@ def _value(name: str, schema: ParameterSchema, *, needed: bool) -> ParameterSche
 
 
 def same_value(one: Value, other: Value) -> bool:
-    """Whether two values are equal in JSON, where 1 is 1.0 but not true."""
+    """Return True if two values are equal in JSON, where 1 equals 1.0 but not true."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

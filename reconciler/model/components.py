@@ -48,7 +48,7 @@ class Component(NamedTuple):
 
     @property
     def at(self) -> Pointer:
-        """Where its parameters stand, or would."""
+        """The pointer of its parameters, even if it has none."""
         return (*self.pointer, "parameters")
 
 
@@ -68,7 +68,7 @@ def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
 def component_types_of(
     found: Iterable[Component], lookup: Callable[[Key], ComponentType | None]
 ) -> dict[Pointer, ComponentType | None]:
-    """What the search for secrets (`find_parameters`) asks for; its pointers begin below the spec."""
+    """Return the types that the search for secrets (`find_parameters`) needs; pointers begin below the spec."""
     return {each.at[1:]: lookup(each.type_key) for each in found}
 
 
@@ -116,7 +116,7 @@ class Reference(NamedTuple):
 
     @property
     def key(self) -> Key:
-        """What it refers to, in the project of the document."""
+        """The key of the target, in the project of the document."""
         return Key(self.kind, self.name)
 
 
@@ -142,7 +142,7 @@ def storages(document: Value) -> tuple[Reference, ...]:
 
 
 def _add_component(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
-    """What a component refers to: its resource or its type, and what stands below it."""
+    """Yield the references of a component: to its resource or its type, and those of its parts."""
     if not isinstance(value, dict):
         return
     for key, child in value.items():
@@ -180,7 +180,7 @@ def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) 
 # because it stood where nobody looked. Nesting is bounded by the readers.
 
 MASK = "(sensitive)"
-"""What the service shows in place of a secret."""
+"""The text in place of a secret."""
 
 _ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
 
@@ -207,7 +207,7 @@ class ParameterMention(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundParameters:
-    """What a search came across, each with its pointer from the spec down, in document order."""
+    """The results of a search, each with its pointer from the spec down, in document order."""
 
     lists: list[tuple[Pointer, list[Value]]] = field(
         default_factory=list, repr=False
@@ -232,7 +232,7 @@ def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
 
 
 def may_tell(document: bytes) -> bool:
-    """Whether `find` may come across anything in the spec of a document, in canonical JSON, but what its types call
+    """Return True if `find` may find anything in the spec of a document, in canonical JSON, besides what its types call
     secrets.
     """
     # `sensitive` stands in the mask as well, and what is one byte is found many times as fast as what is two.
@@ -313,7 +313,7 @@ def _collect(value: Value, pointer: Pointer, found: FoundParameters, *, sensitiv
 
 
 def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
-    """Where `(sensitive)` stands, however deep."""
+    """Yield the pointers of `(sensitive)`, at any depth."""
     if value == MASK:
         yield pointer
     elif isinstance(value, dict):

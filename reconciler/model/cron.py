@@ -119,7 +119,7 @@ class Cron:
             start, first, offset = change, change, later
 
     def _wall(self, start: datetime) -> datetime:
-        """What is named first on clocks that never change, from `start` on."""
+        """Return the first time that matches from `start` on, on a clock that never changes."""
         day = self._days.first(start.date())
         if day == start.date():
             place = bisect_left(self._times, start.time())
@@ -156,7 +156,7 @@ class Cron:
 
 
 def wrong(text: str, *, timezone: str = "UTC") -> str | None:
-    """What is wrong with a schedule, as the rest of a sentence about it; nothing of the text is repeated."""
+    """Say why a schedule is wrong, as the rest of a sentence about it; nothing of the text is repeated."""
     try:
         Cron.read(text, timezone=timezone)
     except Unreadable as unreadable:

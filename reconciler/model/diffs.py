@@ -32,7 +32,7 @@ Pairs: TypeAlias = dict[int, int]
 
 
 class ListEntry(NamedTuple):
-    """What tells an entry from others. What has a name corresponds to what has the same, whatever is in it."""
+    """The identity of a list entry. An entry with a name corresponds to the one with that name, whatever is in it."""
 
     name: Identity | None
     value: Hashable = None  # equal for equal entries; of no interest when there is a name
@@ -54,7 +54,7 @@ def matched_entries(old: Sequence[ListEntry], new: Sequence[ListEntry]) -> Pairs
 
 
 def is_reordered(pairs: Pairs) -> bool:
-    """Whether what corresponds stands in another order."""
+    """Return True if corresponding entries are in another order."""
     return any(one > next_one for one, next_one in pairwise(pairs[index] for index in sorted(pairs)))
 
 
@@ -183,7 +183,7 @@ class HiddenPlaces:
         self._above = frozenset(above)
 
     def shown(self, value: Value, at: Pointer) -> Value:
-        """What stands at a place, each secret in it masked; what holds none is not copied."""
+        """Return the value at a place with each secret in it masked; a value without secrets is not copied."""
         if at in self.places:
             return MASK
         if at not in self._above:
@@ -240,7 +240,7 @@ class ListEntries:
 
 
 def entry_names(entries: Sequence[ListEntry]) -> list[str | None]:
-    """What entries are called in a path."""
+    """Labels of list entries in a path."""
     return [None if entry.name is None else entry.name[1] for entry in entries]
 
 
@@ -249,7 +249,7 @@ Listed: TypeAlias = tuple[Sequence[Value], Sequence[ListEntry]]
 
 
 def entry_orders(old: Listed, new: Listed, pairs: Pairs) -> tuple[list[Value], list[Value]]:
-    """What the entries of two lists are called, in order; none of them is a secret.
+    """Return labels for the entries of two lists, in order; none of them is a secret.
 
     The name, or the scalar itself. Another one is called by its place in the old list, `[2]`; `[+2]` is the place in
     the new one of what is in it alone.
@@ -271,7 +271,7 @@ def _called(value: Value, entry: ListEntry, place: str) -> Value:
 
 
 def _likeness(value: Value) -> Hashable | None:
-    """What stays when something in a nameless entry changes: what it is, and the type of a component."""
+    """Return what stays when something in a nameless entry changes: its kind, and the type of a component."""
     if not isinstance(value, dict):
         return "list" if isinstance(value, list) else None
     named = value.get("type")
@@ -320,14 +320,14 @@ def _quoted(text: str) -> str:
 # mapping's keys is none.
 
 MASK_CHANGED = "(sensitive, changed)"
-"""What is shown in place of a secret that is another than before."""
+"""The text in place of a secret that differs from the one before."""
 
 Secrets: TypeAlias = Mapping[Pointer, Value] | Iterable[tuple[Pointer, Value]]
 """Values by their places, from the document's root down, or pairs of the two."""
 
 
 class Difference(StrEnum):
-    """What happened to a field."""
+    """The kinds of changes of a field."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -386,7 +386,7 @@ class _Walk:
         self._new_entries = ListEntries(new, table)
 
     def mappings(self, place: _Place, old: dict[str, Value], new: dict[str, Value]) -> Iterator[Differing]:
-        """What differs between two mappings."""
+        """Yield the differences between two mappings."""
         before, after = list(old), list(new)
         positions = {key: index for index, key in enumerate(after)}
         pairs = {index: positions[key] for index, key in enumerate(before) if key in positions}
@@ -431,7 +431,7 @@ class _Walk:
             yield self._changed(place, old, new)
 
     def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
-        """Whether one of the two is a secret, or holds some and nobody can say what in the other corresponds to them.
+        """Return True if one of the two is a secret, or holds some that correspond to nothing certain in the other.
 
         Where one is a reference to a secret, the other may be the secret itself, though nobody calls it one.
         """
@@ -465,14 +465,14 @@ class _Walk:
 
 
 def _is_same(one: Value, other: Value) -> bool:
-    """Whether two values are equal in canonical form."""
+    """Return True if two values are equal in canonical form."""
     if isinstance(one, str) and isinstance(other, str):
         return one == other
     return values.canonical_json(one) == values.canonical_json(other)
 
 
 def _is_reference(value: Value) -> bool:
-    """Whether a text is one whole reference to a secret, rather than the secret."""
+    """Return True if a text is one whole reference to a secret, rather than the secret."""
     return (
         isinstance(value, str)
         and value.startswith("${")

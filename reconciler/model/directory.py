@@ -25,7 +25,7 @@ class ProviderIdentity(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProvedIdentity:
-    """What a checked ID token says: whose it is, and every claim of it, as JSON values."""
+    """The verified content of an ID token: its subject, and every claim as JSON values."""
 
     identity: ProviderIdentity
     claims: Mapping[str, object] = field(repr=False)
@@ -65,17 +65,17 @@ def key_prefix(key: str) -> str | None:
 
 
 def holds_key(text: str) -> bool:
-    """Whether a key of ours, whole or cut off, stands anywhere in a text."""
+    """Return True if a text contains an API key of this service, whole or cut off."""
     return _BEGINNING.search(text) is not None
 
 
 def key_digest(key: str) -> bytes:
-    """What is stored of a key: 32 bytes."""
+    """Return the stored digest of a key: 32 bytes."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def is_same_key(key: str, stored: bytes | None) -> bool:
-    """Whether a key is the one of which this is stored, in a time that does not tell whether any is (None)."""
+    """Return True if a key has this stored digest, in a time that does not reveal if there is one (None)."""
     same = hmac.compare_digest(key_digest(key), _NOBODYS if stored is None else stored)
     return same and stored is not None
 
@@ -200,7 +200,8 @@ class Directory:
         )
 
     def holder(self, text: str, *, now: str) -> Principal | None:
-        """Whose key this is, or None: unknown, revoked or expired. It takes as long for any.
+        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any. `now` is
+        RFC 3339 in the form of every other instant, so that text compares as time does.
 
         `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
         """
@@ -248,7 +249,7 @@ class Directory:
 
 
 def is_expired(key: Key, *, now: str) -> bool:
-    """Whether a key is over."""
+    """Return True if a key has expired."""
     return key.expires_at is not None and key.expires_at <= now
 
 
@@ -293,7 +294,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """What an audit event says of it, no secret among it. `project` is empty for what concerns the organization."""
+    """Return the detail of its audit event, without secrets. `project` is empty for a change of the organization."""
 
     action: str
     kind: str  # Project, User, Member, Key, Invitation or Authentication

@@ -84,7 +84,7 @@ _ESCAPE: Final = re.compile(
 
 
 class _State(Enum):
-    """What may come next; the value says it to a person."""
+    """The tokens that may come next; the value says it to a person."""
 
     VALUE = "a value"
     FIRST_ITEM = "a value or `]`"
@@ -216,7 +216,7 @@ class _Walk:
             self.recorder.scalar(self.lines.at(start), written)
 
     def after(self) -> None:
-        """What may follow a finished value."""
+        """Expect what may follow a finished value."""
         if not self.open:
             self.state = _State.END
         else:
@@ -260,7 +260,7 @@ def lone_surrogate(text: str, start: int) -> int | None:
 
 
 def first_place(text: str) -> Position | None:
-    """Where the value begins; None when there is only white space."""
+    """Return the beginning of the value; None if there is only white space."""
     begin = len(text) - len(text.lstrip(" \t\n\r"))
     return None if begin == len(text) else Lines(text[: begin + 1]).at(begin)
 
@@ -322,7 +322,7 @@ def _explain(text: str, limits: TextLimits) -> NoReturn:
 
 
 def _fits(text: str, limits: TextLimits) -> bool:
-    """Whether the text is surely within the limits, found without building anything; else the walk has to tell.
+    """Return True if the text is surely within the limits, without building anything; otherwise a walk has to tell.
 
     The first answer is for the many small texts: with so few marks, wherever they stand, nothing can be exceeded. Only
     else are the strings taken out, so that the marks that remain are the structure's own. Text that is not JSON may

@@ -33,7 +33,7 @@ Part = re.Pattern[str] | None
 
 @dataclass(frozen=True, slots=True)
 class Pattern:
-    """What one line matches. `included`: the line began with `!`, so what it matches is not ignored after all."""
+    """One pattern of an ignore file. `included`: the line began with `!`, so a match is not ignored after all."""
 
     parts: tuple[Part, ...]
     included: bool
@@ -41,7 +41,7 @@ class Pattern:
     name_only: bool
 
     def matches(self, names: Sequence[str], *, is_folder: bool) -> bool:
-        """Whether a path, as its names below the ignore file's folder, is what the line means."""
+        """Return True if a path, as its names below the ignore file's folder, matches."""
         if self.folders_only and not is_folder:
             return False
         return _match(self.parts, names[-1:] if self.name_only else names)

@@ -102,7 +102,8 @@ def _inside(address: IPv6Address) -> Iterator[IPv4Address]:
 
 
 def _local_nat64(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Whoever runs the translator chose a prefix of 48, 56, 64 or 96 bits; which, nobody else knows (RFC 6052, 2.2).
+    """Yield the addresses for every length of a local prefix (48, 56, 64 or 96 bits): only the translator's operator
+    knows which one it is (RFC 6052, 2.2).
 
     Bits that another length leaves at zero read as 0.x.y.z, which says nothing unless every length reads so.
     """
@@ -142,7 +143,7 @@ _NUMBER = re.compile(r"[0-9]+|0[xX][0-9A-Fa-f]*")
 
 
 def wrong_host(text: str) -> str | None:
-    """What is wrong with a host, as the rest of a sentence that does not repeat it; None: nothing."""
+    """Say why a host is wrong, as the rest of a sentence that does not repeat it; None if it is right."""
     if not text.isascii():
         return NOT_ASCII
     if ":" in text:
@@ -159,8 +160,8 @@ def wrong_host(text: str) -> str | None:
 
 
 def is_name(text: str) -> bool:
-    """Whether a host is a name whose last label begins with a letter, as most are: nothing is wrong with it, and no
-    program reads it as an address.
+    """Return True if a host is a name whose last label begins with a letter, as most are: it is right, and no program
+    reads it as an address.
     """
     return len(text) <= LONGEST_HOST and _NAME.fullmatch(text) is not None
 

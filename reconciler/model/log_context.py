@@ -17,18 +17,18 @@ RUN: ContextVar[str] = ContextVar("run", default="")
 
 
 PLACE: ContextVar[Callable[[], str] | None] = ContextVar("place", default=None)
-"""What tells where the request comes from, asked only when something is to be audited; None outside of a request."""
+"""Returns the address of a request's client, called only for an audit event; None outside of a request."""
 
 
 def request_address() -> str | None:
-    """Where the request comes from that the work at hand belongs to; None outside of one."""
+    """Return the address of the client whose request is being handled; None outside of one."""
     place = PLACE.get()
     return None if place is None else place()
 
 
 @contextmanager
 def bind_run(run: str) -> Iterator[None]:
-    """What happens meanwhile belongs to this run, and to no request: many may have asked for it."""
+    """Attribute the log lines of this context to a run, and to no request: many may have asked for it."""
     request, before, place = REQUEST.set(""), RUN.set(run), PLACE.set(None)
     try:
         yield

@@ -106,7 +106,7 @@ def _is_bounded(definition: Definition) -> bool:
 
 
 def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
-    """Where a document holds `(sensitive)` as a value of a parameter or somewhere inside one, in document order."""
+    """Yield the places of `(sensitive)` as a value of a parameter or inside one, in document order."""
     return tuple(_literals(document["spec"], ("spec",), within=False))
 
 
@@ -140,7 +140,7 @@ def without_placeholders(document: dict[str, Value], places: Iterable[Pointer]) 
 
 
 def _whole(place: Pointer) -> Pointer:
-    """What goes when the value at a place does: the entry of a map, or the whole parameter."""
+    """Return what is removed with the value at a place: the entry of a map, or the whole parameter."""
     for end in range(2, len(place)):
         if place[end] == "value" and isinstance(place[end - 1], int):
             is_entry = len(place) > end + 1 and isinstance(place[end + 1], str)
@@ -215,7 +215,9 @@ class Matching:
 
 
 def called(document: Value, place: Pointer) -> Called | None:
-    """What a place in the value of a parameter is called; None outside of one. The document holds the place."""
+    """Return the parameter's name and the rest of a place in its value; None outside of one. The document has the
+    place.
+    """
     steps = range(2, len(place))
     end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
     parameter = None if end is None else value_at(document, place[:end])
@@ -246,7 +248,7 @@ def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Valu
 
 
 def identity_of(entry: Value) -> Identity | None:
-    """What tells an entry of a list from the others."""
+    """Return the identity of a list entry."""
     for key in IDENTIFYING if isinstance(entry, dict) else ():
         name = entry.get(key) if isinstance(entry, dict) else None
         if isinstance(name, str) and name:
@@ -289,7 +291,7 @@ class SecretKeeper:
         self._obstacles: dict[tuple[Pointer, bool], str | None] = {}
 
     def of(self, place: Pointer) -> Pointer | str:
-        """Where the secret is stored, or why there is none to keep."""
+        """Return the place of the stored secret, or the reason why none can be kept."""
         found = self._matching.find(place)
         if isinstance(found, Unmatched):
             return MESSAGES[found]
@@ -386,7 +388,9 @@ def restored(
     lookup: Lookup,
     accept_invalid: bool,
 ) -> Restored:
-    """What is meant by a document that may hold `(sensitive)`.
+    """Restore the secrets of a document that may contain `(sensitive)`. `masked` is the stored document under the same
+    key, or None, and `secrets` are its secrets by JSON pointer. `lookup` finds the types in force. `accept_invalid`: a
+    value that breaks a rule here counts as missing and is left out of the document.
 
     `masked` is what is stored under the same key, or None, and `secrets` belong to it, by JSON pointer. `lookup` finds
     the types in force. `accept_invalid`: what breaks a rule here counts as missing and is left out of the document.
@@ -441,7 +445,8 @@ def _found(matching: Matching, places: Iterable[Pointer]) -> Iterator[Pointer]:
 def _still(
     document: dict[str, Value], masked: dict[str, Value], held: Mapping[Pointer, Value]
 ) -> Iterator[tuple[Pointer, Collection[bytes]]]:
-    """Where the stored secrets had to be in the document now, each with those that it may be, in canonical form.
+    """Return the expected places of the stored secrets in the document, each with the secrets that it may hold, in
+    canonical form.
 
     A component that nothing tells from the others, or that has another name now, leaves no such place. Its secrets may
     be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
@@ -468,5 +473,5 @@ def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Poin
 
 
 def is_same_secret(one: Value, other: Value) -> bool:
-    """Whether two values are equal in canonical form."""
+    """Return True if two values are equal in canonical form."""
     return model_values.canonical_json(one) == model_values.canonical_json(other)

@@ -80,24 +80,24 @@ _PROJECT = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 
 def wrong_name(text: str) -> str | None:
-    """What is wrong with the name of a resource."""
+    """Say why the name of a resource is wrong; None if it is right."""
     return None if _NAME.fullmatch(text) else NAME_RULE
 
 
 def wrong_label_key(text: str) -> str | None:
-    """What is wrong with a label's key: `team`, `example.com/team`."""
+    """Say why a label's key (`team`, `example.com/team`) is wrong; None if it is right."""
     prefix, slash, last = text.rpartition("/")
     fits = _NAME.fullmatch(last) and (not slash or (len(prefix) <= LONGEST_PREFIX and _PREFIX.fullmatch(prefix)))
     return None if fits else LABEL_KEY_RULE
 
 
 def wrong_label_value(text: str) -> str | None:
-    """What is wrong with a label's value."""
+    """Say why a label's value is wrong; None if it is right."""
     return None if not text or _NAME.fullmatch(text) else LABEL_VALUE_RULE
 
 
 def wrong_project(text: str) -> str | None:
-    """What is wrong with the name of a project."""
+    """Say why the name of a project is wrong; None if it is right."""
     return None if len(text) <= LONGEST_NAME and _PROJECT.fullmatch(text) else PROJECT_RULE
 
 
@@ -139,19 +139,19 @@ class Requirement:
     negated: bool = False  # `!a`, `a!=b`, `a notin (b)`; the latter two match when the label is absent, too
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels fit."""
+        """Return True if the labels match."""
         holds = self.key in labels and (self.values is None or labels[self.key] in self.values)
         return holds != self.negated
 
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """What labels have to fit, all of it. Without requirements it matches everything."""
+    """A label selector: all requirements have to match. Without requirements it matches everything."""
 
     requirements: tuple[Requirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Whether the labels fit every requirement."""
+        """Return True if the labels match every requirement."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
@@ -195,14 +195,14 @@ class _Reader:
         return taken
 
     def takes(self, *texts: str) -> bool:
-        """Whether the next token is one of these; then it is left behind."""
+        """Skip the next token if it is one of these, and return True."""
         found = self.token.text in texts
         if found:
             self.take()
         return found
 
     def is_word(self) -> bool:
-        """Whether the next token may be a key or a value."""
+        """Return True if the next token may be a key or a value."""
         return self.token.text != _END and self.token.text not in _SPECIAL
 
     def expect(self, text: str, told: str) -> None:
@@ -211,7 +211,7 @@ class _Reader:
             raise self.wrong(told)
 
     def wrong(self, expected: str) -> BadSelector:
-        """What is said when the next token is not what belongs there."""
+        """Return the error for an unexpected next token."""
         return BadSelector(f"at character {self.token.at}, {expected} is expected")
 
 

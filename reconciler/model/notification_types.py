@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class NotificationType(StrEnum):
-    """What kind of cause it is (interface, `spec.notificationType`)."""
+    """The types of notifications (interface, `spec.notificationType`)."""
 
     REPOSITORY_UNREACHABLE = "RepositoryUnreachable"
     REPOSITORY_HELD = "RepositoryHeld"

@@ -70,7 +70,7 @@ BUILT_IN = "(built-in)"
 
 
 class StoredState(msgspec.Struct, frozen=True, gc=False):
-    """What a plan must know of a stored resource; `owner` is a repository, None for the API, or `BUILT_IN`."""
+    """The facts of a stored resource for a plan; `owner` is a repository, None for the API, or `BUILT_IN`."""
 
     key: Key
     digest: bytes
@@ -86,7 +86,7 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
 
 
 class Change(Enum):
-    """What an outcome does to the store."""
+    """The effect of an outcome on the store."""
 
     __hash__ = object.__hash__  # each is one object; that of an enumeration is a call of Python's for every outcome
 
@@ -100,7 +100,7 @@ class Change(Enum):
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
-    """What becomes of one wanted document, or of one stored resource that is to go (then `ordinal` is None)."""
+    """The result for one wanted document, or for one stored resource that is to be deleted (then `ordinal` is None)."""
 
     key: Key | None
     status: UpdateStatus
@@ -112,7 +112,7 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     notes: tuple[str, ...] = ()  # what else to know of it, a sentence each; a `reason` says why it is refused
 
     def is_of_another(self, repository: str) -> bool:
-        """Whether what is stored belongs to another repository: it may be free one day."""
+        """True if the stored resource belongs to another repository: it may become free one day."""
         return self.stored is not None and self.stored.owner not in (None, BUILT_IN, repository)
 
 

@@ -23,11 +23,11 @@ SENSITIVE_CHANGED = "(sensitive, changed)"
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
-    """What all shapes have in common."""
+    """The options that all shapes have in common."""
 
 
 class PlanPlace(_Shape, frozen=True, omit_defaults=False):
-    """Where something stands in the head's files; lines and columns count from 1."""
+    """A place in the head's files; lines and columns count from 1."""
 
     path: str
     line: int = 1
@@ -39,7 +39,7 @@ class PlanPlace(_Shape, frozen=True, omit_defaults=False):
 
 
 class PlanDifference(StrEnum):
-    """What happened to a field."""
+    """The change of a field."""
 
     ADDED = "added"
     REMOVED = "removed"
@@ -79,7 +79,7 @@ class NamedResource(_Shape, frozen=True):
 
 
 class PlanStatus(_Shape, frozen=True):
-    """What would become of one resource. `at` is its place in the head, or in the base for what goes.
+    """The planned result for one resource. `at` is its place in the head, or in the base for a deleted one.
 
     `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
     as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings. `held`: it is
@@ -150,7 +150,7 @@ class PlanTip(_Shape, frozen=True):
 
 
 class Plan(_Shape, frozen=True):
-    """What merging `head` into `base` would do.
+    """The result of merging `head` into `base`.
 
     `behind` is how many commits of the base the head lacks: the base moved. `store_version` is the revision of the live
     store that the plan was made against; None without a server. `server` names it.

@@ -1,4 +1,4 @@
-"""Where things are in a text, how much one text may hold, and the error that names a place."""
+"""Places in a text, how much one text may hold, and the error that names a place."""
 
 import re
 from bisect import bisect_right
@@ -80,7 +80,7 @@ class Locations:
         self._roots = roots
 
     def of(self, index: int, pointer: Pointer, *, at_key: bool = False) -> Position:
-        """Where the value stands, or its key; of the nearest ancestor when the pointer leads nowhere.
+        """Return the place of the value, or of its key; of the nearest ancestor if the pointer leads nowhere.
 
         Inside an alias the answer is the place in the anchored text: there the person has to change something. What
         has no key (a list item, the root) answers with its own place, an unknown document with the text's start.
@@ -164,7 +164,7 @@ MEBIBYTE: Final = 2**20
 
 @dataclass(frozen=True, slots=True)
 class TextLimits:
-    """What a reader accepts; the defaults are for a file in Git."""
+    """The limits of a reader; the defaults are for a file in Git."""
 
     bytes: int = 5 * MEBIBYTE  # of the text as it comes; checked before anything is parsed
     depth: int = 100  # lists and mappings inside one another, the outermost included, after aliases

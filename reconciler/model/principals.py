@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 
 class Role(StrEnum):
-    """What an actor may do in a project, most privileged first."""
+    """The role of an actor in a project, most privileged first."""
 
     ADMIN = "admin"
     USER = "user"
@@ -69,7 +69,7 @@ class Permission(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a key is for."""
+    """The purpose of a key."""
 
     RESOURCES = "resources"  # what its role permits
     LOGS = "logs"  # sending log records in, and nothing else
@@ -93,7 +93,7 @@ _ADMIN = _USER | {
 OF_ROLE: Mapping[Role, frozenset[Permission]] = MappingProxyType(
     {Role.VIEWER: _VIEWER, Role.USER: _USER, Role.ADMIN: _ADMIN}
 )
-"""What a role permits in its project. An organization admin may do everything, in every project."""
+"""The permissions of a role in its project. An organization admin may do everything, in every project."""
 
 OF_SCOPE: Mapping[Scope, frozenset[Permission]] = MappingProxyType(
     {
@@ -103,12 +103,12 @@ OF_SCOPE: Mapping[Scope, frozenset[Permission]] = MappingProxyType(
         Scope.RAW: frozenset({Permission.LOAD}),
     }
 )
-"""What a scope lets a key do at all; within `resources` its role decides."""
+"""The permissions that a scope lets a key use; within `resources` its role decides."""
 
 
 @cache
 def purpose_of_scopes(scopes: frozenset[Scope]) -> frozenset[Permission]:
-    """What a key with these scopes is for."""
+    """Return the permissions for which a key with these scopes is made."""
     return frozenset().union(*(OF_SCOPE[scope] for scope in scopes))
 
 
@@ -119,7 +119,7 @@ def of_machines(scopes: frozenset[Scope]) -> frozenset[Permission]:
 
 
 def required_for(permission: Permission, scopes: Collection[Scope]) -> str:
-    """What somebody with these scopes must be or have to be permitted this, in words."""
+    """Say which role or scope somebody with these scopes lacks for this."""
     needed = [scope for scope in Scope if permission in OF_SCOPE[scope]]
     if not any(scope in scopes for scope in needed):
         return f"a key with the scope {' or '.join(needed)}"
@@ -138,7 +138,7 @@ OF_PEOPLE = frozenset({Scope.RESOURCES})
 
 
 class AccessVerdict(Enum):
-    """What becomes of a request."""
+    """The decision about a request."""
 
     ALLOWED = auto()
     FORBIDDEN = auto()  # the project is theirs to see, and this is not theirs to do
@@ -172,14 +172,14 @@ SERVICE_KEY = Principal(name="key:SERVICE_API_KEY", organization_admin=True)
 """The organization admin key that exists exactly while the variable SERVICE_API_KEY is set."""
 
 LOCAL = Principal(name="user:local", organization_admin=True)
-"""Whoever asks where `auth.type` is `none`: the one person of a machine of their own."""
+"""The caller if `auth.type` is `none`: the one person of a machine of their own."""
 
 UNLISTED = (SERVICE_KEY, LOCAL)
-"""Who stands in no directory: the start of the service decides whether they exist."""
+"""Principals in no directory: the start of the service decides if they exist."""
 
 
 def may(principal: Principal, permission: Permission, *, role: Role | None) -> bool:
-    """Whether somebody may do a thing in a project where they have a role, or in none of them."""
+    """Return True if the principal has a permission in a project where they have a role, or none."""
     if not is_for(principal, permission):
         return False
     if principal.organization_admin or permission in of_machines(principal.scopes):
@@ -188,12 +188,12 @@ def may(principal: Principal, permission: Permission, *, role: Role | None) -> b
 
 
 def is_for(principal: Principal, permission: Permission) -> bool:
-    """Whether a credential is for such things at all, whatever the role: its scopes say so."""
+    """Return True if the scopes of a credential allow this, whatever the role."""
     return permission in purpose_of_scopes(principal.scopes)
 
 
 def judge(principal: Principal, permission: Permission, *, project: str | None) -> AccessVerdict:
-    """Whether somebody may do a thing in an existing project, or, without one, in the organization."""
+    """Return True if the principal has a permission in an existing project, or, without one, in the organization."""
     if project is None:
         return AccessVerdict.ALLOWED if may(principal, permission, role=None) else AccessVerdict.FORBIDDEN
     role = principal.role_in(project)

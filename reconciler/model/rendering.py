@@ -54,7 +54,7 @@ def prepare(
 
 
 def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, bound: Bound) -> str:
-    """What stands for a secret, told with its place, in a hash.
+    """The marker of a secret in a hash, together with its place.
 
     A reference, left as it is, begins otherwise, and a list is no document, whose digest has the same key.
     """
@@ -94,14 +94,14 @@ class Stale(NamedTuple):
 
 
 class Delivery(NamedTuple):
-    """Whether the service delivers for a Configuration: `reason` says why not, '' when it does."""
+    """The delivery of a Configuration by the service: `reason` says why there is none, '' when there is."""
 
     reason: str = ""
     stale: Stale | None = None
 
 
 class ResourceIdentity(NamedTuple):
-    """What the server adds to a resource's metadata."""
+    """The fields that the server adds to a resource's metadata."""
 
     id: str
     version: int
@@ -121,7 +121,7 @@ def body(prepared: Prepared, *, identity: ResourceIdentity) -> bytes:
 
 
 def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
-    """What the server added to a resource's metadata, of a body as it is stored."""
+    """Return the fields that the server added to a stored resource's metadata."""
     metadata = cast("Mapping[str, Value]", body["metadata"])
     number = cast("int", metadata["version"])
     return ResourceIdentity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
@@ -156,7 +156,7 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
 
 
 def delivery(status: bytes) -> Delivery | None:
-    """Whether the service delivers for a Configuration, as its status says; None when it does not say."""
+    """Return the delivery of a Configuration as its status says; None if it says nothing of it."""
     said = _members(status).get("delivery")
     if not isinstance(said, dict):
         return None
@@ -199,7 +199,7 @@ def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
 
 
 def incomplete(status: bytes) -> tuple[str, ...]:
-    """What a status lists as missing."""
+    """Return what a status lists as missing."""
     listed = _members(status).get("incomplete")
     return tuple(str(line) for line in listed) if isinstance(listed, list) else ()
 
@@ -233,7 +233,7 @@ def shown(parts: Parts) -> bytes:
 
 
 def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
-    """What stands in a list or a history for a version that is damaged in the store.
+    """Return the placeholder for a damaged version in a list or a history.
 
     It has no `apiVersion` and no `spec`: nobody can take it for the resource, nor apply it.
     """
@@ -249,14 +249,14 @@ LATEST = b'{"latest":true}'  # the status of most resources
 
 @lru_cache(maxsize=256)
 def is_source(head: bytes, tail: bytes) -> bool:
-    """Whether both halves of a source are JSON still: what `shown` joins, it does not read. One source is that of all
-    that a change stored, so that few are looked at.
+    """Return True if both halves of a source are still JSON: `shown` joins them without parsing. All resources of one
+    change share a source, so few are checked.
     """
     return is_json(head + tail)
 
 
 def is_json(text: bytes) -> bool:
-    """Whether a status or a source is JSON still."""
+    """Return True if a status or a source is still JSON."""
     try:
         msgspec.json.decode(text.decode(), type=msgspec.Raw)
     except (msgspec.DecodeError, UnicodeError):
@@ -311,7 +311,7 @@ class Redacted(NamedTuple):
 
 
 class RedactedVersion(NamedTuple):
-    """What is left of a stored version. `places` are those that a reader could see."""
+    """The result of a redaction of a stored version. `places` are those that a reader could see."""
 
     body: bytes
     secrets: bytes | None
@@ -319,7 +319,7 @@ class RedactedVersion(NamedTuple):
 
 
 def redaction_problem(text: str) -> str | None:
-    """What is wrong with a text that is to be taken out, as the rest of a sentence that does not repeat it; or None."""
+    """Say why a text cannot be redacted, as the rest of a sentence that does not repeat it; None if it can."""
     if not FEWEST <= len(text) <= MOST:
         return f"must have {FEWEST} to {MOST:,} characters"
     if text in MARK or text in MASK:
@@ -356,7 +356,7 @@ def redacted_value(found: Value, text: str) -> Redacted:
 def redacted_version(
     body: bytes, secrets: bytes | None, text: str, *, project: str, hmac_key: bytes
 ) -> RedactedVersion | None:
-    """What is left of a stored version, or None when it holds the text nowhere.
+    """Redact a stored version; None if it does not contain the text.
 
     Raises LookupError or ValueError for what was not stored so: it is damaged.
     """
@@ -377,7 +377,9 @@ def redacted_version(
 
 
 def is_known_by(body: bytes, text: str) -> bool:
-    """Whether the name or the id of a stored version holds the text. Raises LookupError, ValueError as `version`."""
+    """Return True if the name or the id of a stored version contains the text. Raises LookupError, ValueError as
+    `version`.
+    """
     metadata = _redacted_members(_object(body)["metadata"])
     return any(text in str(metadata[name]) for name in ("name", "id"))
 
@@ -409,7 +411,7 @@ class _Walk:
         return redaction_sentence(found, self._text)
 
     def moved(self, place: Pointer) -> Pointer:
-        """Where something stands now, as keys on the way may have another name."""
+        """Return the present pointer of a place: keys on the way may have another name."""
         return tuple(
             self.renamed.get((place[:end], step), step) if isinstance(step, str) else step
             for end, step in enumerate(place)

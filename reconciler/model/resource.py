@@ -25,7 +25,7 @@ PRUNE_LABEL = "service/prune"
 
 
 class Resource(msgspec.Struct, frozen=True, gc=False):
-    """What a user owns. Two resources are equal when `owned` is.
+    """The part of a document that the user owns. Two resources are equal if their `owned` is.
 
     `owned` holds secrets in clear, so no representation shows it; nobody may change what is inside. `placeholders`
     says where it holds `(sensitive)` instead of a value, from the document's root down.
@@ -129,7 +129,7 @@ def without_absent(document: dict[str, Value], kind: Kind | None) -> dict[str, V
 
 
 def may_hold_absent(encoded: bytes) -> bool:
-    """Whether a document may hold such members; nearly none does. `encoded` is JSON without spare white space."""
+    """Return True if a document may have such members; nearly none has. `encoded` is JSON without spare white space."""
     return any(mark in encoded for mark in _MARKS)
 
 
@@ -184,7 +184,7 @@ def _object(schema: dict[str, Any], root: dict[str, Any], known: dict[str, _Obje
 
 
 def _is_typed(schema: dict[str, Any]) -> bool:
-    """Whether a member is more than any JSON."""
+    """Return True if a member is not just any JSON."""
     return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
 
 
@@ -192,7 +192,7 @@ def _is_typed(schema: dict[str, Any]) -> bool:
 
 
 class Classification(Enum):
-    """What a document in a repository is to us."""
+    """The kind of a document in a repository, for us."""
 
     RESOURCE = auto()  # judged
     NOT_A_RESOURCE = auto()  # skipped: neither apiVersion nor kind
@@ -211,7 +211,7 @@ class Judged(msgspec.Struct, frozen=True, gc=False):
 
 
 def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
-    """Whether a document asks to be judged. One of the two keys, or one that is ours, is enough."""
+    """Return True if a document is meant for this service. One of the two keys, or one of ours, is enough."""
     if not isinstance(value, dict) or ("apiVersion" not in value and "kind" not in value):
         return Classification.NOT_A_RESOURCE
     if "apiVersion" not in value or "kind" not in value:
@@ -276,7 +276,7 @@ def _identifiers(document: dict[str, Value], kind: Kind | None, api_versions: fr
 
 
 def unknown_kind(name: str) -> str:
-    """What is wrong with a kind that is none: the one that may be meant, else all of them."""
+    """Say that a kind is unknown: name the one that may be meant, otherwise all of them."""
     meant = names.find_kind(name) or names.nearest_kind(name[:LONGEST_NAME])
     if meant is not None:
         return f"is not a kind; write `{meant.name}`"

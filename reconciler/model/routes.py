@@ -20,14 +20,14 @@ from reconciler.model.values import Pointer, Value, pointer_text
 
 
 class Format(StrEnum):
-    """What one request holds: a JSON array of records, or one record."""
+    """The content of one request: a JSON array of records, or one record."""
 
     JSON_ARRAY = "json_array"
     SINGLE = "single"
 
 
 class OnFull(StrEnum):
-    """What becomes of records that a full queue cannot take."""
+    """The policy for records when a queue is full."""
 
     REJECT = "reject"  # nothing of the request is taken, by any destination
     DEAD_LETTER = "dead_letter"  # they become dead letters of this destination; others take theirs
@@ -43,7 +43,7 @@ class Sync(StrEnum):
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """Where requests go. `path` is empty or begins with `/` and holds the query. `timeout` in seconds.
+    """The target of requests. `path` is empty or begins with `/` and holds the query. `timeout` in seconds.
 
     `headers` are in the order of the document; their values may hold references to secrets. The three files are names
     in the project's folder of secrets, empty for none.
@@ -88,7 +88,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a queue on disk lies and how: `directory` is a plain name; `max_bytes` bounds each queue in it."""
+    """The place and limits of a queue on disk: `directory` is a plain name; `max_bytes` bounds each queue in it."""
 
     directory: str = "file_storage_persistent_queue"
     max_bytes: int = 1 << 30
@@ -176,11 +176,11 @@ class ComponentUse:
 
 
 Parts: TypeAlias = Callable[[Key], ComponentUse | None]
-"""What is known of a component that is a resource; None when it cannot be read."""
+"""Looks up a component that is a resource; returns None if it cannot be read."""
 
 
 def component_use(spec: Value) -> ComponentUse:
-    """What matters of a component: the spec of a resource, or what stands in a list of a Configuration."""
+    """The facts of a component: the spec of a resource, or an entry in a list of a Configuration."""
     if not isinstance(spec, Mapping):
         return ComponentUse()
     enabled = [each for each in component_entries(spec.get("processors")) if not is_disabled(each)]
@@ -194,7 +194,7 @@ def component_use(spec: Value) -> ComponentUse:
 
 
 def is_webhook(part: ComponentUse | None) -> bool:
-    """Whether a component is, as a destination, one that the service delivers to."""
+    """Return True if a component is a destination to which the service delivers."""
     return part is not None and part.type == WEBHOOK
 
 
@@ -216,7 +216,7 @@ def in_place(spec: Value, given_id: str) -> Value:
 
 
 def is_disabled(component: Mapping[str, Value]) -> bool:
-    """Whether it is left out."""
+    """Return True if a component is disabled."""
     return component.get("disabled") is True
 
 
@@ -284,7 +284,7 @@ class _Refused(Exception):
 
 
 def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> RouteVerdict:
-    """Whether the Configuration of this name delivers, as far as its parameters are not concerned.
+    """Decide if the Configuration of this name delivers, apart from its parameters.
 
     `ready` is that of its status; `known` tells of the components that it names, and of what those name.
     """
@@ -439,7 +439,7 @@ def _components(spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
 
 
 def labels(spec: Value) -> tuple[tuple[str, str], ...]:
-    """What a record's resource must have."""
+    """Return the labels that a record's resource must have."""
     selector = spec.get("selector") if isinstance(spec, Mapping) else None
     given = selector.get("matchLabels") if isinstance(selector, Mapping) else None
     return tuple(sorted((key, str(value)) for key, value in given.items())) if isinstance(given, Mapping) else ()
@@ -456,7 +456,7 @@ TLS = frozenset({"insecure_skip_verify", "ca_file", "mutual_tls", "cert_file", "
 
 
 class Webhook(NamedTuple):
-    """What a webhook's parameters say. `storage` is the name of the Extension that keeps its queue, '' for none."""
+    """The parameters of a webhook. `storage` is the name of the Extension that keeps its queue, '' for none."""
 
     endpoint: Endpoint
     retry: Retry
@@ -514,8 +514,8 @@ class _Storage(msgspec.Struct, frozen=True):
 
 
 def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook | None:
-    """What the parameters of a webhook say, secrets in clear; None when they do not fit the type, which is told to
-    whoever stores them.
+    """Parse the parameters of a webhook, secrets in clear; None if they do not fit the type, which the person who
+    stores them is told.
     """
     if component_type is None or _misfits("Destination", given, component_type):
         return None
@@ -539,8 +539,8 @@ def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook
 def leads_elsewhere(
     good: list[Value], later: list[Value], component_type: ComponentType, *, names: Iterable[str] = WHERE
 ) -> bool:
-    """Whether a later version of a webhook has other values of these parameters. A value that is missing or wrong there
-    is no change.
+    """Return True if a later version of a webhook changes the values of these parameters. A missing or wrong value is
+    no change.
     """
     before = type_checks.settled_parameters(good, component_type)
     after = _valid(later, component_type)
@@ -571,7 +571,7 @@ def _compared(name: str, value: Value) -> Value:
 
 
 def queue_storage(name: str, given: list[Value], component_type: ComponentType | None) -> Storage | None:
-    """What the parameters of the Extension of this name say; None when they do not fit the type."""
+    """Parse the parameters of the Extension of this name; None if they do not fit the type."""
     if component_type is None or _misfits("Extension", given, component_type):
         return None
     try:
@@ -592,7 +592,7 @@ def _marked(given: list[Value]) -> tuple[str, ...]:
 
 
 def _endpoint(values: _Webhook, marked: tuple[str, ...]) -> Endpoint:
-    """What concerns TLS counts under `https` alone, and what concerns mutual TLS where that is on."""
+    """Build the endpoint. TLS parameters count for `https` only, those of mutual TLS only if it is on."""
     secure = values.scheme == "https"
     mutual = secure and values.mutual_tls
     return Endpoint(

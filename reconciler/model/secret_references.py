@@ -20,7 +20,7 @@ _REFERENCE = re.compile(rf"\$\{{(?:(env):({_PART})|(file):({_PART}(?:/{_PART})*)
 
 
 class SecretSource(StrEnum):
-    """Where a secret is."""
+    """The kinds of places of secrets."""
 
     ENV = "env"  # a variable of the service's environment
     FILE = "file"  # a file in the project's folder of secrets
@@ -38,7 +38,7 @@ class SecretReference(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AvailableSecrets:
-    """What a project may use now: the names of variables and of files. No values.
+    """The names of variables and files that a project may use now. No values.
 
     `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`.
     """
@@ -48,7 +48,7 @@ class AvailableSecrets:
     flat: bool = False
 
     def has(self, reference: SecretReference) -> bool:
-        """Whether the reference leads to something that may be used."""
+        """Return True if the reference leads to something that may be used."""
         if reference.source is SecretSource.ENV:
             return reference.name in self.env and not is_reserved(reference)
         return (flattened(reference.name) if self.flat else reference.name) in self.files
@@ -86,17 +86,17 @@ def whole_secret_reference(text: str) -> SecretReference | None:
 
 
 def is_env_name(text: str) -> bool:
-    """Whether a variable of this name can be referred to."""
+    """Return True if a reference may name this variable."""
     return len(text) <= LONGEST_NAME and re.fullmatch(_PART, text) is not None
 
 
 def is_file_name(text: str) -> bool:
-    """Whether a file of this name can be referred to: plain parts, joined by `/`."""
+    """Return True if a reference may name this file: plain parts, joined by `/`."""
     return len(text) <= LONGEST_NAME and _FILE.fullmatch(text) is not None
 
 
 def is_reserved(reference: SecretReference) -> bool:
-    """Whether it names a variable of the service itself, which no project gets to see."""
+    """Return True if it names a variable of the service itself, which no project may read."""
     return reference.source is SecretSource.ENV and reference.name.upper().startswith(RESERVED_PREFIX)
 
 

@@ -24,7 +24,7 @@ WANTED_SECONDS = 600  # after its last change, for which senders keep what only 
 
 
 class Past(msgspec.Struct, frozen=True, kw_only=True):
-    """What is remembered of a Configuration that delivered, as long as its present version does not.
+    """The last route of a Configuration that delivered, kept as long as its present version does not.
 
     `id` is the resource's: one that is deleted and made anew did not deliver before. `version` is the last that
     delivered, `since` when the present one could not, `at` its last change that concerns delivery; both are RFC 3339.
@@ -42,7 +42,7 @@ class Past(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sends(self) -> bool:
-        """Whether it still sends to one of its webhooks."""
+        """True if it still sends to one of its webhooks."""
         return any(name not in self.held for name, _ in self.uses)
 
 
@@ -52,16 +52,14 @@ def wanted_until(past: Past) -> int:
 
 
 def told(reason: str, past: Past | None) -> Delivery:
-    """What the status says of a Configuration that does not deliver by its present version for this reason, '' when it
-    does.
-    """
+    """Return the status of a Configuration whose present version does not deliver for this reason, '' if it does."""
     if not reason or past is None or not past.uses:
         return Delivery(reason)
     return Delivery("", Stale(past.version, past.since, reason)) if past.sends else Delivery(f"{reason} {HELD}")
 
 
 def after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[[str, Use], bool]) -> Past:
-    """What a change leaves of a route, of a Configuration that wants records at these webhooks now.
+    """Return what a change leaves of a route, for a Configuration that now wants records at these webhooks.
 
     `leads_elsewhere` compares a webhook of the route, by its name, with what it is now.
     """
@@ -82,7 +80,9 @@ def without(past: Past, name: str) -> Past:
 
 
 def _same(name: str, wanted: Iterable[Use]) -> list[Use]:
-    """What a webhook of the route is now. One in place may have lost its `id`, which is an error and no decision."""
+    """Find the present form of a webhook of the route. One in place may have lost its `id`, which is an error and no
+    decision.
+    """
     configuration, colon, _ = name.partition(":")
     known = [use for use in wanted if use.name == name]
     return known or [use for use in wanted if colon and use.name == f"{configuration}:"]

@@ -66,7 +66,7 @@ def canonical_parameters(given: list[Value], component_type: ComponentType) -> d
 
 
 def settled_parameters(given: list[Value], component_type: ComponentType) -> dict[str, Value]:
-    """What each parameter is: the defaults, overlaid with the values that are given."""
+    """Return the value of each parameter: the given values over the defaults."""
     return {**component_type.defaults, **canonical_parameters(given, component_type)}
 
 
@@ -136,7 +136,7 @@ def _secret_name(parameter: Value) -> str:
 
 
 def _matters(definition: Definition, values: dict[str, Value], webhook: ComponentType) -> bool:
-    """Whether its conditions hold; those of these parameters are all `equals`."""
+    """Return True if its conditions are met; those of these parameters are all `equals`."""
     return all(
         component_types.same_value(
             values.get(one.name), component_types.canonical_value(webhook.definitions.get(one.name), one.value)
@@ -204,13 +204,13 @@ def _names_a_file(mention: ParameterMention, by_list: _Components) -> bool:
 
 
 def _is_by_definition(mention: ParameterMention, component_type: ComponentType | None) -> bool:
-    """Whether the type calls the parameter sensitive, and not the document alone."""
+    """Return True if the type, and not only the document, calls the parameter sensitive."""
     definition = None if component_type is None else component_type.definitions.get(mention.name or "")
     return definition is not None and definition.sensitive
 
 
 def _leads(reference: SecretReference | None, available: AvailableSecrets | None) -> bool:
-    """Whether it leads somewhere, as far as anybody can say. A malformed one is None."""
+    """Return True if it leads somewhere, as far as one can tell. A malformed one is None."""
     if reference is None or secret_references.is_reserved(reference):
         return False
     return available is None or available.has(reference)
@@ -275,7 +275,7 @@ def fit_encoded(
 def _judged(
     found: Iterable[tuple[Component, ComponentType | None]], *, refuse_unknown: bool
 ) -> tuple[list[Violation], tuple[Violation, ...]]:
-    """What the values of components break, and what is noted of values that are taken all the same."""
+    """Return the violations of the values of components, and notes about values that are accepted nevertheless."""
     broken: list[Violation] = []
     notes: list[Violation] = []
     for component, component_type in found:
@@ -294,7 +294,7 @@ def _judged(
 def judged(
     component: Component, component_type: ComponentType, *, refuse_unknown: bool
 ) -> tuple[list[Violation], list[Violation]]:
-    """What is wrong with the values of one component, and what is a warning alone."""
+    """Return the violations of the values of one component, and the warnings."""
     broken = misfitting(component, component_type)
     if refuse_unknown or component.type_key in EXECUTED:
         return [*broken], []
@@ -306,7 +306,7 @@ def _tolerated(violation: Violation) -> Violation:
 
 
 def _is_open(component: Component, component_type: ComponentType | None) -> bool:
-    """Whether its type calls none of its parameters a secret, and none names a file."""
+    """Return True if its type calls none of its parameters a secret, and none names a file."""
     if component_type is None:
         return not component.parameters
     names = [one["name"] for one in component.parameters if isinstance(one, dict)]

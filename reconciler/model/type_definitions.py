@@ -114,7 +114,7 @@ def broken_definitions(spec: Value) -> tuple[Violation, ...]:
 
 
 def _too_many(listing: list[Value]) -> Iterator[Violation]:
-    """What there is more of than a type may have, since every component of the type is held against all of it."""
+    """Yield what a type has too many of: every component of the type is checked against all of it."""
     each = [item for item in listing if isinstance(item, dict)]
     conditions = [given if isinstance(given := item.get("relevantIf"), list) else [] for item in each]
     whole = [one for some in conditions for one in some if isinstance(one, dict)]
@@ -144,7 +144,7 @@ def _alone(definition: Definition) -> Iterator[Violation]:
 
 
 def _unknown_type(name: str) -> str:
-    """What is wrong with a type that is none: the one that may be meant, else all of them."""
+    """Say that a type is unknown: name the one that may be meant, otherwise all of them."""
     close = difflib.get_close_matches(name[:LONGEST_NAME], component_types.NAMES, n=1, cutoff=NEAR)
     if close:
         return f"is not a type of parameters; did you mean `{close[0]}`?"
@@ -183,7 +183,7 @@ def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
 
 
 def _may_hold(condition: Condition, other: Definition) -> bool:
-    """Whether the value of a condition has the type of the parameter that it names. An empty one stands for none."""
+    """Return True if the value of a condition has the type of the parameter that it names. An empty one means none."""
     if component_types.is_empty_value(condition.value):
         return True
     if condition.operator is Operator.CONTAINS_ANY and other.type not in component_types.MAPS:

@@ -21,7 +21,7 @@ TIMEZONE = "timezone"
 
 
 def is_yaml(text: str) -> bool:
-    """Whether the text parses as YAML, and is no larger than a file may be.
+    """Return True if the text parses as YAML, and is no larger than a file may be.
 
     Tags and merge keys, which no resource may have, are its reader's business.
     """
@@ -33,7 +33,7 @@ def is_yaml(text: str) -> bool:
 
 
 def is_timezone(text: str) -> bool:
-    """Whether the text is the name of a time zone in IANA's database; upper and lower case differ."""
+    """Return True if the text is the name of a time zone in IANA's database; case matters."""
     return text in _time_zones()
 
 
@@ -135,7 +135,7 @@ def violations(kind: Kind | None, value: Value) -> tuple[Violation, ...]:
 
 
 def _of_labels(rules: Rules, mapping: dict[str, Value], *, at: Pointer) -> Iterator[Violation]:
-    """What is wrong with labels, one at a time: the library copies all of them into the error for each."""
+    """Yield the violations of labels, one at a time: the library copies all labels into the error for each."""
     schema = {"$ref": "#/$defs/labels", "$defs": rules.schema["$defs"]}
     for key, value in mapping.items():
         for one in broken(rules.part("labels", schema), {key: value}):

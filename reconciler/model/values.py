@@ -96,7 +96,7 @@ def decimal(text: str) -> int | float:
 
 
 def plain_scalar(text: str) -> Scalar:
-    """What an unquoted scalar means."""
+    """Return the value of an unquoted scalar."""
     if text in _CONSTANTS:
         return _CONSTANTS[text]
     if text[0] not in _NUMERIC or (found := _NUMBER.fullmatch(text)) is None:
@@ -110,7 +110,7 @@ def plain_scalar(text: str) -> Scalar:
 
 
 def tagged_scalar(text: str, tag: str) -> Scalar:
-    """What a scalar with an explicit tag means; only the tags of the core schema are known."""
+    """Return the value of a scalar with an explicit tag; only the tags of the core schema are known."""
     if tag == _TAG + "str":
         return text
     name = tag.removeprefix(_TAG)
@@ -159,7 +159,7 @@ def copied(value: Value, *, levels: int) -> Value:
 
 
 def has_more_nodes_than(value: Value, *, nodes: int) -> bool:
-    """Whether there are more scalars, keys, lists and mappings in the value than so many."""
+    """Return True if the value has more than so many scalars, keys, lists and mappings."""
     counted, todo = 0, [value]
     while todo and counted <= nodes:
         one = todo.pop()
@@ -217,7 +217,7 @@ def replaced(document: dict[str, Value], values: Mapping[Pointer, Value]) -> dic
 
 
 def child_of(container: Value, step: str | int) -> Value:
-    """What one step of a pointer leads to. Raises LookupError when there is nothing."""
+    """Follow one step of a pointer. Raises LookupError when there is nothing."""
     if isinstance(container, list) and isinstance(step, int):
         return container[step]
     if isinstance(container, dict) and isinstance(step, str):
@@ -226,7 +226,7 @@ def child_of(container: Value, step: str | int) -> Value:
 
 
 def value_at(value: Value, pointer: Pointer) -> Value:
-    """What stands at a place. Raises LookupError when there is nothing."""
+    """Return the value at a place. Raises LookupError when there is nothing."""
     for step in pointer:
         value = child_of(value, step)
     return value

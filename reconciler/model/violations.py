@@ -35,7 +35,7 @@ class Violation:
 
 
 class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Where something stands in a repository; line and column count from 1. As text it is fit for a sentence."""
+    """A place in a repository; line and column count from 1. As text it is fit for a sentence."""
 
     path: str
     line: int

@@ -32,7 +32,7 @@ HOP_BY_HOP = frozenset(
         "upgrade",
     }
 )
-"""What is between two machines and not for the one at the end: RFC 9110, 7.6.1, what RFC 2616, 13.5.1 named, and
+"""Headers between two machines and not for the one at the end: RFC 9110, 7.6.1, those that RFC 2616, 13.5.1 named, and
 `Expect`, whose answer comes before the request is complete.
 """
 CONTENT_LENGTH = "content-length"
@@ -46,7 +46,7 @@ _MEDIA_TYPE = re.compile(rf"{_TOKEN}/{_TOKEN}(?:[ \t]*;[ \t]*{_TOKEN}=(?:{_TOKEN
 
 
 def wrong_header_name(name: str) -> str | None:
-    """What is wrong with a header's name."""
+    """Say why a header's name is wrong; None if it is right."""
     if not _NAME.fullmatch(name):
         return TOKEN_RULE
     if name.lower() in HOP_BY_HOP:
@@ -57,7 +57,7 @@ def wrong_header_name(name: str) -> str | None:
 
 
 def wrong_header_value(value: str) -> str | None:
-    """What is wrong with a header's value."""
+    """Say why a header's value is wrong; None if it is right."""
     if _CONTROL.search(value):
         return "must not hold line ends, NUL or other control characters"
     return "must not begin or end with white space" if value != value.strip() else None
@@ -69,7 +69,7 @@ def header_size(name: str, value: str) -> int:
 
 
 def wrong_headers(headers: Iterable[tuple[str, str]]) -> str | None:
-    """What is wrong with all headers of one request, beyond what is wrong with one."""
+    """Say why the headers of one request are wrong together, though each is right."""
     sizes = [header_size(name, value) for name, value in headers]
     if len(sizes) > MOST_HEADERS:
         return f"has more than {MOST_HEADERS} headers"
@@ -77,7 +77,7 @@ def wrong_headers(headers: Iterable[tuple[str, str]]) -> str | None:
 
 
 def wrong_media_type(text: str) -> str | None:
-    """What is wrong with the value of `Content-Type`, RFC 9110, 8.3.1."""
+    """Say why the value of `Content-Type` is wrong (RFC 9110, 8.3.1); None if it is right."""
     if len(text) <= LONGEST_HEADER and _MEDIA_TYPE.fullmatch(text):
         return None
     return "must be a media type such as `application/json` or `text/plain; charset=utf-8`"
@@ -136,14 +136,14 @@ def noted(given: list[Value], settled: Callable[[], Mapping[str, Value]], *, at:
 
 
 def wrong_path(path: str) -> str | None:
-    """What is wrong with the path of a request, its query included."""
+    """Say why the path of a request, its query included, is wrong; None if it is right."""
     if _OUTSIDE_PATHS.search(path):
         return PATH_CHARACTERS
     return f"is longer than {LONGEST_PATH} characters" if len(path) > LONGEST_PATH else None
 
 
 def wrong_host(host: str) -> str | None:
-    """What is wrong with the host of a request: how it is written, and, of an address, where nothing may connect to."""
+    """Say why the host of a request is wrong: its form, or an address to which nothing may connect."""
     if hosts.is_name(host):
         return None
     written = hosts.wrong_host(host)
@@ -210,7 +210,7 @@ def _value(name: str, value: str, pointer: Pointer) -> Iterator[Violation]:
 
 
 def _is_unknown(value: str) -> bool:
-    """Whether the value itself is nothing to judge: a whole reference, or the mark in the place of a secret."""
+    """Return True if there is nothing to check: a whole reference, or the mask of a secret."""
     return value == MASK or ("${" in value and secret_references.whole_secret_reference(value) is not None)
 
 

@@ -132,7 +132,9 @@ class _Mark(Protocol):
 
 
 class _Event(Protocol):
-    """What the loops read of an event once they know its class: one flat view instead of a cast in each branch."""
+    """The fields of an event that the loops read once they know its class: one flat view instead of a cast in each
+    branch.
+    """
 
     start_mark: _Mark
     anchor: str | None
@@ -323,7 +325,7 @@ def _check_collection(event: _Event, *, mapping: bool) -> None:
 
 
 def _is_empty(node: _Event) -> bool:
-    """Whether the document's only node is one that nobody wrote."""
+    """Return True if the document's only node is one that nobody wrote."""
     kind: type = node.__class__
     return kind is ScalarEvent and not (node.value or node.style or node.tag or node.anchor)
 

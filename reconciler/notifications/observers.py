@@ -28,11 +28,10 @@ from reconciler.notifications.board import Board
 from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
 from reconciler.notifications.texts import LISTED, REFUSED
 from reconciler.notifications.texts import NAMED as TEXTS_NAMED
-from reconciler.reconcile.apply import AppliedChange
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Attention, DamagedVersion, StoreFigures
+from reconciler.store.records import Attention, DamagedVersion, ResourceChange, StoreFigures
 
 # Looking again and again at all that may be wrong, beside what the service does and never in its way.
 
@@ -273,7 +272,7 @@ class ConfigurationObserver:
         self._not_before: dict[str, float] = {}
         self._has_begun = False
 
-    def heard(self, told: AppliedChange) -> None:
+    def heard(self, told: ResourceChange) -> None:
         """The store changed. Called in the middle of a change, so it only takes note."""
         if told.changed and told.project is not None:
             self._changed[told.project] = None

@@ -18,11 +18,10 @@ from reconciler.model.principals import Actor
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
-from reconciler.planner import delivery, dependants, planner, resolving, stored_secrets
+from reconciler.planner import dependants, planner, resolving
 from reconciler.planner.dependants import NOTHING, DependantState
-from reconciler.planner.resolving import Coming, Resolved
+from reconciler.planner.resolving import BlindTypes, Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.planner.stored_secrets import BlindTypes
 from reconciler.store.contract import Damaged, PlanningView
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
@@ -119,7 +118,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
         for one in planned
         if one.change is Change.UPDATE and one.key is not None and one.ordinal is not None
     }
-    fits = stored_secrets.still_secret(resolved.fits, updates, snapshot, lookup=lookup) if updates else resolved.fits
+    fits = resolving.still_secret(resolved.fits, updates, snapshot, lookup=lookup) if updates else resolved.fits
     return tuple(
         Decided(
             documents=batch.documents,
@@ -143,7 +142,7 @@ def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project
             elif outcome.key is not None and outcome.change is Change.DELETE:
                 later[outcome.key] = None
     lookup = TypeLookup(view, project=project, coming={})
-    return delivery.changed_endpoints(view, project=project, later=later, lookup=lookup)
+    return dependants.changed_endpoints(view, project=project, later=later, lookup=lookup)
 
 
 class _Change:
@@ -191,7 +190,7 @@ class _Change:
         places: dict[Key, frozenset[Pointer]] = {}
         batches = []
         for batch in self.batches:
-            documents, kept = stored_secrets.keep_secrets(
+            documents, kept = resolving.keep_secrets(
                 batch.documents, self._snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
             )
             batches.append(batch if documents is batch.documents else replace(batch, documents=documents))
@@ -220,7 +219,7 @@ class _Change:
                 for ordinal, one in enumerate(batch.documents)
                 if one.key in of_another or (snapshot.hide_guesses and _may_be_guessed(one, batch, snapshot))
             }
-            guesses = stored_secrets.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
+            guesses = resolving.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
             if guesses:
                 documents = [
                     structs.replace(one, digest=b"") if ordinal in guesses else one
@@ -293,7 +292,7 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
     for start in range(0, len(differing), RENEWED):
         found = snapshot.view.documents(snapshot.project, differing[start : start + RENEWED])
         for key, document in found.items():
-            digest = stored_secrets.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
+            digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
             if digest is not None:
                 renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch

@@ -20,8 +20,7 @@ from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
 from reconciler.planner import decisions, planner, pruning
 from reconciler.planner.decisions import Decided, DocumentBatch, Tell
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning
-from reconciler.planner.removed import RemovedResources, TreeReading
+from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning, RemovedResources, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow

@@ -23,35 +23,20 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.locks import ProjectLocks, Writer, to_its_end
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Changes, DamagedVersion, Record
+from reconciler.store.records import ApprovalRow, AuditRow, Changes, DamagedVersion, Record, ResourceChange
+from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
-from reconciler.worker.messages import (
-    CommitJob,
-    CommitPlanned,
-    Context,
-    LineageFound,
-    LineageJob,
-    RedactJob,
-    RedactPlanned,
-    RequestJob,
-    RequestPlanned,
-    ReviewJob,
-    ReviewPlanned,
-    RoutesFound,
-    RoutesJob,
-    Verb,
-)
 
 SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # that a request waits for its project's lock
-STORE_SECONDS = 300.0  # for the transaction of one change, its wait for those of other projects included
+STORE_SECONDS = 300.0  # for a transaction, its wait for those of other projects included, where the plan has no limit
 
 _routes = msgspec.msgpack.Decoder(Routes)
 
 
 @dataclass(frozen=True, slots=True)
 class ApplyRequest:
-    """Who asks for a change, in which project. `id` is a ULID that ties the answer, the log and the audit together."""
+    """The actor and the project of a change. `id` is a ULID that ties the answer, the log and the audit together."""
 
     id: str
     project: str
@@ -79,27 +64,12 @@ class ApplyAnswer:
 
 @dataclass(frozen=True, slots=True)
 class ApplyLimits:
-    """What a request may hold."""
+    """Limits on the content of a request."""
 
     api_versions: frozenset[str]
     max_resources: int
     refuse_unknown: bool = False  # parameters that a type does not know
 
-
-@dataclass(frozen=True, slots=True)
-class AppliedChange:
-    """What was stored: by a repository, or None; which others it concerns; whether resources changed, and of which
-    project: None when nothing but whose they are did; the webhooks whose endpoint it disabled, deleted or changed.
-    """
-
-    origin: str | None
-    touched: Collection[str] = ()
-    changed: bool = True
-    project: str | None = None
-    changed_endpoints: Collection[str] = ()
-
-
-Listener: TypeAlias = Callable[[AppliedChange], None]
 
 Secrets: TypeAlias = Callable[[str], AvailableSecrets]
 """The names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
@@ -127,29 +97,20 @@ class Applier:
         # Each project may have its own disk for these.
         self._asking: defaultdict[str, BoundedIO] = defaultdict(lambda: BoundedIO("the files of secrets"))
         self._locks = ProjectLocks()
-        self._listeners: list[Listener] = []
-
-    def listen(self, listener: Listener) -> None:
-        """Have `listener` called after every change of resources, or of what repositories want."""
-        self._listeners.append(listener)
-
-    def _tell(self, told: AppliedChange) -> None:
-        for listener in self._listeners:
-            listener(told)
 
     async def apply(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Create or update what `body` holds: 202 with `updates`, 400 with `errors`, 409 when atomic and refused.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(Verb.APPLY, body, request=request, options=options)
+        return await self._answer(messages.Verb.APPLY, body, request=request, options=options)
 
     async def delete(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(Verb.DELETE, body, request=request, options=options)
+        return await self._answer(messages.Verb.DELETE, body, request=request, options=options)
 
     async def delete_one(
         self, key: Key, *, request: ApplyRequest, matching: tuple[str, ...] | None = None
@@ -173,12 +134,12 @@ class Applier:
 
     async def commit(
         self,
-        job: Callable[[Context], CommitJob],
+        job: Callable[[messages.Context], messages.CommitJob],
         *,
         project: str,
         origin: str,
-        record: Callable[[CommitPlanned], Record | None],
-    ) -> CommitPlanned:
+        record: Callable[[messages.CommitPlanned], Record | None],
+    ) -> messages.CommitPlanned:
         """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
 
         Raises GitFault, StoreFault, WorkerGone, Overdue, DiskHangs.
@@ -186,16 +147,21 @@ class Applier:
         lock = partial(self._locks.hold, project)
         async with self._worker.planned(job(await self._context(project)), lock) as answered:
             planned = answered.planned
-            assert isinstance(planned, CommitPlanned)
+            assert isinstance(planned, messages.CommitPlanned)
             self._suspect(project, planned.damaged)
             recorded = record(planned)
             if recorded is not None:
-                await self._write(answered.parts(), recorded)
-                endpoints = planned.changed_endpoints
-                self._tell(AppliedChange(origin, planned.touched, planned.changed, project, endpoints))
+                change = ResourceChange(
+                    origin,
+                    touched=planned.touched,
+                    changed=planned.changed,
+                    project=project,
+                    changed_endpoints=planned.changed_endpoints,
+                )
+                await self._write(answered.parts(), replace(recorded, change=change), until=answered.locked_until)
             return planned
 
-    async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> RedactPlanned:
+    async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
         What it was stays in the files until the store's traces are erased. Raises StoreFault, WorkerGone, Busy,
@@ -203,7 +169,7 @@ class Applier:
         """
         async with self._request_lock(request.project, dry_run=dry_run)():
             context = await self._context(request.project)
-            job = RedactJob(
+            job = messages.RedactJob(
                 context=context,
                 kind=key.kind,
                 name=key.name,
@@ -214,50 +180,55 @@ class Applier:
             )
             answered = await self._worker.plan(job)
             planned = answered.planned
-            assert isinstance(planned, RedactPlanned)
+            assert isinstance(planned, messages.RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
-                await self._write(answered.parts(), Record(redacts=True, address=log_context.request_address()))
-                if planned.ends_routes:
-                    self._tell(AppliedChange(None, project=request.project))
+                change = ResourceChange(None, project=request.project) if planned.ends_routes else None
+                record = Record(redacts=True, address=log_context.request_address(), change=change)
+                await self._write(answered.parts(), record)
             return planned
 
-    async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
+    async def explain(
+        self, job: Callable[[messages.Context], messages.LineageJob], *, project: str
+    ) -> messages.LineageFound:
         """Find which commits changed what a repository brought, and store it where it still holds.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
         answered = await self._worker.plan(job(await self._context(project)))
-        assert isinstance(answered.planned, LineageFound)
+        assert isinstance(answered.planned, messages.LineageFound)
         for part in answered.parts():  # each in a transaction of some milliseconds
             async with self._locks.hold(project):
                 await self._write((part,), Record())
         return answered.planned
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
-        """What a project routes, and in `former` what is known of the destinations `left` that nothing routes to.
+        """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
+        nothing routes to.
 
         Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
         Refused when the project routes more than the service can hold.
         """
-        job = RoutesJob(await self._context(project), tuple(sorted(left)))
+        job = messages.RoutesJob(await self._context(project), tuple(sorted(left)))
         answered = await self._worker.plan(job)
         found = answered.planned
-        assert isinstance(found, RoutesFound)
+        assert isinstance(found, messages.RoutesFound)
         if found.restated:  # only after an upgrade: every change writes what it makes of them
             async with self._locks.hold(project):
                 answered = await self._worker.plan(job)
                 await self._write(answered.parts(), Record())
                 found = answered.planned
-                assert isinstance(found, RoutesFound)
+                assert isinstance(found, messages.RoutesFound)
         return await _joined(answered.routes, project=project, revision=found.revision)
 
-    async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
+    async def review(
+        self, job: Callable[[messages.Context], messages.ReviewJob], *, project: str
+    ) -> messages.ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
 
         Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
         """
         answered = await self._worker.plan(job(await self._context(project)))
-        assert isinstance(answered.planned, ReviewPlanned)
+        assert isinstance(answered.planned, messages.ReviewPlanned)
         return answered.planned
 
     async def secrets(self, project: str) -> AvailableSecrets:
@@ -266,8 +237,8 @@ class Applier:
 
     async def release(self, repository: str, *, audit: AuditRow) -> None:
         """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        await self._record(Record(release_repository=repository, audit=(audit,)), project=audit.project)
-        self._tell(AppliedChange(repository))
+        record = Record(release_repository=repository, audit=(audit,), change=ResourceChange(repository))
+        await self._record(record, project=audit.project)
 
     async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
         """Let go what is held at a commit. Raises Moved when something else is held by now, Busy, StoreFault."""
@@ -279,9 +250,11 @@ class Applier:
         """Store what a run found out without a plan. Raises StoreFault."""
         await self._record(record, project=project)
 
-    async def note(self, record: Record, *, project: str) -> None:
-        """Store what plans must know and no plan made: that a suspension begins or ends. Raises StoreFault."""
-        await self._record(replace(record, address=log_context.request_address()), project=project)
+    async def note(self, record: Record, *, project: str, is_request: bool) -> None:
+        """Store that a suspension begins or ends. Raises StoreFault, and Locked for a request that waits too long."""
+        lock = self._request_lock(project) if is_request else partial(self._locks.hold, project)
+        async with lock():
+            await self._write((), replace(record, address=log_context.request_address()))
 
     async def _record(self, record: Record, *, project: str) -> None:
         async with self._locks.hold(project):
@@ -294,13 +267,18 @@ class Applier:
         until = asyncio.get_running_loop().time() + LOCK_SECONDS
         return partial(self._locks.hold, project, writer=Writer.REQUEST, until=until)
 
-    async def _write(self, parts: Iterable[Changes], record: Record) -> None:
-        """Store a change of a project that is locked. Raises StoreFault, Moved."""
-        await to_its_end(self._store.commit(parts, record=record, timeout=STORE_SECONDS))
+    async def _write(self, parts: Iterable[Changes], record: Record, *, until: float | None = None) -> None:
+        """Store a change of a project that is locked; `until` is an instant of the loop's clock, past which nothing of
+        it is stored. Raises StoreFault, Moved.
+        """
+        seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
+        await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
 
-    async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
+    async def _answer(
+        self, verb: messages.Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions
+    ) -> ApplyAnswer:
         lock = self._request_lock(request.project, dry_run=options.dry_run)
-        job = RequestJob(
+        job = messages.RequestJob(
             context=await self._context(request.project),
             verb=verb,
             actor=request.actor.name,
@@ -316,20 +294,25 @@ class Applier:
         )
         async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
-            assert isinstance(planned, RequestPlanned)
+            assert isinstance(planned, messages.RequestPlanned)
             self._suspect(request.project, planned.damaged)
             if planned.changed:
-                await self._write(answered.parts(), Record(address=log_context.request_address()))
-                endpoints = planned.changed_endpoints
-                self._tell(AppliedChange(None, planned.touched, project=request.project, changed_endpoints=endpoints))
+                change = ResourceChange(
+                    None,
+                    touched=planned.touched,
+                    project=request.project,
+                    changed_endpoints=planned.changed_endpoints,
+                )
+                record = Record(address=log_context.request_address(), change=change)
+                await self._write(answered.parts(), record, until=answered.locked_until)
             return ApplyAnswer(planned.status, planned.answer)
 
     def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
         self._store.suspect(DamagedVersion(project, *one) for one in damaged)
 
-    async def _context(self, project: str) -> Context:
+    async def _context(self, project: str) -> messages.Context:
         now = self._clock()
-        return Context(
+        return messages.Context(
             store=self._store_path,
             project=project,
             hmac_key=await self._store.hmac_key(),

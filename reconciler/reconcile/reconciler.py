@@ -310,17 +310,17 @@ class Reconciler:
     # Suspensions: no run is under way when one begins, and none but ours when one ends.
 
     async def suspend(self, suspension: SuspensionRow, *, by: Intervention) -> None:
-        """Poll no more from now on. Raises StoreFault."""
-        await self._note(interventions.suspension_record(self.memory.row, self.watched, suspension, by=by))
+        """Poll no more from now on. Raises StoreFault, Locked."""
+        await self._note(interventions.suspension_record(self.memory.row, self.watched, suspension, by=by), by=by)
 
     async def resume(self, *, by: Intervention) -> None:
         """Poll again, and read everything at the next run. Nothing happens without a suspension. Raises StoreFault."""
         suspension = self.memory.suspension
         if suspension is not None:
-            await self._note(interventions.resume_record(self.memory.row, self.watched, suspension, by=by))
+            await self._note(interventions.resume_record(self.memory.row, self.watched, suspension, by=by), by=by)
 
-    async def _note(self, record: Record) -> None:
-        await self._applier.note(record, project=self.watched.project)
+    async def _note(self, record: Record, *, by: Intervention) -> None:
+        await self._applier.note(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         memory.row, memory.suspension, memory.unwritten = record.repository, record.suspension, None
 

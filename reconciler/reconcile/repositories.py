@@ -19,14 +19,13 @@ from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import Actor
 from reconciler.reconcile import interventions, runs
-from reconciler.reconcile.apply import AppliedChange
 from reconciler.reconcile.interventions import Intervention, Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, AuditWanted, SuspensionRow
+from reconciler.store.records import AuditRow, AuditWanted, ResourceChange, SuspensionRow
 from reconciler.worker.messages import Neighbour
 
 log = logging.getLogger(__name__)
@@ -75,7 +74,7 @@ class Repositories:
         self._loops: dict[str, Loop] = {}
         self._watcher = Watcher()  # of all repositories on this machine
         self._changing = asyncio.Lock()  # held while loops are stopped and others started in their place
-        environment.applier.listen(self._store_changed)
+        environment.store.subscribe(ResourceChange, self._store_changed)
 
     @property
     def remote_tally(self) -> RemoteTally:
@@ -253,7 +252,7 @@ class Repositories:
         if loop is not None and loop.reconciler.why_suspended is None:
             loop.ask(Trigger.HOOK, actor="system")
 
-    def _store_changed(self, told: AppliedChange) -> None:
+    def _store_changed(self, told: ResourceChange) -> None:
         """Run the repositories that may be concerned: one may own now what another did, or what it holds does not fit
         its type any more, or it waits for what was changed.
         """

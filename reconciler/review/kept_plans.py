@@ -1,14 +1,14 @@
 """Plans that the service keeps in memory until a restart, as the JSON that readers get.
 
-Secrets are masked before they reach a plan, for everybody. A Configuration's raw text is not: `without_raw` hides it from
-callers who may not read it. The API decides who may.
+Secrets are masked before they reach a plan, for everybody. A Configuration's raw text is not: `without_raw` hides it
+from callers who may not read it. The API decides who may.
 """
 
 import asyncio
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 

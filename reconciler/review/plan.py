@@ -1,8 +1,8 @@
 """A plan in words, for every rendering: lines, counts, the verdict, the exit code; and its JSON.
 
 Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`model.text`), the commands that
-forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each line
-has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
+forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
+line has a mark in front, so that none begins with a word that a forge takes for an order (`/approve`, `::error`).
 
 A status that was so before the change (`existing`) is counted apart and decides nothing.
 """
@@ -32,7 +32,7 @@ LIMIT = GITHUB - RESERVE  # bytes of a comment
 MINIMUM = 1_000  # bytes. In a smaller limit the mark, the verdict and the count of what is missing would not always fit
 
 ORDERS = re.compile(r"(##\w*)\[")
-"""What runners of GitHub and Azure look for anywhere in a line; the bracket is to be written otherwise."""
+"""The orders that runners of GitHub and Azure find anywhere in a line; the bracket is to be written otherwise."""
 
 
 class PlanLine(NamedTuple):
@@ -226,7 +226,7 @@ def plan_verdict(found: PlanTally) -> str:
 
 
 def last_line(found: PlanTally) -> str:
-    """Return `Plan: 2 to create, 5 to change, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
+    """Return `Plan: 2 to create, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
     rest = [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     files = "file" if found.untouched_files == 1 else "files"
     rest += [f"{found.untouched_files:,} {files} not read"] if found.untouched_files else []
@@ -312,7 +312,8 @@ def revision(plan: Plan) -> str:
 def render_json(plan: Plan) -> bytes:
     """Return one JSON document on one line.
 
-    Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order wherever it stands in a log (`##[add-mask]`): the document is the same.
+    Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order that
+    counts anywhere in a log (`##[add-mask]`): the document is the same.
     """
     shown = visible_json(msgspec.json.encode(_whole(plan)).decode())
     if "##" in shown:  # only in a string

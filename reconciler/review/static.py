@@ -29,10 +29,9 @@ from reconciler.model.plan import PlanEntry
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.scratch import ScratchStore, open_scratch
 from reconciler.worker import commits, reviews, trees
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.commits import PlanMode
 from reconciler.worker.messages import CommitJob, Context
-from reconciler.worker.trees import FileScope
+from reconciler.worker.trees import Allowance, FileScope
 
 SEED_BYTES = 16
 UNBOUNDED = 2**31

@@ -4,14 +4,13 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, ClassVar, Protocol, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import httptools
-from uvicorn._types import HTTPScope
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from reconciler.model import error_codes
@@ -41,7 +40,7 @@ OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
         b"referrer-policy": b"same-origin",
     }
 )
-"""What pages say instead."""
+"""The headers that pages have instead of these."""
 
 HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 """A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
@@ -87,59 +86,6 @@ def _kept(headers: Sequence[Header]) -> Iterator[Header]:
             yield name, value
 
 
-# Requests that come whole, in one piece of their connection, and are answered without a task of their own.
-#
-# A task, its scope and the frames of the layers that it passes cost a third of what a request costs that waits for
-# nothing but a sync of the disk, which it shares with others. What is unusual about a request is for the usual way: a
-# shortcut refuses nothing and explains nothing.
-
-Finish: TypeAlias = Callable[["WholeRequest", int, bytes, bytes], None]
-"""Takes a request, a status, lines of headers with the length of the body among them, and the body."""
-
-
-class WholeRequest(RequestResponseCycle):
-    """In the place of the server's own cycle: it has what the server looks at of one, and nothing else.
-
-    Names of `headers` are in lower case; `content` is the body.
-    """
-
-    __slots__ = ("_finish", "content", "headers", "keep_alive", "response_complete", "scope")
-
-    message_event = asyncio.Event()  # for which nobody waits
-
-    def __init__(self, scope: HTTPScope, headers: list[Header], content: bytes, *, finish: Finish) -> None:
-        """All of its own: what the server's has is for a task."""
-        self.scope = scope
-        self.headers = headers
-        self.content = content
-        self.keep_alive = True
-        self.response_complete = False
-        self._finish = finish
-
-    def answer(self, status: int, head: bytes, body: bytes) -> None:
-        """Send all of an answer, once; nothing is sent where the client is gone. `head` is lines of headers, the length
-        of the body among them.
-        """
-        self.content = b""  # the connection keeps the request until the next one comes
-        self.response_complete = True
-        self._finish(self, status, head, body)
-
-
-class Shortcut(Protocol):
-    """What answers requests for one target that come whole."""
-
-    @property
-    def method(self) -> bytes:
-        """Of the requests."""
-
-    @property
-    def target(self) -> bytes:
-        """What stands between the method and the version, without a query."""
-
-    def take(self, request: WholeRequest) -> bool:
-        """Whether it was taken, and will be answered, in this call or after it; else it is as if nobody had asked."""
-
-
 # What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
 #
 # The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
@@ -169,7 +115,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
     __slots__ = (
-        "_body",
         "_data",
         "_extensions",
         "_head_timer",
@@ -177,19 +122,14 @@ class BoundedConnection(HttpToolsProtocol):
         "_piece",
         "_received",
         "_refused",
-        "_shortcut",
         "_stall_timer",
     )
 
     _warned_at: ClassVar[float] = float("-inf")
     _defaults: ClassVar[tuple[list[Header], bytes]] = ([], b"")
 
-    def __init__(
-        self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, shortcut: Shortcut | None = None
-    ) -> None:
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
         super().__init__(config, server_state, app_state)
-        self._shortcut = shortcut
-        self._body: list[bytes] | None = None  # of a request that may come whole, in the piece that is being parsed
         self._in_head = True  # between requests too
         self._received = 0
         self._piece = 0
@@ -219,8 +159,6 @@ class BoundedConnection(HttpToolsProtocol):
         self._received += piece
         HttpToolsProtocol.data_received(self, data)
         self._data = b""  # nothing of it stays with a connection that says no more
-        if self._body is not None:
-            self._begin_with(self._body)
         # The scope is made at a head's first byte, the cycle at its last: this head began in the piece that ended the
         # request before it.
         if self._received or self.cycle is None or self.scope is not self.cycle.scope:
@@ -239,10 +177,8 @@ class BoundedConnection(HttpToolsProtocol):
             raise _Refusal
         if self.url[:1] != b"/":
             _take_host(self.url, self.headers)
-        if self._shortcut is not None and self.url == self._shortcut.target and self._is_plain(self._shortcut):
-            self._body = []
-        else:
-            self._begin()
+        HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
+        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
         self._in_head = False
         self._received = 0
         if self._head_timer is not None:
@@ -250,10 +186,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_body(self, body: bytes) -> None:
         self._received = 0
-        if self._body is None:
-            HttpToolsProtocol.on_body(self, body)
-        else:
-            self._body.append(body)
+        HttpToolsProtocol.on_body(self, body)
 
     def on_message_complete(self) -> None:
         if self._is_offer():
@@ -262,44 +195,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._received = 0
         if self._head_timer is not None:
             self._unlimit_time()
-        if self._body is not None and self._is_taken(self._body):
-            self._body = None
-            return
-        if self._body is not None:
-            self._begin_with(self._body)
         HttpToolsProtocol.on_message_complete(self)
-
-    def _begin(self) -> None:
-        HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
-        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
-
-    # A request may be taken by the shortcut if all of it is here: what is not begins as usual, a moment later.
-
-    def _is_plain(self, shortcut: Shortcut) -> bool:
-        parser = self.parser
-        return (
-            (self.cycle is None or self.cycle.response_complete)  # else it has to wait for its turn
-            and not self.flow.write_paused
-            and parser.get_method() == shortcut.method
-            and parser.get_http_version() == "1.1"
-        )
-
-    def _is_taken(self, body: list[bytes]) -> bool:
-        if (
-            self._shortcut is None or not self.parser.should_keep_alive()
-        ):  # at the end of a body in chunks it may say so
-            return False
-        request = WholeRequest(self.scope, self.headers, b"".join(body), finish=self._finish)
-        if not self._shortcut.take(request):
-            return False
-        self.cycle = request
-        return True
-
-    def _begin_with(self, body: list[bytes]) -> None:
-        self._body = None
-        self._begin()
-        for piece in body:
-            HttpToolsProtocol.on_body(self, piece)
 
     # A request that offers another protocol is read once more, without the offer.
 
@@ -350,14 +246,6 @@ class BoundedConnection(HttpToolsProtocol):
         cycle.on_response()
         return True
 
-    def _finish(self, request: WholeRequest, status: int, head: bytes, body: bytes) -> None:
-        if self.transport.is_closing():
-            return
-        self._write(status, head if request.keep_alive else head + b"connection: close\r\n", body)
-        if not request.keep_alive:  # the server ends
-            self.transport.close()
-        self.on_response_complete()
-
     def _write(self, status: int, head: bytes, body: bytes) -> None:
         self.transport.write(b"".join((STATUS_LINE[status], self._common(), head, b"\r\n", body)))
 
@@ -371,7 +259,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
         """Called for whatever the parser cannot take, our refusals included."""
-        self._body = None
         if self._is_answering():
             self.transport.close()  # an answer now would stand in the middle of another
             return

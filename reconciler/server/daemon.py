@@ -79,10 +79,9 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class StartPlan:
-    """What the caller decides: the settings, how to read them again, who answers HTTP, there and where log records
-    alone are taken in, what to do once all is up, the variables that resources may refer to, as far as the settings
-    let them, whether another `auth.type` than the last time may remove everybody (`sign_in`), and whether a store
-    that is missing may be made anew.
+    """The caller's decisions: the settings and how to read them again, the applications for HTTP and for log records
+    alone, the action once all is up, the variables that resources may refer to (within the settings), if another
+    `auth.type` may remove everybody (`sign_in`), and if a missing store may be made anew.
     """
 
     settings: Settings
@@ -154,8 +153,8 @@ async def _leave_provider(services: Services) -> None:
 
 
 def _spare_the_collector() -> None:
-    """What the start made stays until the end: the garbage collector need not go through it again and again, nor
-    through all requests under way at every tenth of them. A tenth of what many small requests cost was that.
+    """Exclude what the start made from garbage collection. It lasts until the end, and looking through it cost a tenth
+    of the time of many small requests.
     """
     gc.freeze()
     gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])

@@ -26,10 +26,11 @@ from reconciler.delivery.reporting import Behind
 from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
-from reconciler.reconcile.apply import AppliedChange, Applier
+from reconciler.reconcile.apply import Applier
 from reconciler.server.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
+from reconciler.store.records import ResourceChange
 
 # Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
 #
@@ -45,7 +46,7 @@ LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of b
 
 
 class ProjectFollower(Protocol):
-    """What follows routes."""
+    """A follower of routes."""
 
     async def left(self, project: str) -> tuple[str, ...]:
         """The destinations that are sent to, or have a queue on disk that may not be open yet."""
@@ -55,7 +56,7 @@ class ProjectFollower(Protocol):
 
 
 Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
-"""What a project routes, and what is known of these destinations, which may be gone."""
+"""Return the routes of a project, and the last known settings of these destinations, which may have none."""
 
 
 class RouteFault(NamedTuple):
@@ -67,7 +68,7 @@ class RouteFault(NamedTuple):
 
 
 class Change(NamedTuple):
-    """What changed in a project since its routes were read: the first time of it, by the monotonic clock."""
+    """The changes of a project since its routes were read. `at` is the first of them, by the monotonic clock."""
 
     at: float
     endpoints: frozenset[str]
@@ -99,7 +100,7 @@ class RouteFollowing:
         self._faults: dict[str, RouteFault] = {}
         self._woken = asyncio.Event()
 
-    def heard(self, told: AppliedChange) -> None:
+    def heard(self, told: ResourceChange) -> None:
         """The store changed."""
         if told.changed and told.project is not None:
             change = Change(self._monotonic(), frozenset(told.changed_endpoints))
@@ -194,7 +195,7 @@ class Delivering:
 
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
-    """Where deliveries may go: never to a listener of the service itself."""
+    """Return the egress policy of deliveries: never to a listener of the service itself."""
     return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
         is_local=egress.machine_has,
@@ -205,7 +206,12 @@ def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> Egr
 
 @contextlib.asynccontextmanager
 async def delivering(
-    settings: Settings, listeners: Sequence[socket.socket], *, applier: Applier, environment: Mapping[str, str]
+    settings: Settings,
+    listeners: Sequence[socket.socket],
+    *,
+    store: Store,
+    applier: Applier,
+    environment: Mapping[str, str],
 ) -> AsyncIterator[Delivering]:
     """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
 
@@ -232,7 +238,7 @@ async def delivering(
         manager = Manager(queues, make, look_up, clock=system_clock, dead_bytes=dead_bytes, chance=chance)
         routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
-        applier.listen(routing.heard)
+        store.subscribe(ResourceChange, routing.heard)
         schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
         try:
             yield Delivering(manager, routing)
@@ -243,7 +249,7 @@ async def delivering(
 
 
 class Upkeep:
-    """What comes round: dead letters that expire, and a look at the disk."""
+    """Periodic work: expire dead letters, check the disk."""
 
     def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
         """`max_age` of dead letters in seconds."""

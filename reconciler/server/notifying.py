@@ -21,11 +21,11 @@ from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.targets import AlertTarget
 from reconciler.ops import databases
-from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
 from reconciler.settings.models import Alert, Settings
 from reconciler.store.contract import Operations, Store
+from reconciler.store.records import ResourceChange
 
 CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang keep no other waiting
 
@@ -69,7 +69,6 @@ async def build_notifying(
     *,
     store_: Store,
     accounts: Accounts,
-    applier: Applier,
     repositories_: Repositories,
     manager: Manager,
     listeners: Sequence[socket.socket],
@@ -82,7 +81,7 @@ async def build_notifying(
     board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
     await board.load()
     changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
-    applier.listen(changes.heard)
+    store_.subscribe(ResourceChange, changes.heard)
     own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = delivery_secrets.configured_sources(settings, environment=environment)
     ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)

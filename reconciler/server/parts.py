@@ -37,6 +37,7 @@ from reconciler.server.services import Services
 from reconciler.settings.models import Settings
 from reconciler.store import engines
 from reconciler.store.contract import Operations, Store
+from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class Parts(NamedTuple):
-    """What is up."""
+    """The parts that are up."""
 
     services: Services
     repositories: Repositories
@@ -63,7 +64,7 @@ class _Kept(NamedTuple):
 
 
 class _Entrance(NamedTuple):
-    """What people come in by."""
+    """The parts by which people sign in."""
 
     signing_in: SigningIn
     sessions: Sessions
@@ -101,18 +102,19 @@ async def build_parts(
             kept.store, reader, store_path=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
         )
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
-        applier.listen(auditing.heard)
+        kept.store.subscribe(ResourceChange, auditing.heard)
         async with (
             _repositories(settings, kept, applier) as repositories,
             _entrance(settings, bound, kept) as entrance,
-            delivering.delivering(settings, listeners, applier=applier, environment=environment) as delivery,
+            delivering.delivering(
+                settings, listeners, store=kept.store, applier=applier, environment=environment
+            ) as delivery,
         ):
             watching = await notifying.build_notifying(
                 settings,
                 kept.operations,
                 store_=kept.store,
                 accounts=kept.accounts,
-                applier=applier,
                 repositories_=repositories,
                 manager=delivery.manager,
                 listeners=listeners,
@@ -245,7 +247,7 @@ async def _check_provider(settings: Settings) -> None:
 def _through_a_provider(
     settings: Settings, accounts: Accounts, sessions: Sessions
 ) -> "tuple[People | None, Provider | None]":
-    """What lets people in through a provider, where the settings want that."""
+    """Return the sign-in through a provider, if the settings want one."""
     if settings.auth.type != "oidc":
         return None, None
 

@@ -18,7 +18,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.base import BaseTrigger
@@ -29,7 +29,7 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
 from reconciler.store.audit_chain import ZERO, ChainAnchor, ChainHead
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow
+from reconciler.store.records import AuditRow, ResourceChange
 
 log = logging.getLogger(__name__)
 
@@ -113,13 +113,6 @@ NOTHING = ChainAnchor(ChainHead(0, ZERO))  # was removed so far
 PAUSE_SECONDS = 0.02  # between two steps: others write in between
 
 
-class AuditTold(Protocol):
-    """A change of resources; `origin` is the repository whose run made it, None for a request."""
-
-    @property
-    def origin(self) -> str | None: ...
-
-
 class AuditUpkeep:
     """The upkeep of one store's audit."""
 
@@ -150,7 +143,7 @@ class AuditUpkeep:
             await schedules.stop()
             await self.minute()
 
-    def heard(self, told: AuditTold) -> None:
+    def heard(self, told: ResourceChange) -> None:
         """Note a change of resources: after a run the head is logged at once."""
         if told.origin is not None:
             self._ran.set()

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import uvicorn
 
 from reconciler.model import errors
-from reconciler.server.connections import HEAD_SECONDS, BoundedConnection, Shortcut
+from reconciler.server.connections import HEAD_SECONDS, BoundedConnection
 from reconciler.settings.models import Settings
 
 # The listener's certificate: read and checked, and another one shown while connections last.
@@ -34,7 +34,9 @@ def configured_certificate(settings: Settings) -> Certificate | None:
 
 
 def read_certificate(certificate: Certificate) -> ssl.SSLContext:
-    """What shows this certificate, by TLS 1.2 or later. Raises Refused for files that are missing or do not fit."""
+    """Return a context that shows this certificate, with TLS 1.2 or later. Raises Refused for files that are missing or
+    do not fit.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
@@ -51,7 +53,7 @@ def read_certificate(certificate: Certificate) -> ssl.SSLContext:
 
 
 def _reason(error: OSError | ValueError) -> str:
-    """What is wrong with the files, without the places in the library's source that its own words name."""
+    """Say why the files do not fit, without the source places that the library's own words name."""
     if isinstance(error, ssl.SSLError):
         if error.reason == "KEY_VALUES_MISMATCH":
             return "the key is not this certificate's"
@@ -89,7 +91,7 @@ TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
 
 
 class Door(NamedTuple):
-    """An application, and where it listens. One that has a `shortcut` (`connections`) is asked for it first."""
+    """An application, and where it listens."""
 
     application: Any
     listener: socket.socket
@@ -117,7 +119,7 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         self.servers = [
             await loop.create_server(
-                partial(BoundedConnection, config, self.server_state, self.lifespan.state, shortcut=_shortcut(config)),
+                partial(BoundedConnection, config, self.server_state, self.lifespan.state),
                 sock=listener,
                 ssl=tls,
                 backlog=config.backlog,
@@ -127,10 +129,6 @@ class _Server(uvicorn.Server):
             for config, listener in self._doors
         ]
         self.started = True
-
-
-def _shortcut(config: uvicorn.Config) -> Shortcut | None:
-    return getattr(config.app, "shortcut", None)
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
@@ -157,7 +155,7 @@ class Served:
     end: Callable[[], Awaitable[None]]
     """Let requests under way end, beside whatever else ends."""
     shown: PresentedCertificate | None
-    """What new connections are shown; None without TLS, and whether there is TLS at all is settled at the start."""
+    """The context for new connections; None without TLS. Only the start decides if there is TLS."""
 
 
 @contextlib.asynccontextmanager

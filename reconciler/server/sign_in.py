@@ -36,7 +36,7 @@ SIGNED_OUT = "/signed-out"
 
 
 def build_people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock: Clock) -> People:
-    """What lets people in."""
+    """The sign-in of people."""
     oidc = settings.auth.oidc
     policy = AdmissionPolicy(
         names=claim_names(oidc.custom_claims),
@@ -48,7 +48,7 @@ def build_people(settings: Settings, accounts: Accounts, sessions: Sessions, *, 
 
 
 def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:
-    """Who proves people."""
+    """Build the client of the provider that proves who people are."""
     oidc = settings.auth.oidc
     configuration = ProviderConfiguration(
         issuer=oidc.issuer,
@@ -59,6 +59,8 @@ def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], 
         signed_out_uri=f"{settings.web_url}{SIGNED_OUT}",
         proxy=settings.outbound.proxy,
         ca_file=settings.outbound.ca_file,
+        # Scopes that the operator wrote down are asked for as they are: a provider may refuse any other.
+        wants_groups="scopes" not in oidc.model_fields_set,
     )
     return Provider(configuration, clock=clock, monotonic=monotonic)
 
@@ -253,7 +255,7 @@ def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
 
 
 def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
-    """What a start says that nobody confirmed."""
+    """Return the error of a start that nobody confirmed."""
     return errors.Refused(
         f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
         f"all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."

@@ -41,7 +41,7 @@ def read_file(path: Path | str, *, limit: int) -> bytes:
 
 
 def file_identity(path: Path) -> FileIdentity | None:
-    """What changes when somebody replaces or writes a file; None when it is not there, or cannot be reached."""
+    """The fields that change when somebody replaces or writes a file; None when it is missing or cannot be reached."""
     try:
         found = path.stat()
     except OSError:
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 class DiskHangs(errors.Transient):
-    """What was asked did not answer in time, or nothing could ask; when its disk does again, so does it."""
+    """A file operation did not answer in time, or none could start; it recovers when its disk does."""
 
 
 class _Threads(Executor):
@@ -109,7 +109,7 @@ class BoundedIO:
         self._try_at: float | None = None  # on the loop's clock; None: the disk answered last
 
     async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
-        """What `work` gives, in the context of the caller, within so many seconds from its turn on.
+        """Return what `work` returns, in the context of the caller, within so many seconds from its start.
 
         Raises Hangs, and what `work` raises.
         """

@@ -85,7 +85,7 @@ VARIABLES: Mapping[str, Variable] = {
 
 
 def environment_values(environment: Mapping[str, str]) -> dict[str, Value]:
-    """What the environment sets, shaped like the file. An empty variable is as good as none, save the key.
+    """Return the settings of the environment, shaped like the file. An empty variable counts as unset, except the key.
 
     An empty SERVICE_API_KEY is refused instead: whoever set it meant to have a key.
     """
@@ -141,7 +141,7 @@ class Layer(Protocol):
 
     @property
     def values(self) -> dict[str, Value]:
-        """What it sets, nested as in the file."""
+        """The settings of this layer, nested as in the file."""
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:
         """A line and column to sort by (0 outside the file), and the place in words."""
@@ -159,7 +159,7 @@ class Computed:
 
 
 class Environment(Computed):
-    """What the environment variables set."""
+    """Return the settings of the environment variables."""
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
         """The variable's name."""
@@ -167,7 +167,7 @@ class Environment(Computed):
 
 
 class Options(Computed):
-    """What the command line sets."""
+    """Return the settings of the command line."""
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
         """The option, spelled like the key."""
@@ -176,7 +176,7 @@ class Options(Computed):
 
 
 class File(Computed):
-    """What the file sets."""
+    """Return the settings of the file."""
 
     def __init__(self, values: dict[str, Value], *, path: str, index: int, locations: Locations) -> None:
         super().__init__(values)

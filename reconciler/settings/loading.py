@@ -34,7 +34,7 @@ ODD_FOR_SSH = frozenset('"\\$')
 
 
 def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    """What contradicts, as (the key's pointer in the repository, the sentence)."""
+    """Yield contradictions as (the key's pointer in the repository, the sentence)."""
     yield from _followed(repository)
     scheme = _scheme(repository.get("url"))
     if scheme is None:
@@ -103,7 +103,7 @@ WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0
 
 
 def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    """What is missing or contradicts, as (the key's pointer in `auth.oidc`, the sentence)."""
+    """Yield missing keys and contradictions as (the key's pointer in `auth.oidc`, the sentence)."""
     for key in PROVIDER_NEEDED:
         if oidc.get(key) in ("", None):
             # Wherever it is shown, the other of the two is what somebody may want.
@@ -120,7 +120,7 @@ def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]
 
 
 def is_below_a_path(web_url: Value) -> bool:
-    """Whether the redirect URI, made of it, would lead where no page is."""
+    """Return True if the redirect URI made of it would lead to no page."""
     try:
         return isinstance(web_url, str) and urlsplit(web_url).path.strip("/") != ""
     except ValueError:
@@ -169,7 +169,7 @@ class Mistake(NamedTuple):
 
 
 def of_shape(error: ValidationError) -> Iterator[Mistake]:
-    """What the classes refuse."""
+    """Return the mistakes that the settings classes refuse."""
     # Neither the input nor a link to someone's documentation belongs in a message.
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         pointer = detail["loc"]
@@ -351,7 +351,9 @@ def config_path(config: Path | None, *, environment: Mapping[str, str]) -> Path 
 
 
 def default_state_dir(environment: Mapping[str, str], *, user: int) -> str:
-    """What systemd made for the unit, else the system's folder for root and the XDG state folder for anybody else."""
+    """Return the folder that systemd made for the unit, otherwise the system's folder for root and the XDG state folder
+    for others.
+    """
     made = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     if Path(made).is_absolute():
         return made

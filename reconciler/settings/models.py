@@ -42,7 +42,7 @@ from reconciler.settings.scalars import (
 
 
 class Audit(Topic):
-    """What is kept of who did what."""
+    """Settings of the audit log."""
 
     retention: Duration = Field(default=30 * 24 * 3600.0, description="How long audit events are kept.")
 
@@ -60,14 +60,14 @@ AlertURL = Annotated[
 
 
 class Notifications(Topic):
-    """What the service tells of itself."""
+    """Settings of what the service tells of itself."""
 
     interval: Duration = Field(default=2.0, description="Time between two looks at what may be wrong.")
     retention: Duration = Field(default=30 * 24 * 3600.0, description="How long a notification is kept after its end.")
 
 
 class Alert(Topic):
-    """Who is told when a cause begins, and when it ends."""
+    """A receiver of alerts when a notification opens, and when it ends."""
 
     name: Name = Field(description="What the log calls it, unique.")
     url: AlertURL = Field(default="", description="Where alerts are sent to. Off: empty, then `urlFile` says it.")
@@ -120,7 +120,7 @@ LogFormat = Annotated[Literal["auto", "text", "json"], Allowed("auto, text or js
 
 
 class Store(Topic):
-    """Where resources, history and runs are kept."""
+    """The database of resources, history and runs."""
 
     url: StoreURL = Field(default="sqlite:////var/lib/reconciler/store.db", description="The store's database.")
 
@@ -142,7 +142,7 @@ class Outbound(Topic):
 
 
 class API(Topic):
-    """What the HTTP interface accepts."""
+    """Settings of the HTTP interface."""
 
     api_versions: tuple[Filled, ...] = Field(
         default=(API_VERSION,), description="Values of `apiVersion` to accept; `service/v1` always is."
@@ -167,12 +167,12 @@ class Judging(Topic):
 
     @property
     def refuse_unknown(self) -> bool:
-        """Whether a parameter without a definition makes any resource invalid."""
+        """True if a parameter without a definition makes any resource invalid."""
         return self.unknown_parameters == "refuse"
 
 
 class Secrets(Topic):
-    """Where references to secrets may point."""
+    """The places to which references to secrets may point."""
 
     env: EnvPatterns = Field(
         default=("DESTINATION_<PROJECT>__*",),
@@ -204,7 +204,7 @@ class CustomClaims(Topic):
 
 
 class FirstAdmin(Topic):
-    """Who alone may become the first organization admin."""
+    """The only person who may become the first organization admin."""
 
     claim: Text = Field(default="", description="Claim that says so; without it, whoever signs in first. Off: empty.")
     value: Text = Field(default="", description="Its value, or one of its values where the claim is an array.")
@@ -216,7 +216,10 @@ class OIDC(Topic):
     issuer: OptionalIssuer = Field(default="", description="The provider's issuer URL.")
     oauth2_client_id: Text = Field(default="", description="The client id that the provider gave.")
     oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret that the provider gave.")
-    scopes: tuple[Filled, ...] = Field(default=("openid", "profile", "email"), description="Scopes to ask for.")
+    scopes: tuple[Filled, ...] = Field(
+        default=("openid", "profile", "email"),
+        description="Scopes to ask for. When this is not set, also `groups` if the provider offers it.",
+    )
     disable_invitations: Boolean = Field(
         default=False, description="Sign in only people whose claims give them access. Off: `false`."
     )
@@ -245,7 +248,7 @@ class Auth(Topic):
 
 
 class Egress(Topic):
-    """Where deliveries may go."""
+    """The addresses to which the service may deliver."""
 
     allow: tuple[Network, ...] = Field(
         default=(), description="Networks that deliveries may reach although a shorter prefix in `deny` holds them."
@@ -256,7 +259,7 @@ class Egress(Topic):
 
 
 class DeadLetters(Topic):
-    """What could not be delivered and is kept."""
+    """Records that could not be delivered and are kept."""
 
     max_age: Duration = Field(default=2592000.0, description="How long a dead letter is kept.")
     max_bytes: DiskBytes = Field(

@@ -169,7 +169,7 @@ class Verify(Topic):
 
 
 class Credentials(Topic):
-    """What the remote asks for. Secrets are in files, never here."""
+    """The credentials that the remote asks for. Secrets are in files, never here."""
 
     username: UserName = Field(default="", description="User name for https.")
     password_file: OptionalPath = Field(default=None, description="File with the password for https; needs `username`.")

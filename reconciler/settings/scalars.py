@@ -31,7 +31,7 @@ OURS = "settings"  # the error type of a message that is already a sentence of o
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """What a setting allows, in words: the message of every mistake that has no better one of its own."""
+    """The allowed values of a setting, in words: the message of every mistake that has no better one of its own."""
 
     words: str
 
@@ -64,14 +64,14 @@ REMOTE = ("https", "ssh")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where to listen."""
+    """An address to listen on."""
 
     host: str  # a name or an IP address, without brackets
     port: int  # 0: any free port
 
     @property
     def loopback(self) -> bool:
-        """Whether only this machine can reach it."""
+        """True if only this machine can reach it."""
         return is_loopback(self.host)
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class Address:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host name or address is this machine's own."""
+    """Return True if a host name or address is this machine's own."""
     if host == "localhost":
         return True
     try:
@@ -103,7 +103,7 @@ def listen_address(text: object) -> Address:
 
 
 def has_control(text: str) -> bool:
-    """Whether the text holds characters that programs or terminals act on."""
+    """Return True if the text holds characters that programs or terminals act on."""
     return any(not character.isprintable() for character in text)
 
 

@@ -156,7 +156,7 @@ def _content(connection: sqlite3.Connection, link: int) -> bytes:
 
 
 def read_anchor(connection: sqlite3.Connection) -> ChainAnchor | None:
-    """Where the chain begins; None when the store has lost it."""
+    """Return the start of the chain; None if the store has lost it."""
     sql = database.load_queries()
     row = connection.execute(sql["audit_anchor"]).fetchone()
     return None if row is None else ChainAnchor(ChainHead(row[0], row[1]), *row[2:])
@@ -183,7 +183,7 @@ def chained(connection: sqlite3.Connection, *, link: int | None = None) -> Gener
 
 
 def read_rewrites(connection: sqlite3.Connection, link: int) -> list[ChainRewrite]:
-    """What a link redacted, in order."""
+    """Return the redactions of a link, in order."""
     sql = database.load_queries()
     return [ChainRewrite(*row) for row in connection.execute(sql["rewrites_of_link"], (link,))]
 
@@ -216,7 +216,7 @@ REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may
 
 
 class _Shown(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """What does not concern an event is left out."""
+    """An audit event. Fields that do not concern it are left out."""
 
     id: str
     at: str
@@ -281,7 +281,7 @@ def _shown(connection: sqlite3.Connection, found: FoundEvents, *, documents: boo
 
 
 def _detail(event: ChainedEvent) -> dict[str, object] | None:
-    """What is told of an event, always an object: a sentence is one with a single member."""
+    """Return the detail of an event, always as an object: a sentence becomes the only member of one."""
     if event.detail is None:
         return None
     if event.action in REASONED:
@@ -301,7 +301,7 @@ _HEAD = re.compile(r"([0-9]{1,18}):([0-9a-f]{64})")
 RESTORED = "events were cut off, or an older copy was put in the store's place"
 
 Watched = Callable[[sqlite3.Connection], AbstractContextManager[object]]
-"""What looks after a connection as long as it is read; it may end what runs on it."""
+"""Watch a connection while it is read; may interrupt it."""
 
 
 class BrokenChain(errors.Refused):
@@ -310,7 +310,7 @@ class BrokenChain(errors.Refused):
 
 @dataclass(slots=True)
 class VerifiedChain:
-    """What was looked at and fits. `unchecked` events are from before there was a chain."""
+    """The counts of a verified chain. `unchecked` events are from before there was a chain."""
 
     anchor: ChainAnchor
     head: ChainHead
@@ -336,7 +336,7 @@ MOST_REDACTED = 100  # links of which it is told by name
 
 
 def head(text: str) -> ChainHead:
-    """What the log has of a head, `NUMBER:HASH`. Raises Refused."""
+    """Parse a head as the log shows it, `NUMBER:HASH`. Raises Refused."""
     match = _HEAD.fullmatch(text.strip().lower())
     if match is None:
         raise errors.Refused(
@@ -365,7 +365,9 @@ def verify(
 
 
 def _check_anchor(anchor: ChainAnchor, since: str | None) -> None:
-    """Whether what went was over. What was there before the chain began has no hash, and is link 1."""
+    """Return True if the removed events were past their retention. Events from before the chain have no hash, and are
+    link 1.
+    """
     number = anchor.head.number
     if anchor.head.hash == audit_chain.ZERO and number <= 1:
         return
@@ -439,7 +441,7 @@ class _Groups:
 
 
 def _check(connection: sqlite3.Connection, link: ChainLink, verified: VerifiedChain, groups: _Groups) -> None:
-    """Whether a link follows the last one and fits its events; it is the last one then. Raises Broken."""
+    """Return True if a link follows the last one and fits its events; it is the last one then. Raises Broken."""
     number = link.head.number
     if number != verified.head.number + 1:
         raise BrokenChain(

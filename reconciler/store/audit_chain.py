@@ -67,7 +67,7 @@ class ChainAnchor(NamedTuple):
 
 
 class ChainHeader(NamedTuple):
-    """What is hashed of a link beside its content."""
+    """The fields of a link that are hashed beside its content."""
 
     number: int
     events: int
@@ -90,7 +90,7 @@ def leaf(event: ChainedEvent, salt: bytes | None) -> bytes:
 
 
 class Content:
-    """What a link holds, hashed as it comes: the events in the order of their numbers, then what is redacted."""
+    """The content of a link, hashed as it arrives: the events in the order of their numbers, then the redactions."""
 
     __slots__ = ("_hash", "events", "first_at", "last_at")
 

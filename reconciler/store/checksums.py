@@ -34,7 +34,7 @@ def checksum_of(body: bytes, secrets: bytes | None) -> int:
 
 
 def is_damaged(body: bytes, secrets: bytes | None, checksum: int | None) -> bool:
-    """Whether a version is not what was stored. Nobody says so of one that has no checksum yet."""
+    """Return True if a version differs from what was stored. A version without a checksum counts as undamaged."""
     return checksum is not None and checksum != checksum_of(body, secrets)
 
 
@@ -123,7 +123,7 @@ def _is_sound(body: bytes, secrets: bytes | None, *, kind: str, name: str, versi
 
 
 def _are_secrets(document: dict[str, Value], secrets: bytes) -> bool:
-    """Whether each of them has its place in the document, where its mask stands."""
+    """Return True if each secret has its place in the document, where its mask is."""
     held = cast("dict[str, Value]", msgspec.json.decode(secrets, type=dict))
     places = [values.located(document, pointer) for pointer in held]
     masked = all(values.value_at(document, place) == components.MASK for place in places)

@@ -8,25 +8,9 @@ from pathlib import Path
 from time import monotonic
 
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import audit_chain, checksums, database
+from reconciler.store import audit_chain, checksums, database, records
 from reconciler.store.audit_chain import ChainedEvent, ChainHead, ChainRewrite, Content
 from reconciler.store.contract import Moved, StoreFault
-from reconciler.store.records import (
-    ApprovalRow,
-    AuditRow,
-    ChangeRow,
-    Changes,
-    HeadRow,
-    HeadStatusRow,
-    KeyRow,
-    LineageRow,
-    OriginRow,
-    QuoteRow,
-    Record,
-    RewrittenRow,
-    Traces,
-    VersionRow,
-)
 
 # The next link of the audit.
 
@@ -52,9 +36,9 @@ class NextLink:
     def write(
         self,
         *,
-        origins: Iterable[OriginRow] = (),
-        changed: Sequence[ChangeRow] = (),
-        audit: Sequence[AuditRow] = (),
+        origins: Iterable[records.OriginRow] = (),
+        changed: Sequence[records.ChangeRow] = (),
+        audit: Sequence[records.AuditRow] = (),
     ) -> None:
         """Write events behind all that there are. `origins` hold those of `changed`."""
         if not changed and not audit:
@@ -66,7 +50,7 @@ class NextLink:
         told = self._hash_told(audit, first=last + 1 + len(changed))
         self._connection.executemany(self._sql["insert_audit"], told)
 
-    def redact(self, quote: QuoteRow) -> None:
+    def redact(self, quote: records.QuoteRow) -> None:
         """Replace an event's text, and remember both hashes; nothing when the event is gone by now."""
         found = self._connection.execute(self._sql["event"], (quote.id,)).fetchone()
         if found is None:
@@ -90,7 +74,9 @@ class NextLink:
         rows = ((one.event, link.number, one.before, one.after) for one in rewrites)
         self._connection.executemany(self._sql["insert_rewrite"], rows)
 
-    def _hash_changes(self, changed: Sequence[ChangeRow], origins: Iterable[OriginRow], *, first: int) -> None:
+    def _hash_changes(
+        self, changed: Sequence[records.ChangeRow], origins: Iterable[records.OriginRow], *, first: int
+    ) -> None:
         of = {one.id: one for one in origins}
         for number, row in enumerate(changed, first):
             origin = of[row.origin]
@@ -111,7 +97,7 @@ class NextLink:
             )
             self._content.add(audit_chain.leaf(event, None), at=origin.created_at)
 
-    def _hash_told(self, audit: Sequence[AuditRow], *, first: int) -> Iterator[tuple[object, ...]]:
+    def _hash_told(self, audit: Sequence[records.AuditRow], *, first: int) -> Iterator[tuple[object, ...]]:
         """Hash other events; yield their rows, with numbers and salts."""
         for number, row in enumerate(audit, first):
             salt = None
@@ -130,9 +116,9 @@ BUSY = "The store was busy with other changes for too long, and nothing was chan
 
 def commit(
     connection: sqlite3.Connection,
-    coming: Iterable[Changes],
+    coming: Iterable[records.Changes],
     *,
-    record: Record,
+    record: records.Record,
     deadline: float | None = None,
 ) -> int:
     """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
@@ -166,7 +152,9 @@ def _until(deadline: float | None, connection: sqlite3.Connection) -> Iterator[N
         connection.set_progress_handler(None, 0)
 
 
-def _write(connection: sqlite3.Connection, coming: Iterable[Changes], *, record: Record, revision: int) -> int:
+def _write(
+    connection: sqlite3.Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int
+) -> int:
     """Write all of it; return the revision that it makes."""
     sql = database.load_queries()
     link = NextLink(connection)
@@ -192,7 +180,7 @@ def _write(connection: sqlite3.Connection, coming: Iterable[Changes], *, record:
 # The projects that a commit changes: a plan for another one stays what it is.
 
 
-def _projects_of_record(connection: sqlite3.Connection, record: Record) -> set[str]:
+def _projects_of_record(connection: sqlite3.Connection, record: records.Record) -> set[str]:
     """Name the projects before anything is written, since releasing a repository removes whose it was."""
     sql = database.load_queries()
     repositories = {record.release_repository, record.resume}
@@ -203,17 +191,22 @@ def _projects_of_record(connection: sqlite3.Connection, record: Record) -> set[s
     return projects
 
 
-def _projects_of_part(part: Changes) -> set[str]:
-    rows: Iterator[VersionRow | HeadRow | HeadStatusRow | RewrittenRow | KeyRow | LineageRow] = chain(
-        part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages
-    )
+def _projects_of_part(part: records.Changes) -> set[str]:
+    rows: Iterator[
+        records.VersionRow
+        | records.HeadRow
+        | records.HeadStatusRow
+        | records.RewrittenRow
+        | records.KeyRow
+        | records.LineageRow
+    ] = chain(part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages)
     return {row.project for row in rows}
 
 
 # The record: a run's end, and what is remembered of a repository.
 
 
-def _write_record(connection: sqlite3.Connection, record: Record, link: NextLink) -> None:
+def _write_record(connection: sqlite3.Connection, record: records.Record, link: NextLink) -> None:
     sql = database.load_queries()
     for name in (record.forget_files_of, record.release_repository):
         if name is not None:
@@ -249,7 +242,7 @@ def _forget_approval(connection: sqlite3.Connection, repository: str) -> None:
     connection.execute(sql["forget_approved"], (repository,))
 
 
-def _write_approval(connection: sqlite3.Connection, approval: ApprovalRow) -> None:
+def _write_approval(connection: sqlite3.Connection, approval: records.ApprovalRow) -> None:
     sql = database.load_queries()
     (can,) = connection.execute(sql["can_approve"], (approval.repository, approval.commit)).fetchone()
     if not can:
@@ -262,7 +255,7 @@ def _write_approval(connection: sqlite3.Connection, approval: ApprovalRow) -> No
 # A part of a change.
 
 
-def _write_part(connection: sqlite3.Connection, part: Changes, link: NextLink) -> bool:
+def _write_part(connection: sqlite3.Connection, part: records.Changes, link: NextLink) -> bool:
     """Tell if the part changes what a plan or a reader of resources sees."""
     sql = database.load_queries()
     # A file that was read again replaces its rows.
@@ -283,7 +276,7 @@ def _write_part(connection: sqlite3.Connection, part: Changes, link: NextLink) -
     return _write_lineages(connection, part) or is_seen
 
 
-def _write_resources(connection: sqlite3.Connection, part: Changes) -> None:
+def _write_resources(connection: sqlite3.Connection, part: records.Changes) -> None:
     sql = database.load_queries()
     connection.executemany(sql["remove_head"], part.removed)
     replaced = ((row.project, row.kind, row.name) for row in part.versions)
@@ -304,7 +297,9 @@ def _write_resources(connection: sqlite3.Connection, part: Changes) -> None:
     connection.executemany(sql["rewrite_version"], rewritten)
 
 
-def _write_versions(connection: sqlite3.Connection, rows: Iterable[VersionRow]) -> dict[tuple[object, ...], int]:
+def _write_versions(
+    connection: sqlite3.Connection, rows: Iterable[records.VersionRow]
+) -> dict[tuple[object, ...], int]:
     """Return the numbers of the versions in their table, by project, kind, name and version."""
     sql = database.load_queries()
     (last,) = connection.execute(sql["last_version"]).fetchone()
@@ -316,7 +311,7 @@ def _write_versions(connection: sqlite3.Connection, rows: Iterable[VersionRow]) 
     return {row[:4]: number for number, row in numbered}
 
 
-def _write_lineages(connection: sqlite3.Connection, part: Changes) -> bool:
+def _write_lineages(connection: sqlite3.Connection, part: records.Changes) -> bool:
     """Tell if any of them still held."""
     sql = database.load_queries()
     filled_in = False
@@ -327,7 +322,7 @@ def _write_lineages(connection: sqlite3.Connection, part: Changes) -> bool:
     return filled_in
 
 
-def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow], link: NextLink) -> None:
+def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     sql = database.load_queries()
     statements = {"reason": sql["rewrite_reason"], "notes": sql["rewrite_notes"], "message": sql["rewrite_message"]}
     for quote in quotes:
@@ -355,7 +350,7 @@ def leave_traces(connection: sqlite3.Connection) -> None:
     connection.execute(sql["put_traces"], (VACUUM,))
 
 
-def erase_traces(connection: sqlite3.Connection, *, folder: Path) -> Traces:
+def erase_traces(connection: sqlite3.Connection, *, folder: Path) -> records.Traces:
     """Erase the traces, as far as readers let it. `folder` has room for a copy of the file. Raises `StoreFault`.
 
     If the process is killed, the next call starts again. Writing the file anew takes seconds for each gigabyte.
@@ -364,17 +359,17 @@ def erase_traces(connection: sqlite3.Connection, *, folder: Path) -> Traces:
     with database.faults("cleared of traces"), _waiting_briefly(connection):
         row = connection.execute(sql["traces"]).fetchone()
         if row is None:
-            return Traces.NONE
+            return records.Traces.NONE
         # A reader of an older revision would keep the log, and all of the new file in it: wait until it is gone.
         if not _empty_log(connection):
-            return Traces.KEPT
+            return records.Traces.KEPT
         if row[0] == VACUUM:
             _write_anew(connection, folder)
             connection.execute(sql["put_traces"], (CHECKPOINT,))
             if not _empty_log(connection):
-                return Traces.KEPT
+                return records.Traces.KEPT
         connection.execute(sql["forget_traces"])
-    return Traces.ERASED
+    return records.Traces.ERASED
 
 
 def _write_anew(connection: sqlite3.Connection, folder: Path) -> None:

@@ -92,7 +92,7 @@ def _is_damage(cause: Exception) -> bool:
 
 @contextlib.contextmanager
 def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
-    """What is committed meanwhile nobody waits for: the next commit that is waited for has the disk take it as well.
+    """Commit without waiting for the disk: the next commit that waits makes these durable as well.
 
     Outside of transactions.
     """

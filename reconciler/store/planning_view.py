@@ -10,21 +10,8 @@ from msgspec import structs
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import checksums, database
+from reconciler.store import checksums, database, records
 from reconciler.store.contract import BATCH
-from reconciler.store.records import (
-    Approval,
-    FileRow,
-    HeldRow,
-    Identity,
-    OriginRow,
-    QuoteRow,
-    RepositoryRow,
-    StoredDocument,
-    StoredVersion,
-    Unexplained,
-    WantedRow,
-)
 
 MANY = 100  # keys, for which it costs little to ask first whether there is anything
 
@@ -71,22 +58,22 @@ class SqlitePlanningView:
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
 
-    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
+    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
         rows = self._keyed("identities", project, keys)
-        return {Key(kind, name): Identity(*identity) for kind, name, *identity in rows}
+        return {Key(kind, name): records.Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         rows = self._keyed("bodies", project, keys)
         return {Key(*row[8:10]): checksums.shown_row(row, damaged=lambda *_: None) for row in rows}
 
-    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
+    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
         rows = self._keyed("documents", project, keys)
-        return {Key(*row[:2]): StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
+        return {Key(*row[:2]): records.StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
 
-    def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
+    def configurations(self, project: str) -> Iterator[tuple[Key, records.StoredDocument]]:
         with closing(self._reader.execute(self._sql["configurations"], (project,))) as rows:
             for row in rows:
-                yield Key(*row[:2]), StoredDocument(*_whole(*row[2:5]), *row[5:])
+                yield Key(*row[:2]), records.StoredDocument(*_whole(*row[2:5]), *row[5:])
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         found: dict[Key, set[Key]] = {}
@@ -94,32 +81,34 @@ class SqlitePlanningView:
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
 
-    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[StoredVersion]:
+    def versions_naming(
+        self, project: str, kinds: Sequence[str], types: Iterable[str]
+    ) -> Iterator[records.StoredVersion]:
         needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
         with closing(self._reader.execute(self._sql["versions_naming"], arguments)) as rows:
             for kind, name, version, *held in rows:
-                yield StoredVersion(Key(kind, name), version, *_whole(*held))
+                yield records.StoredVersion(Key(kind, name), version, *_whole(*held))
 
-    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
+    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
         needles = _json(sorted(value.decode() for value in values))
         return self._versions("versions_holding", project, key, needles)
 
-    def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
+    def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
         return self._versions("versions_of", project, key)
 
-    def version(self, project: str, key: Key, number: int) -> StoredVersion | None:
+    def version(self, project: str, key: Key, number: int) -> records.StoredVersion | None:
         return next(self._versions("version", project, key, number), None)
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         return dict(self._reader.execute(self._sql["past_routes"], (project,)))
 
-    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
+    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[records.StoredVersion]:
         return self._versions("versions_back", project, key, most)
 
-    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
+    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[records.QuoteRow]:
         with closing(self._reader.execute(self._sql["quotes"], (project, _json(texts)))) as rows:
-            yield from map(QuoteRow._make, rows)
+            yield from map(records.QuoteRow._make, rows)
 
     def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
         return {row[0] for row in self._batched("taken_ids", project, ids)}
@@ -141,13 +130,13 @@ class SqlitePlanningView:
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
         return [(Key(kind, name), path) for kind, name, path in self._keyed("places_of", repository, keys)]
 
-    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[Unexplained]:
+    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         rows = self._reader.execute(self._sql["without_lineage"], (repository, project, limit))
-        return [Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
+        return [records.Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
 
-    def origins(self, ids: Iterable[int]) -> dict[int, OriginRow]:
+    def origins(self, ids: Iterable[int]) -> dict[int, records.OriginRow]:
         found = (self._reader.execute(self._sql["origin"], (one,)).fetchone() for one in set(ids))
-        return {row[0]: OriginRow(*row) for row in found}
+        return {row[0]: records.OriginRow(*row) for row in found}
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
         return [(path, why) for path, why in self._reader.execute(self._sql["vacant_files"], (repository,))]
@@ -159,16 +148,16 @@ class SqlitePlanningView:
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         return [(path, Key(kind, name)) for path, kind, name in self._batched("wanted_at", repository, paths)]
 
-    def index(self, repository: str) -> tuple[list[FileRow], list[WantedRow]]:
+    def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
         files = self._reader.execute(self._sql["files_of"], (repository,))
         wanted = self._reader.execute(self._sql["wanted_of"], (repository,))
-        return [FileRow(*row) for row in files], [WantedRow(*row) for row in wanted]
+        return [records.FileRow(*row) for row in files], [records.WantedRow(*row) for row in wanted]
 
     def wanted_count(self, repository: str) -> int:
         return int(self._reader.execute(self._sql["wanted_count"], (repository,)).fetchone()[0])
 
-    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[WantedRow]:
-        return [WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
+    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
+        return [records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
 
     def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
         return {row[0] for row in self._keyed("paths_wanting", repository, keys)}
@@ -182,15 +171,15 @@ class SqlitePlanningView:
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
         return PruneWindow(*self._reader.execute(self._sql["pruned_since"], (repository, at)).fetchone())
 
-    def stays(self, repository: str) -> set[HeldRow]:
-        return {HeldRow(repository, *row) for row in self._reader.execute(self._sql["stays"], (repository,))}
+    def stays(self, repository: str) -> set[records.HeldRow]:
+        return {records.HeldRow(repository, *row) for row in self._reader.execute(self._sql["stays"], (repository,))}
 
-    def approval(self, repository: str) -> Approval | None:
+    def approval(self, repository: str) -> records.Approval | None:
         row = self._reader.execute(self._sql["approval"], (repository,)).fetchone()
         if row is None:
             return None
         keys = frozenset(Key(*key) for key in self._reader.execute(self._sql["approved"], (repository,)))
-        return Approval(row[1], keys)
+        return records.Approval(row[1], keys)
 
     def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
         return {Key(kind, name): digest for kind, name, digest in self._keyed("wanted_digests", repository, keys)}
@@ -198,17 +187,17 @@ class SqlitePlanningView:
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.execute(self._sql["suspended_at"], (at,)))
 
-    def repository(self, name: str) -> RepositoryRow | None:
+    def repository(self, name: str) -> records.RepositoryRow | None:
         row = self._reader.execute(self._sql["repository"], (name,)).fetchone()
-        return None if row is None else RepositoryRow(*row)
+        return None if row is None else records.RepositoryRow(*row)
 
     def close(self) -> None:
         self._reader.close()
 
-    def _versions(self, name: str, project: str, key: Key, *arguments: object) -> Iterator[StoredVersion]:
+    def _versions(self, name: str, project: str, key: Key, *arguments: object) -> Iterator[records.StoredVersion]:
         with closing(self._reader.execute(self._sql[name], (project, *key, *arguments))) as rows:
             for version, *held in rows:
-                yield StoredVersion(key, version, *_whole(*held))
+                yield records.StoredVersion(key, version, *_whole(*held))
 
     def _keyed(self, name: str, scope: str, keys: Iterable[Key]) -> Iterator[tuple]:  # type: ignore[type-arg]
         # Of a project without any version nothing else is there either, and a first read asks for everything it brings.

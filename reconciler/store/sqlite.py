@@ -16,32 +16,11 @@ import msgspec
 from reconciler.model import rendering
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
-from reconciler.store import audit, checksums, database, directory_rows
+from reconciler.store import audit, checksums, database, directory_rows, records
 from reconciler.store import commit as commits
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
-from reconciler.store.records import (
-    Attention,
-    AuditRow,
-    AuditWanted,
-    Changes,
-    CommitFigures,
-    DamagedVersion,
-    DeprecatedRow,
-    DirectoryChange,
-    Held,
-    Record,
-    Remembered,
-    RepositoryRow,
-    ResourceChange,
-    RunRow,
-    Some,
-    StatusRow,
-    StoreFigures,
-    SuspensionRow,
-    Traces,
-)
 
 # What somebody should look at in a project, as it is stored: what is incomplete, Configurations whose present version
 # cannot deliver, and what is deprecated and in use.
@@ -50,7 +29,7 @@ MOST_DEPRECATED = 100  # that are told of
 LONGEST = 500  # characters of a message that are told; one more says that there was more
 
 
-def read_attention(connection: sqlite3.Connection, project: str, *, named: int) -> Attention:
+def read_attention(connection: sqlite3.Connection, project: str, *, named: int) -> records.Attention:
     """See `contract.Store.attention`. Raises sqlite3.Error."""
     sql = database.load_queries()
     connection.execute("begin deferred")
@@ -61,12 +40,14 @@ def read_attention(connection: sqlite3.Connection, project: str, *, named: int) 
     for kind, name, body in connection.execute(sql["deprecated_in_use"], (project, MOST_DEPRECATED)).fetchall():
         users = [f"{user_kind} {user}" for user_kind, user in connection.execute(sql["users"], (project, kind, name))]
         info = json.loads(body)["metadata"].get("additionalInfo")
-        deprecated.append(DeprecatedRow(kind, name, _message(info), Some(len(users), tuple(users[:named]))))
-    return Attention(
-        incomplete=Some(len(incomplete), tuple(incomplete[:named])),
+        deprecated.append(
+            records.DeprecatedRow(kind, name, _message(info), records.Some(len(users), tuple(users[:named])))
+        )
+    return records.Attention(
+        incomplete=records.Some(len(incomplete), tuple(incomplete[:named])),
         deprecated=tuple(deprecated),
-        stale=Some(len(stale), tuple(stale[:named])),
-        others=Some(len(others), tuple(others[:named])),
+        stale=records.Some(len(stale), tuple(stale[:named])),
+        others=records.Some(len(others), tuple(others[:named])),
     )
 
 
@@ -92,7 +73,7 @@ class _Status(msgspec.Struct, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
 
-def render_run(row: RunRow) -> bytes:
+def render_run(row: records.RunRow) -> bytes:
     """The run, without its statuses."""
     shown: dict[str, object] = {
         "id": row.id,
@@ -113,7 +94,7 @@ def render_run(row: RunRow) -> bytes:
     return _encoder.encode(shown)
 
 
-def render_run_status(row: StatusRow) -> bytes:
+def render_run_status(row: records.StatusRow) -> bytes:
     """One status; `reason`, `path`, `line` and `notes` are left out when there are none."""
     notes = () if row.notes is None else tuple(row.notes.split("\n"))
     return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))
@@ -160,7 +141,7 @@ class SqliteStore:
         self._file = _file(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._damage = Damage()
-        self._commits = CommitFigures()
+        self._commits = records.CommitFigures()
         self._listeners: list[tuple[type, Callable[[Any], None]]] = []
 
     async def _on_writer(self, work: Callable[[], T]) -> T:
@@ -182,7 +163,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: ResourceChange | DirectoryChange) -> None:
+    def _announce(self, change: records.ResourceChange | records.DirectoryChange) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -209,7 +190,7 @@ class SqliteStore:
         if row is None:
             return None
         if checksums.is_damaged_row(row):
-            self._damage.note(DamagedVersion(project, *row[8:]))
+            self._damage.note(records.DamagedVersion(project, *row[8:]))
             raise Damaged(rendering.DAMAGED.format(kind=key.kind, name=key.name))
         return rendering.shown(row[:6])
 
@@ -227,9 +208,9 @@ class SqliteStore:
 
     async def commit(
         self,
-        parts: Iterable[Changes],
+        parts: Iterable[records.Changes],
         *,
-        record: Record,
+        record: records.Record,
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         begun = monotonic()
@@ -252,8 +233,10 @@ class SqliteStore:
             self._announce(record.change)
         return after
 
-    def figures(self) -> StoreFigures:
-        return StoreFigures(self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal")))
+    def figures(self) -> records.StoreFigures:
+        return records.StoreFigures(
+            self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal"))
+        )
 
     async def examine(self) -> None:
         while await self._on_writer(lambda: checksums.judge_some(self._writer)):  # noqa: ASYNC110 - a pause, not a wait
@@ -265,33 +248,33 @@ class SqliteStore:
                     self._damage.note(one)
                 await asyncio.sleep(EXAMINING_PAUSE)
 
-    async def damaged(self) -> list[DamagedVersion]:
+    async def damaged(self) -> list[records.DamagedVersion]:
         return self._damage.tell(self._is_damaged)
 
-    def suspect(self, found: Iterable[DamagedVersion]) -> None:
+    def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
         for one in found:
             self._damage.note(one)
 
-    def _is_damaged(self, one: DamagedVersion) -> bool:
+    def _is_damaged(self, one: records.DamagedVersion) -> bool:
         row = self._first("version_shown", *one)
         return row is not None and checksums.is_damaged_row(row)
 
     def _noting(self, project: str) -> Callable[[str, str, int], None]:
-        return lambda kind, name, version: self._damage.note(DamagedVersion(project, kind, name, version))
+        return lambda kind, name, version: self._damage.note(records.DamagedVersion(project, kind, name, version))
 
-    async def erase_traces(self) -> Traces:
+    async def erase_traces(self) -> records.Traces:
         return await self._on_writer(lambda: commits.erase_traces(self._writer, folder=self.path.parent))
 
     async def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         with self._snapshot() as reader:
             with _paged(reader, self._sql["run"], (run,), size=1) as found:
-                shown = [render_run(RunRow(*row)) for rows in found for row in rows]
+                shown = [render_run(records.RunRow(*row)) for rows in found for row in rows]
             if not shown:
                 return
             yield shown
             with _paged(reader, self._sql["run_statuses"], (run,), size=STATUSES_PAGE) as pages:
                 for rows in pages:
-                    yield [render_run_status(StatusRow(*row)) for row in rows]
+                    yield [render_run_status(records.StatusRow(*row)) for row in rows]
 
     async def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int
@@ -299,7 +282,7 @@ class SqliteStore:
         sql, wanted = _runs(self._sql, repository=repository, projects=projects)
         with self._snapshot() as reader, _paged(reader, sql, (*wanted, limit), size=RUNS_PAGE) as pages:
             for rows in pages:
-                yield [render_run(RunRow(*row)) for row in rows]
+                yield [render_run(records.RunRow(*row)) for row in rows]
 
     async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
         pages = self.runs_pages(repository=repository, projects=None, limit=limit)
@@ -313,27 +296,27 @@ class SqliteStore:
         row = self._first("waits_for_store", repository)
         return row is not None and bool(row[0])
 
-    async def held(self, repository: str, *, limit: int) -> Held:
+    async def held(self, repository: str, *, limit: int) -> records.Held:
         first = [Key(*row) for row in self._all("held_first", repository, limit)]
-        return Held(int(self._one("held_count", repository)[0]), first)
+        return records.Held(int(self._one("held_count", repository)[0]), first)
 
-    async def repository(self, name: str) -> RepositoryRow | None:
+    async def repository(self, name: str) -> records.RepositoryRow | None:
         row = self._first("repository", name)
-        return None if row is None else RepositoryRow(*row)
+        return None if row is None else records.RepositoryRow(*row)
 
-    async def remembered(self, name: str, *, held: int) -> Remembered:
+    async def remembered(self, name: str, *, held: int) -> records.Remembered:
         # None of these suspends, so nobody else reads on this connection meanwhile.
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
-            return Remembered(
+            return records.Remembered(
                 row=await self.repository(name),
                 suspension=await self.suspension(name),
                 last_run=await self.last_run(name),
                 held=await self.held(name, limit=held),
             )
 
-    async def suspension(self, repository: str) -> SuspensionRow | None:
+    async def suspension(self, repository: str) -> records.SuspensionRow | None:
         row = self._first("suspension", repository)
-        return None if row is None else SuspensionRow(*row)
+        return None if row is None else records.SuspensionRow(*row)
 
     async def drift(self, repository: str, *, project: str) -> int:
         def count() -> int:
@@ -342,8 +325,8 @@ class SqliteStore:
 
         return await asyncio.to_thread(count)
 
-    async def attention(self, project: str, *, named: int) -> Attention:
-        def found() -> Attention:
+    async def attention(self, project: str, *, named: int) -> records.Attention:
+        def found() -> records.Attention:
             with closing(database.open_reader(self.path)) as reader, database.faults("read"):
                 return read_attention(reader, project, named=named)
 
@@ -355,15 +338,15 @@ class SqliteStore:
     async def directory(self) -> Directory:
         return directory_rows.directory(self._reader)
 
-    async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
+    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
         await self._written(lambda: directory_rows.amend(self._writer, amendment, audit=audit))
-        self._announce(DirectoryChange(amendment))
+        self._announce(records.DirectoryChange(amendment))
 
-    async def tell(self, events: Sequence[AuditRow]) -> None:
+    async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._written(lambda: directory_rows.tell(self._writer, events))
 
     async def event_pages(
-        self, wanted: AuditWanted, *, limit: int, documents: bool
+        self, wanted: records.AuditWanted, *, limit: int, documents: bool
     ) -> AsyncGenerator[list[bytes], None]:
         left, after = limit, wanted.after
         # No read is open while a page is on its way. Pages of several moments are one list all the same: events never

@@ -28,31 +28,8 @@ from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import commits, history, messages, requests, reviews, routes, sandbox
-from reconciler.worker.allowance import Allowance, Exhausted
-from reconciler.worker.messages import (
-    Abandon,
-    Answer,
-    At,
-    Begun,
-    CommitJob,
-    CommitPlanned,
-    Envelope,
-    Failed,
-    Job,
-    LineageJob,
-    Order,
-    Part,
-    Planned,
-    Proceed,
-    Ready,
-    RedactJob,
-    RequestJob,
-    RequestPlanned,
-    ReviewJob,
-    RoutesJob,
-    RoutesPart,
-)
 from reconciler.worker.sandbox import Granted
+from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
 FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
@@ -79,7 +56,7 @@ def _granted(store: str, mirrors: str) -> Granted:
     return Granted(readable=(*files.readable, mirrors), writable=files.writable)
 
 
-Steps: TypeAlias = Generator[None, None, Planned]
+Steps: TypeAlias = Generator[None, None, messages.Planned]
 """A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
 
 
@@ -90,10 +67,19 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        jobs: tuple[type[Job], ...] = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
+        jobs: tuple[type[messages.Job], ...] = (
+            messages.CommitJob,
+            messages.RequestJob,
+            messages.LineageJob,
+            messages.RedactJob,
+            messages.RoutesJob,
+            messages.ReviewJob,
+        )
         # A commit takes much memory and time: the next one is read when its plan is made.
         self._lanes = {
-            job.__struct_config__.tag: JobLane(job.__name__, self._begin, self._go_on, one_at_a_time=job is CommitJob)
+            job.__struct_config__.tag: JobLane(
+                job.__name__, self._begin, self._go_on, one_at_a_time=job is messages.CommitJob
+            )
             for job in jobs
         }
 
@@ -101,80 +87,82 @@ class Worker:
         """Read orders until the end of the input."""
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
-            tag = messages.tag_of(order.job) if isinstance(order, Envelope) else order.job
+            tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
             self._lanes[tag].put(order)
 
     def _is_wanted(self) -> bool:
-        """Whether there is anything to do that somebody waits for."""
+        """Return True while there is work that somebody waits for."""
         return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
-    def _begin(self, envelope: Envelope, views: "StoreViews") -> Steps | None:
+    def _begin(self, envelope: messages.Envelope, views: "StoreViews") -> Steps | None:
         """Begin a job; returns its steps if it waits for the project's lock."""
-        self._send(Begun(envelope.number))
+        self._send(messages.Begun(envelope.number))
         return self._go_on(envelope.number, self._steps(envelope, views))
 
     def _go_on(self, number: int, steps: Steps) -> Steps | None:
         """Run a job to where it waits for the project's lock, or to its end."""
         try:
             next(steps)
-            self._send(Ready(number))
+            self._send(messages.Ready(number))
             return steps
         except StopIteration as end:
             self._send(end.value)
-            if isinstance(end.value, CommitPlanned) and end.value.full:
+            if isinstance(end.value, messages.CommitPlanned) and end.value.full:
                 _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
-            lasting = isinstance(error, Exhausted)
-            self._send(Failed(number, message=error.message, state=state, transient=transient, lasting=lasting))
+            lasting = isinstance(error, messages.Exhausted)
+            self._send(
+                messages.Failed(number, message=error.message, state=state, transient=transient, lasting=lasting)
+            )
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
-            self._send(Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
+            self._send(messages.Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
         return None
 
-    def _steps(self, envelope: Envelope, views: "StoreViews") -> Steps:
+    def _steps(self, envelope: messages.Envelope, views: "StoreViews") -> Steps:
         number = envelope.number
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
 
         def emit(changes: Changes) -> None:
-            self._send(Part(number, self._encoder.encode(changes)))
+            self._send(messages.Part(number, self._encoder.encode(changes)))
 
         def route(routes: Routes) -> None:
-            self._send(RoutesPart(number, self._encoder.encode(routes)))
+            self._send(messages.RoutesPart(number, self._encoder.encode(routes)))
 
         def at(blob: str) -> None:
-            self._send(At(number, blob))
+            self._send(messages.At(number, blob))
 
         view = views.of(envelope.job.context.store)
-        planned: Planned
+        planned: messages.Planned
         match envelope.job:
-            case CommitJob() as job:
+            case messages.CommitJob() as job:
                 allowance = Allowance(aside=job.aside, at=at if job.careful else None)
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
                     commit = commits.read_commit(job, snapshot, view, allowance=allowance)
                     yield
                     planned = commits.plan_commit(commit, view, number=number, emit=emit, check=allowance.time)
-            case RequestJob() as job:
+            case messages.RequestJob() as job:
                 request = requests.read_request(job, number=number)
-                if isinstance(request, RequestPlanned):
+                if isinstance(request, messages.RequestPlanned):
                     planned = request
                 else:
                     yield
                     planned = requests.plan_request(request, view, number=number, emit=emit)
-            case LineageJob() as job:
+            case messages.LineageJob() as job:
                 planned = history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
-            case RedactJob() as job:
+            case messages.RedactJob() as job:
                 planned = history.plan_redaction(job, view, number=number, emit=emit)
-            case RoutesJob() as job:
+            case messages.RoutesJob() as job:
                 planned = routes.find_routes(job, view, number=number, emit=emit, route=route)
-            case ReviewJob() as job:
+            case messages.ReviewJob() as job:
                 careful = at if job.commit.careful else None
                 planned = reviews.plan_review(job, view, number=number, rests=self._is_wanted, at=careful)
         return planned
 
-    def _send(self, message: Answer) -> None:
+    def _send(self, message: messages.Answer) -> None:
         frame = messages.framed(message)
         with self._lock:
             self._answers.write(frame)
@@ -187,7 +175,7 @@ class JobLane:
     def __init__(
         self,
         name: str,
-        begin: "Callable[[Envelope, StoreViews], Steps | None]",
+        begin: "Callable[[messages.Envelope, StoreViews], Steps | None]",
         go_on: "Callable[[int, Steps], Steps | None]",
         *,
         one_at_a_time: bool,
@@ -196,13 +184,13 @@ class JobLane:
         self._begin = begin
         self._go_on = go_on
         self._one_at_a_time = one_at_a_time
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-        self._later: deque[Envelope] = deque()  # jobs that must not begin yet
+        self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
+        self._later: deque[messages.Envelope] = deque()  # jobs that must not begin yet
         self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
         self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
 
-    def put(self, order: Order) -> None:
+    def put(self, order: messages.Order) -> None:
         """Queue an order."""
         self._orders.put(order)
 
@@ -222,22 +210,22 @@ class JobLane:
                 _end()  # without its thread the lane would take jobs, and nobody would do them
             self._is_running = False
 
-    def _next(self) -> Order:
+    def _next(self) -> messages.Order:
         while True:
             if self._later and not self._ready:
                 return self._later.popleft()
             order = self._orders.get()
-            if not (self._one_at_a_time and self._ready and isinstance(order, Envelope)):
+            if not (self._one_at_a_time and self._ready and isinstance(order, messages.Envelope)):
                 return order
             self._later.append(order)
 
-    def _run(self, order: Order, views: "StoreViews") -> None:
+    def _run(self, order: messages.Order, views: "StoreViews") -> None:
         match order:
-            case Envelope(number=number):
+            case messages.Envelope(number=number):
                 steps = self._begin(order, views)
-            case Proceed(number=number):
+            case messages.Proceed(number=number):
                 steps = self._go_on(number, self._ready.pop(number))
-            case Abandon(number=number):
+            case messages.Abandon(number=number):
                 self._ready.pop(number).close()
                 return
         if steps is not None:
@@ -298,7 +286,7 @@ def _settle_memory() -> None:
 
 
 def _give_back_memory() -> None:
-    """What was freed, to the machine, since allocators keep it. Where the C library cannot be asked, they do.
+    """Return freed memory to the machine, where the C library can: allocators keep it otherwise.
 
     Takes some milliseconds, in most of which the interpreter is free.
     """

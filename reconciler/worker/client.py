@@ -13,8 +13,7 @@ from typing import Generic, TypeVar
 from msgspec.structs import replace
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.worker.allowance import Exhausted
-from reconciler.worker.messages import CommitJob, Job, RequestJob, ReviewJob
+from reconciler.worker.messages import CommitJob, Exhausted, Job, RequestJob, ReviewJob
 from reconciler.worker.process import (
     COMMAND,
     SECONDS,
@@ -50,14 +49,14 @@ ANEW = frozenset({"context", "run", "full", "aside", "careful"})  # of a job: wh
 
 
 class RecentCrashes(Generic[K, V]):
-    """What is known of the latest few; whatever is over `most` is forgotten, the oldest first."""
+    """The latest few values by key; the oldest over `most` are forgotten."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._known: dict[K, V] = {}
 
     def get(self, key: K) -> V | None:
-        """What is known of one."""
+        """Return the value of a key, or None."""
         return self._known.get(key)
 
     def put(self, key: K, value: V) -> None:
@@ -106,11 +105,13 @@ class CrashMemory:
         self._suspects.drop(_head(job))
 
     def is_suspect(self, job: CommitJob | ReviewJob) -> bool:
-        """Whether a child ended, or had to be ended, while it worked on this."""
+        """Return True if a worker ended, or had to be ended, while it worked on this."""
         return self._suspects.get(_head(job)) is not None
 
     def is_for_one_apart(self, job: CommitJob | ReviewJob) -> bool:
-        """Whether it is to be read apart from all others; a proposal with its base, of which it holds most."""
+        """Return True if it is to be read in a worker of its own. A proposal is, too, if its base is: it holds most of
+        it.
+        """
         return self.is_suspect(job) or (isinstance(job, ReviewJob) and self.is_suspect(job.commit))
 
     def refuse(self, job: CommitJob | ReviewJob, message: str, *, now: float) -> None:
@@ -145,15 +146,15 @@ class RestartPace:
 
 
 def _head(job: CommitJob | ReviewJob) -> Hashable:
-    """What is read: a commit, or a proposal, whatever it is merged into."""
+    """Identify the commit, or the proposal whatever it is merged into."""
     if isinstance(job, ReviewJob):
         return ("proposal", job.commit.mirror, job.head, job.commit.path)
     return (job.mirror, job.commit, job.path)
 
 
 def _question(job: CommitJob | ReviewJob) -> Hashable:
-    """What is read, and what decides how much that takes: the settings, and what a proposal is merged into. Of that all
-    is read where somebody chose it, or where it was read by other settings.
+    """Identify what decides how much the job takes: the commit or proposal, the settings, and a proposal's base if all
+    of it is read. It is read whole where a person chose it, or where it was read with other settings.
     """
     commit = job.commit if isinstance(job, ReviewJob) else job
     whole = (job.followed, commit.full) if isinstance(job, ReviewJob) else ()

@@ -1,39 +1,189 @@
-"""Planning a commit."""
+"""The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
+
+Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
+meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
+is read from their mirrors.
+"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
+from pathlib import Path
 from typing import TypeVar
 
 from msgspec import structs
 
+from reconciler.git import trees as git_trees
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import outcomes, principals
-from reconciler.model.desired import DocumentRules
+from reconciler.model import desired, errors, outcomes, positions, principals, violations
+from reconciler.model.clock import rfc3339
+from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.values import Value
-from reconciler.planner import decisions, planner, removed
+from reconciler.planner import decisions, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
 from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, OwnershipTransfer
-from reconciler.planner.pruning import PruneBudget
+from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
-from reconciler.planner.removed import FileReading, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
-from reconciler.worker import heads, history, messages, trees
-from reconciler.worker.allowance import Allowance
-from reconciler.worker.messages import CommitJob, CommitPlanned
-from reconciler.worker.trees import FileLocations, FileScope
+from reconciler.worker import history, messages, trees
+from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted, Neighbour
+from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
-# On which terms a commit is planned: with the service's secrets and store, or without them, of part of its files.
+
+def read_circumstances(
+    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
+) -> PruneCircumstances:
+    """Read what pruning is told of a commit beside its files; its folder is `tree`. Raises GitFault."""
+    # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the remote
+    # gives that out. Lacking it, the mirror cannot tell what became of it, and somebody has to say that the head may
+    # follow it.
+    applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
+    lost = applied is not None and not snapshot.has(applied)
+    unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
+    approval = view.approval(job.repository)
+    # Of another history only the commit that was looked at is approved, and what continues it.
+    if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
+        approval = None
+    return PruneCircumstances(
+        window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
+        approved=None if approval is None else approval.keys,
+        unrelated=unrelated,
+        lost=lost,
+        released=_is_released(job, remembered, tree=tree),
+        stayed=frozenset(view.stays(job.repository)),
+    )
+
+
+def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
+    # Of a repository that was resumed only now nobody knows.
+    if remembered is None or remembered.state != RepositoryState.READY or remembered.fingerprint is None:
+        return False
+    return (remembered.head, remembered.tree) == (job.commit, tree)
+
+
+def find_claims(
+    gone: Iterable[StoredState],
+    neighbours: Iterable[Neighbour],
+    snapshot: StoreSnapshot,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> list[OwnershipClaim]:
+    """Find which repositories claim what of `gone`; of several the first by name gets a resource.
+
+    Raises GitFault: what the others hold counts as if the commit held it. Transient when it cannot be read.
+    """
+    left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
+    found = []
+    for neighbour in sorted(neighbours, key=lambda one: one.repository):
+        claim = _claim(neighbour, left, snapshot, rules=rules, allowance=allowance) if left else None
+        if claim is not None:
+            found.append(claim)
+            claimed = {document.key for document in claim.batch.documents}
+            left = {key: stored for key, stored in left.items() if key not in claimed}
+    allowance.no_file()
+    return found
+
+
+def _claim(
+    neighbour: Neighbour,
+    left: Mapping[Key, StoredState],
+    snapshot: StoreSnapshot,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> OwnershipClaim | None:
+    row = snapshot.view.repository(neighbour.repository)
+    if row is None or row.commit is None or row.project != snapshot.project:
+        return None
+    places = _places(neighbour, left.keys(), snapshot.view)
+    if not places:
+        return None
+    try:
+        with Snapshot.open(Path(neighbour.mirror), row.commit) as git:
+            held = _documents(neighbour, places, git, snapshot.view, rules=rules, allowance=allowance)
+            commit = git.commit
+    except Exhausted as exhausted:
+        told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
+        # No Exhausted, which is remembered of the commit: the other's next one may hold less.
+        raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
+    except errors.ReconcilerError as fault:
+        # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
+        told = f"what would pass to the repository {neighbour.repository} cannot be read ({fault.message})"
+        raise errors.Transient(
+            f"{told}; nothing is done until it can, or that repository is followed no more"
+        ) from fault
+    batch = DocumentBatch(
+        documents=held,
+        stored=left,
+        actor=principals.repository_actor(neighbour.repository),
+        accept_invalid=neighbour.accept_invalid,
+        tell=lambda _, found: violations.lines(found, lambda _: ""),  # nobody reads it: its own run tells the neighbour
+    )
+    source = source_of_commit(neighbour.repository, neighbour.branch, commit)
+    return OwnershipClaim(neighbour.repository, batch, source) if held else None
+
+
+def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
+    """Find the files in which the neighbour's applied head holds these, each once; by its present settings, which may
+    be newer than that head.
+    """
+    folder = git_trees.place(neighbour.path).prefix
+    globs = FileGlobs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
+    paths: dict[Key, list[str]] = defaultdict(list)
+    for key, path in view.places_of(neighbour.repository, keys):
+        is_allowed = decisions.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
+        if is_allowed and path.startswith(folder) and globs.choose(path):
+            paths[key].append(path)
+    held: dict[str, set[Key]] = defaultdict(set)
+    for key, found in paths.items():
+        if len(found) == 1:  # else the neighbour holds it twice, and neither counts
+            held[found[0]].add(key)
+    return held
+
+
+def _documents(
+    neighbour: Neighbour,
+    places: Mapping[str, Collection[Key]],
+    snapshot: Snapshot,
+    view: PlanningView,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> list[Desired]:
+    """Read the valid ones. A file that is set aside is one that cannot be read."""
+    blobs = view.blobs(neighbour.repository, sorted(places))
+    found = []
+    for path in sorted(blobs):
+        allowance.file(blobs[path], trees.taken(snapshot.size(blobs[path])))
+        read = desired.read_file(snapshot.read(blobs[path], positions.FILE_LIMITS.bytes), path=path, rules=rules) or ()
+        allowance.documents(len(read))
+        found += [one for one in read if one.key in places[path] and one.owned]
+    return found
+
+
+def source_of_commit(repository: str, branch: str, commit: CommitInfo) -> dict[str, Value]:
+    """Return the source of what a repository stores with a commit."""
+    return {
+        "type": "git",
+        "repository": repository,
+        "branch": branch,
+        "commit": commit.id,
+        "author": commit.author,
+        "date": rfc3339(commit.date),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +204,6 @@ class PlanMode:
 
 
 RECONCILE = PlanMode()
-
-
-# What is to be done about a commit: the tree as far as it must be read, judged against what is stored.
 
 
 def read(
@@ -129,10 +276,10 @@ def decide_commit(
     """Decide about what was read, inside one snapshot of the store. Raises GitFault."""
     view = world.view
     repository, project = job.repository, job.context.project
-    reading = removed.told_empty(reading, view, repository=repository, project=project)
-    around = heads.read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
+    reading = pruning.told_empty(reading, view, repository=repository, project=project)
+    around = read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
     look_back = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
-    gone = removed.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
+    gone = pruning.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
     # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
     gone = replace(gone, documents=gone.documents + terms.elsewhere)
     claims: list[OwnershipClaim] = []
@@ -140,7 +287,7 @@ def decide_commit(
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         # What others hold is read again when this is decided again.
         beside = allowance.beside()
-        claims = heads.find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
+        claims = find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
     return planner_heads.judge_head(
         reading,
         gone,
@@ -158,8 +305,6 @@ def decide_commit(
         tell=FileLocations(reading.files, snapshot, allowance).tell,
     )
 
-
-# Planning a commit: a snapshot of the tree, what is stored, one plan, and the rows that would make it so.
 
 INDEX_PART = 1_000  # index rows in one part
 
@@ -290,7 +435,7 @@ def _parts(
 
 
 def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
-    """What the budget counts of this commit, and what stays though its head does not hold it."""
+    """Yield what the prune budget counts of this commit, and what is kept although the head does not hold it."""
     pruned = decision.pruning
     if not decision.refused and (pruned.deletions or decision.transfers):
         # From now on less is owned than within these 24 hours.
@@ -333,7 +478,7 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
         milliseconds=context.milliseconds,
         seed=context.seed,
         hmac_key=context.hmac_key,
-        source=heads.source_of_commit(job.repository, job.branch, commit),
+        source=source_of_commit(job.repository, job.branch, commit),
     )
 
 
@@ -351,7 +496,7 @@ def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:
-    """Whether the applied commit is no ancestor of this one: a force-push or a rewind."""
+    """Return True if the applied commit is no ancestor of this one: a force-push or a rewind."""
     if remembered is None or remembered.commit is None or remembered.commit == commit:
         return False
     return not snapshot.is_ancestor(remembered.commit, commit)

@@ -20,17 +20,6 @@ from reconciler.model.values import Value
 from reconciler.planner.changes import ChangePart
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import (
-    AuditRow,
-    Changes,
-    HeadStatusRow,
-    LineageRow,
-    OriginRow,
-    PastRouteRow,
-    RewrittenRow,
-    StoredVersion,
-    Unexplained,
-)
 from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, RedactPlanned
 
 # Planning a redaction: which stored versions hold a text, what is left of each, and what else quotes it.
@@ -38,7 +27,7 @@ from reconciler.worker.messages import LineageFound, LineageJob, RedactJob, Reda
 # What a resource holds now is never rewritten: it would come back with the next commit. Where it holds the text as a
 # secret, that is where a secret belongs. A dry run looks at what readers see, and at nothing else.
 
-Emit = Callable[[Changes], None]
+Emit = Callable[[records.Changes], None]
 
 
 class _Obstacle(Exception):
@@ -98,7 +87,7 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
         left = _left(job, version, present)
         if left is None:
             continue
-        row = RewrittenRow(project, *key, version.version, left.body, left.secrets)
+        row = records.RewrittenRow(project, *key, version.version, left.body, left.secrets)
         parts.rows.rewritten.append(row)
         parts.added(len(left.body) + len(left.secrets or b""))
         rewritten.add(version.version)
@@ -123,7 +112,7 @@ def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, 
         if past != before:
             ended = True
             past = structs.replace(past, at=job.context.at)
-            row = PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
+            row = records.PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
             parts.rows.past_routes.append(row)
             parts.added()
             _restate(job, Key("Configuration", name), past, view, parts)
@@ -140,12 +129,14 @@ def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _P
         status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
         lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
         status = rendering.with_incomplete(key.kind, status, lines)
-        row = HeadStatusRow(project, *key, stored.incomplete, status)
+        row = records.HeadStatusRow(project, *key, stored.incomplete, status)
         parts.rows.head_statuses.append(row)
         parts.added(len(status))
 
 
-def _left(job: RedactJob, version: StoredVersion, present: StoredState | None) -> rendering.RedactedVersion | None:
+def _left(
+    job: RedactJob, version: records.StoredVersion, present: StoredState | None
+) -> rendering.RedactedVersion | None:
     """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
     is_present = present is not None and present.version == version.version
     secrets = None if job.dry_run or is_present else version.secrets
@@ -177,7 +168,7 @@ def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
     places = sum(one != other for one, other in zip(lines, left, strict=True))
     if places:
         status = rendering.with_incomplete(key.kind, identity.status, left)
-        parts.rows.head_statuses.append(HeadStatusRow(project, *key, 1, status))
+        parts.rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
         parts.added(len(status))
     return places
 
@@ -192,9 +183,9 @@ def _quotes(job: RedactJob, view: PlanningView, parts: _Parts) -> int:
     return places
 
 
-def _audit(job: RedactJob, versions: Sequence[int], places: int) -> AuditRow:
+def _audit(job: RedactJob, versions: Sequence[int], places: int) -> records.AuditRow:
     told = f"versions {', '.join(_ranges(versions))}" if versions else "no version"
-    return AuditRow(
+    return records.AuditRow(
         at=job.context.at,
         project=job.context.project,
         actor=job.actor,
@@ -241,7 +232,7 @@ def explain_lineage(
     view: PlanningView,
     *,
     number: int,
-    emit: Callable[[Changes], None],
+    emit: Callable[[records.Changes], None],
     rests: Callable[[], bool],
 ) -> LineageFound:
     """Search for what is not known of what a repository brought; it is at rest while `rests` says so.
@@ -266,24 +257,24 @@ def explain_lineage(
     return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
 
 
-def _part(rows: Sequence[tuple[LineageRow, Sequence[OriginRow]]]) -> Changes:
+def _part(rows: Sequence[tuple[records.LineageRow, Sequence[records.OriginRow]]]) -> records.Changes:
     named = {origin.id: origin for _, come_from in rows for origin in come_from}
-    return Changes(origins=tuple(named.values()), lineages=tuple(row for row, _ in rows))
+    return records.Changes(origins=tuple(named.values()), lineages=tuple(row for row, _ in rows))
 
 
 def _rows(
     mirror: Path,
     project: str,
-    resources: Sequence[Unexplained],
-    come_from: Mapping[int, OriginRow],
+    resources: Sequence[records.Unexplained],
+    come_from: Mapping[int, records.OriginRow],
     *,
     go_on: Callable[[], bool],
-) -> Iterator[tuple[LineageRow, Sequence[OriginRow]]]:
+) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
     """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
     them were read from.
     """
     known = _Origins(come_from)
-    by_commit: dict[str, dict[Unexplained, str]] = defaultdict(dict)
+    by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
     for one in resources:
         commit, path = known.place(one)
         by_commit[commit][one] = path
@@ -314,23 +305,25 @@ def _shown(commit: CommitInfo) -> Value:
 class _Origins:
     """The origins of what is not explained, and the same with the commits that explain it, each made once."""
 
-    def __init__(self, rows: Mapping[int, OriginRow]) -> None:
+    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
         self._rows = rows
         self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
-        self._told: dict[tuple[int, object], OriginRow] = {}
+        self._told: dict[tuple[int, object], records.OriginRow] = {}
 
-    def place(self, one: Unexplained) -> tuple[str, str]:
+    def place(self, one: records.Unexplained) -> tuple[str, str]:
         """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
         what was adopted without a new version the status alone knows.
         """
         shown = self._sources[one.shown]
         return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
 
-    def row(self, project: str, one: Unexplained, changed_by: Value) -> tuple[LineageRow, Sequence[OriginRow]]:
+    def row(
+        self, project: str, one: records.Unexplained, changed_by: Value
+    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
         """The row that tells of that commit what it may be told of, with its origins."""
         version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
         status = None if one.status is None else self._with(one.status, changed_by)
-        row = LineageRow(
+        row = records.LineageRow(
             project,
             *one.key,
             one.version,
@@ -341,7 +334,7 @@ class _Origins:
         )
         return row, (version,) if status is None else (version, status)
 
-    def _with(self, origin: int, changed_by: Value) -> OriginRow:
+    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
         commit = cast("Source", changed_by)["commit"]
         told = self._told.get((origin, commit))
         if told is None:
@@ -355,7 +348,7 @@ class _Origins:
             )
         return told
 
-    def _is_same(self, one: Unexplained) -> bool:
+    def _is_same(self, one: records.Unexplained) -> bool:
         """The status tells of the commit that the version is of."""
         version, shown = self._sources[one.origin], self._sources[one.shown]
         return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 
 LENGTH = struct.Struct(">I")
@@ -20,7 +21,7 @@ MOST_DAMAGED = 1_000  # versions that one plan tells of; the rest is found when 
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What every plan is told: time, randomness and keys come in as arguments.
+    """The inputs of every plan: time, randomness and keys are arguments.
 
     `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
     from which new ids are derived. `secrets` are the names that the project may refer to, and no values.
@@ -90,7 +91,7 @@ class CommitJob(msgspec.Struct, frozen=True, kw_only=True, tag="commit"):
 
 
 class Verb(StrEnum):
-    """What a request asks for."""
+    """The kinds of requests."""
 
     APPLY = "apply"
     DELETE = "delete"
@@ -347,6 +348,13 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     transient: bool = False
     trace: str | None = None  # of a fault of ours, for the log
     lasting: bool = False  # the commit takes more than one may, and will again
+
+
+class Exhausted(GitFault):
+    """A commit exceeds a limit, or ends its worker (`Failed.lasting`). The same commit will again: do not retry it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
 
 
 Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned

@@ -17,28 +17,6 @@ from reconciler.model import errors, log_context
 from reconciler.store.records import Changes
 from reconciler.version import __version__
 from reconciler.worker import messages
-from reconciler.worker.allowance import Exhausted
-from reconciler.worker.messages import (
-    Abandon,
-    Answer,
-    At,
-    Begun,
-    CommitJob,
-    Envelope,
-    Failed,
-    Job,
-    LineageJob,
-    Order,
-    Part,
-    Planned,
-    Proceed,
-    Ready,
-    RedactJob,
-    RequestJob,
-    ReviewJob,
-    RoutesJob,
-    RoutesPart,
-)
 
 # What the reader child writes to its standard error, as log lines of the daemon.
 #
@@ -95,7 +73,7 @@ class WorkerSeconds:
     """The limits of one job; None where there is none.
 
     `wait`: until it is begun. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
-    that it holds the lock until it is answered. `file`: over one file, where the job says which one it reads.
+    that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads.
     """
 
     run: float
@@ -106,13 +84,13 @@ class WorkerSeconds:
 
 # The processor time of a commit ends well before this, so that only what hangs gets so far. Requests share one lane:
 # one that takes a minute keeps all others from their answers.
-SECONDS: Mapping[type[Job], WorkerSeconds] = {
-    CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=FILE_SECONDS),
-    RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
-    LineageJob: WorkerSeconds(run=900.0),
-    RedactJob: WorkerSeconds(run=300.0, wait=60.0),
-    RoutesJob: WorkerSeconds(run=300.0),
-    ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
+SECONDS: Mapping[type[messages.Job], WorkerSeconds] = {
+    messages.CommitJob: WorkerSeconds(run=900.0, locked=300.0, file=FILE_SECONDS),
+    messages.RequestJob: WorkerSeconds(run=60.0, locked=60.0, wait=60.0),
+    messages.LineageJob: WorkerSeconds(run=900.0),
+    messages.RedactJob: WorkerSeconds(run=300.0, wait=60.0),
+    messages.RoutesJob: WorkerSeconds(run=300.0),
+    messages.ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=FILE_SECONDS),
 }
 
 
@@ -150,7 +128,7 @@ class Overdue(errors.Transient):
 
 
 def overdue(seconds: float, blob: str = "") -> Overdue:
-    """What took longer than so many seconds: a job, or one file in it."""
+    """Return the error for a job, or one file in it, that took longer than so many seconds."""
     what = f"Reading the file that Git knows as {blob}" if blob else "The work"
     remedy = "mend it or take it out" if blob else "do it in parts"
     return Overdue(f"{what} took longer than {seconds:g} seconds and was given up; {remedy}.", blob=blob)
@@ -165,9 +143,12 @@ class Busy(errors.Transient):
 
 @dataclass(slots=True)
 class Answered:
-    """A planned job and the parts of its change, in bytes."""
+    """A planned job and the parts of its change, in bytes. Until `locked_until`, an instant of the loop's clock, they
+    may be stored; None for a job that took no lock of its own.
+    """
 
-    planned: Planned
+    planned: messages.Planned
+    locked_until: float | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
     routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
@@ -181,13 +162,14 @@ class Answered:
 class _Waiting:
     """A job that is not answered. When its future is done nobody waits for it any more."""
 
-    future: "asyncio.Future[Planned]"
+    future: "asyncio.Future[messages.Planned]"
     tag: str
     seconds: WorkerSeconds
     is_handed_over: bool = False
     moved: asyncio.Event = field(default_factory=asyncio.Event)  # it is begun, or over
     stopped: asyncio.Event = field(default_factory=asyncio.Event)  # it is ready for its lock, or over
     begun: bool = False
+    locked_until: float | None = None
     at_work: bool = False  # the worker may end by its doing: it is begun, and does not wait for its lock
     is_ready: bool = False
     blob: str = ""
@@ -204,11 +186,11 @@ class _Waiting:
             if limit is not None:
                 limit.cancel()
 
-    def take(self, part: Part | RoutesPart) -> None:
+    def take(self, part: messages.Part | messages.RoutesPart) -> None:
         """Keep a part, or end the job when it is one too many."""
         if self.future.done():
             return
-        kept, content = (self.changes, part.changes) if isinstance(part, Part) else (self.routes, part.routes)
+        kept, content = (self.changes, part.changes) if isinstance(part, messages.Part) else (self.routes, part.routes)
         self.size += len(content)
         if self.size > CHANGE_BYTES:
             self.forget()
@@ -235,7 +217,7 @@ class WorkerProcess:
         self,
         process: asyncio.subprocess.Process,
         *,
-        seconds: Mapping[type[Job], WorkerSeconds],
+        seconds: Mapping[type[messages.Job], WorkerSeconds],
         unasked: Callable[[str], None],
     ) -> None:
         self.process = process
@@ -254,7 +236,11 @@ class WorkerProcess:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], *, seconds: Mapping[type[Job], WorkerSeconds], unasked: Callable[[str], None]
+        cls,
+        command: Sequence[str],
+        *,
+        seconds: Mapping[type[messages.Job], WorkerSeconds],
+        unasked: Callable[[str], None],
     ) -> "WorkerProcess":
         """Start one. Nothing of our environment reaches it but what the libraries need: it holds secrets."""
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
@@ -270,20 +256,20 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it takes no jobs any more."""
+        """Return True if it takes no more jobs."""
         assert self.process.stdin is not None
         return self._listening.done() or self.process.returncode is not None or self.process.stdin.is_closing()
 
-    async def plan(self, number: int, job: Job, lock: JobLock) -> Answered:
+    async def plan(self, number: int, job: messages.Job, lock: JobLock) -> Answered:
         """Have a job planned, with its lock from when it is ready. The lock is held when this returns.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
-        future: asyncio.Future[Planned] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[messages.Planned] = asyncio.get_running_loop().create_future()
         waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
-        planned: Planned | None = None
+        planned: messages.Planned | None = None
         try:
-            await self._begun(waiting, Envelope(number, __version__, job))
+            await self._begun(waiting, messages.Envelope(number, __version__, job))
             await waiting.stopped.wait()
             if waiting.is_ready and not future.done():
                 await self._proceed(number, waiting, lock)
@@ -302,7 +288,7 @@ class WorkerProcess:
                 await lock.release()
             if not future.cancel() and not future.cancelled():
                 future.exception()  # nobody else may ask for it, and asyncio would complain of that
-        return Answered(planned, waiting.changes, waiting.routes)
+        return Answered(planned, waiting.locked_until, waiting.changes, waiting.routes)
 
     async def _proceed(self, number: int, waiting: _Waiting, lock: JobLock) -> None:
         """Wait for the lock, then have the worker go on. Raises what the lock raises, ConnectionError."""
@@ -310,20 +296,22 @@ class WorkerProcess:
         # The worker may have ended meanwhile, or be ending: then nothing can be sent, and `_over` says so.
         if not waiting.future.done() and not self.has_ended:
             waiting.at_work = True
-            self._limit(waiting, waiting.seconds.locked or waiting.seconds.run)
-            self._send(Proceed(number, waiting.tag))
+            seconds = waiting.seconds.locked or waiting.seconds.run
+            waiting.locked_until = _now() + seconds
+            self._limit(waiting, seconds)
+            self._send(messages.Proceed(number, waiting.tag))
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
         """Nobody waits any more for a job that waits for its lock."""
         if not self.has_ended and self._waiting.pop(number, None) is not None:
-            self._send(Abandon(number, waiting.tag))
+            self._send(messages.Abandon(number, waiting.tag))
 
-    def _send(self, order: Order) -> None:
+    def _send(self, order: messages.Order) -> None:
         """Send an order of a few bytes, which need not wait for room in the pipe."""
         assert self.process.stdin is not None
         self.process.stdin.write(messages.framed(order))
 
-    async def _begun(self, waiting: _Waiting, envelope: Envelope) -> None:
+    async def _begun(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
         """Hand a job over, and wait until it is begun or over. Raises Busy, ConnectionError."""
         # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
         try:
@@ -333,7 +321,7 @@ class WorkerProcess:
         except TimeoutError:
             raise Busy from None
 
-    async def _hand_over(self, waiting: _Waiting, envelope: Envelope) -> None:
+    async def _hand_over(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
         stdin = self.process.stdin
         assert stdin is not None
         async with self._handing_over:
@@ -402,7 +390,7 @@ class WorkerProcess:
         self._over()
 
     def _over(self) -> None:
-        """Whoever waits for it is told that it ended."""
+        """Tell all who wait for it that it ended."""
         how = _how(self.process.returncode)
         self._tell(f"The reader {how}")
         told = f"The reader {how} before it answered; it is started again, and the work is tried again."
@@ -430,22 +418,22 @@ class WorkerProcess:
             raise ValueError(f"a frame of {length} bytes")
         return await self.process.stdout.readexactly(length)
 
-    def _take(self, answer: Answer) -> None:
+    def _take(self, answer: messages.Answer) -> None:
         waiting = self._waiting.get(answer.number)
         if waiting is None:
             return  # it is answered already
         match answer:
-            case Begun():
+            case messages.Begun():
                 self._begin(waiting)
-            case Ready():
+            case messages.Ready():
                 waiting.end_limits()
                 waiting.at_work, waiting.is_ready = False, True
                 waiting.stopped.set()
                 if waiting.future.done():
                     self._abandon(answer.number, waiting)
-            case At():
+            case messages.At():
                 self._read_on(waiting, answer.blob)
-            case Part() | RoutesPart():
+            case messages.Part() | messages.RoutesPart():
                 waiting.take(answer)
             case _:
                 _answer(waiting, answer)
@@ -470,9 +458,9 @@ class WorkerProcess:
             waiting.file_limit = asyncio.get_running_loop().call_later(seconds, self._give_up, waiting, seconds, blob)
 
 
-def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
+def _answer(waiting: _Waiting, answer: messages.Planned | messages.Failed) -> None:
     """Raises ValueError for an answer that makes no sense."""
-    found = _failure(answer) if isinstance(answer, Failed) else answer
+    found = _failure(answer) if isinstance(answer, messages.Failed) else answer
     if not waiting.future.done():  # the caller may be gone
         if isinstance(found, errors.ReconcilerError):
             waiting.future.set_exception(found)
@@ -481,14 +469,18 @@ def _answer(waiting: _Waiting, answer: Planned | Failed) -> None:
     waiting.over()
 
 
-def _failure(failed: Failed) -> errors.ReconcilerError:
+def _failure(failed: messages.Failed) -> errors.ReconcilerError:
     if failed.trace is not None:
         log.error("The reader met a fault of its own.", extra={"fields": {"trace": failed.trace}})
     if failed.lasting:
-        return Exhausted(failed.message)
+        return messages.Exhausted(failed.message)
     if failed.state is not None:
         return GitFault(RepositoryState(failed.state), failed.message)
     return errors.Transient(failed.message) if failed.transient else errors.Refused(failed.message)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _how(code: int | None) -> str:

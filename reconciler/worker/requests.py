@@ -12,18 +12,10 @@ from msgspec import structs
 
 from reconciler.model import builtins, desired, error_codes, positions, rendering, resource, values, violations
 from reconciler.model import documents as model_documents
+from reconciler.model import outcomes as model_outcomes
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
-from reconciler.model.outcomes import (
-    BUILT_IN,
-    REFUSED,
-    WITH_REASON,
-    Change,
-    Outcome,
-    StoredState,
-    UpdateStatus,
-)
 from reconciler.model.principals import Actor, Role
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.violations import Violation
@@ -157,9 +149,12 @@ def _made_from(item: Value) -> _Made:
 
 
 def _of_present_versions(
-    wanted: Sequence[Desired], items: Sequence[Value], stored: Mapping[Key, StoredState], world: StoreSnapshot
+    wanted: Sequence[Desired],
+    items: Sequence[Value],
+    stored: Mapping[Key, model_outcomes.StoredState],
+    world: StoreSnapshot,
 ) -> list[Desired]:
-    """What is wanted, with a conflict where a document was made from another version than the stored one."""
+    """Return the wanted resources, with a conflict where a document was made from another version than the stored."""
     made = [_made_from(item) for item in items]
     asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
     hashes = _hashes(asked, world)
@@ -169,7 +164,9 @@ def _of_present_versions(
     ]
 
 
-def _conflict(key: Key, made: _Made, stored: Mapping[Key, StoredState], hashes: Mapping[Key, str]) -> str | None:
+def _conflict(
+    key: Key, made: _Made, stored: Mapping[Key, model_outcomes.StoredState], hashes: Mapping[Key, str]
+) -> str | None:
     """Why a document does not count as made from what is stored."""
     if made == _Made(None, None):
         return None
@@ -251,14 +248,16 @@ def _plan_delete(request: ReadRequest, view: PlanningView, *, number: int, emit:
         changed = not job.dry_run and _emit(decided, parts, emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
     updates = [_update(outcome, _present(outcome, items, bodies)) for outcome in outcomes]
-    errors = [_line(outcome) for outcome in outcomes if outcome.status in REFUSED]
+    errors = [_line(outcome) for outcome in outcomes if outcome.status in model_outcomes.REFUSED]
     answer = _answer(number, revision, status=202, body={"errors": errors, "updates": updates}, changed=changed)
     return structs.replace(answer, changed_endpoints=endpoints)
 
 
-def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: StoreSnapshot) -> list[str]:
+def _of_other_versions(
+    outcomes: Iterable[model_outcomes.Outcome], matching: Collection[str], world: StoreSnapshot
+) -> list[str]:
     """One line for each resource that would go and has none of these versions and hashes."""
-    going = [one.stored for one in outcomes if one.change is Change.DELETE and one.stored is not None]
+    going = [one.stored for one in outcomes if one.change is model_outcomes.Change.DELETE and one.stored is not None]
     hashes = _hashes([stored.key for stored in going], world)
     return [
         f"{stored.key.kind} {stored.key.name}: the present version is {stored.version}, which `If-Match` does not "
@@ -343,7 +342,7 @@ def _origin(job: RequestJob) -> Origin:
 
 def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
     """Send the rows; whether there are any. What nobody changes may be complete by now."""
-    if not decided.standing.rows and all(outcome.change is Change.NONE for outcome in decided.outcomes):
+    if not decided.standing.rows and all(outcome.change is model_outcomes.Change.NONE for outcome in decided.outcomes):
         return False
     for part in parts:
         emit(part)
@@ -367,7 +366,11 @@ def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]
 def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
     """The damaged resources that these rows make anew, as a reader will get them."""
     outcomes = rows.decided.outcomes
-    present = {one.key: one.stored for one in outcomes if one.change is Change.RESTORE and one.stored is not None}
+    present = {
+        one.key: one.stored
+        for one in outcomes
+        if one.change is model_outcomes.Change.RESTORE and one.stored is not None
+    }
     found = {}
     for row in (row for part in parts for row in part.rewritten):
         key = Key(row.kind, row.name)
@@ -378,17 +381,19 @@ def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
 
 
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
-    """What an answer shows and this request leaves as it is, but for what it makes of their status."""
+    """Return the resources that an answer shows and of which this request changes nothing but their status."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 
 
-def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, origin: Origin) -> dict[Key, bytes]:
+def _stored_bodies(
+    outcomes: Sequence[model_outcomes.Outcome], view: PlanningView, *, origin: Origin
+) -> dict[Key, bytes]:
     """The stored resources that an answer shows: those that the request does not store anew."""
     shown = [
         outcome.key
         for outcome in outcomes
-        if outcome.stored is not None and outcome.key is not None and outcome.change is not Change.UPDATE
+        if outcome.stored is not None and outcome.key is not None and outcome.change is not model_outcomes.Change.UPDATE
     ]
     bodies = {key: builtins.shown()[key] for key in shown if key in builtins.built_in()}
     size = 0
@@ -401,48 +406,48 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, origin: O
     return bodies
 
 
-def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
+def _present(outcome: model_outcomes.Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
     """The resource of one status: as it is stored after the update, else what was sent, masked."""
-    if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
+    if outcome.key in bodies and outcome.status is not model_outcomes.UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
     return msgspec.json.encode(resource.mask_all(items[outcome.ordinal]))
 
 
-def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
+def _update(outcome: model_outcomes.Outcome, resource: bytes) -> dict[str, object]:
     update: dict[str, object] = {"resource": msgspec.Raw(resource), "status": outcome.status.value}
-    if outcome.status in WITH_REASON:
+    if outcome.status in model_outcomes.WITH_REASON:
         update["reason"] = outcome.reason
-    why = None if outcome.status in WITH_REASON else _why(outcome)
+    why = None if outcome.status in model_outcomes.WITH_REASON else _why(outcome)
     notes = (*outcome.notes, *([why] if why else ()))
     if notes:
         update["notes"] = notes
     return update
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: model_outcomes.Outcome) -> str:
     """One line of `errors`: which resource, and why not."""
     which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
     why = _why(outcome) or (outcome.reason or outcome.status.value).replace("\n", "; ")
     return f"{which}: {outcome.status.value}: {why}"
 
 
-def _why(outcome: Outcome) -> str | None:
+def _why(outcome: model_outcomes.Outcome) -> str | None:
     """Return why a status that has no `reason` refuses what was asked for."""
-    if outcome.status is UpdateStatus.FORBIDDEN:
+    if outcome.status is model_outcomes.UpdateStatus.FORBIDDEN:
         return _why_forbidden(outcome)
-    if outcome.status is UpdateStatus.IN_USE:
+    if outcome.status is model_outcomes.UpdateStatus.IN_USE:
         return changes.in_use(outcome)
-    if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
+    if outcome.status is model_outcomes.UpdateStatus.DEPRECATED and outcome.change is model_outcomes.Change.NONE:
         return "a new resource cannot be deprecated from the start"
     return None
 
 
-def _why_forbidden(outcome: Outcome) -> str:
+def _why_forbidden(outcome: model_outcomes.Outcome) -> str:
     owner = None if outcome.stored is None else outcome.stored.owner
     if owner is None:
         return "your role does not cover it"
-    if owner == BUILT_IN:
+    if owner == model_outcomes.BUILT_IN:
         return "it is built in; choose another name"
     return f"managed by the repository {owner}; change it there"
 

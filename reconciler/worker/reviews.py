@@ -21,16 +21,15 @@ from reconciler.model.plan import NamedResource, PlanEntry, PlanPlace, PlanStatu
 from reconciler.planner import changes, heads
 from reconciler.planner.decisions import Decided
 from reconciler.planner.heads import HeadDecision
-from reconciler.planner.removed import TreeReading
+from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow
 from reconciler.worker import commits
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.commits import RECONCILE, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.review_fields import PlanFields
-from reconciler.worker.trees import FileLocations
+from reconciler.worker.trees import Allowance, FileLocations
 
 # The resources that refer, directly or through others, to what a change touches.
 

@@ -1,7 +1,7 @@
 """Finding the routes of a project.
 
 What `status.delivery` says is compared on the way. It is written with every change that it follows from
-(`planner.delivery`), so that only what an earlier version of the product stored is found to say nothing, or
+(`planner.dependants`), so that only what an earlier version of the product stored is found to say nothing, or
 something else; that is stored anew.
 """
 
@@ -19,7 +19,7 @@ from reconciler.model.rendering import Delivery
 from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
-from reconciler.planner import delivery as planner_delivery
+from reconciler.planner import dependants as planner_delivery
 from reconciler.planner import stored as planner_stored
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView

@@ -4,13 +4,11 @@ import subprocess
 import termios
 from pathlib import Path
 
-import click
 import pytest
 
 from reconciler.cli import resources
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
-from tests.cli.test_documentation import documented, options, section
 
 REDACT = "POST /v1/Destination/siem/history/redact"
 HISTORY = "GET /v1/Destination/siem/history"
@@ -148,13 +146,6 @@ def test_a_resource_is_listed_as_ever(program: Program, service: Service) -> Non
     assert program("history", "Destination", "siem").code == 0
     assert program("history", "--help").out.startswith("Usage: reconciler history [OPTIONS] KIND [NAME]\n")
     assert program("history", "redact", "-h").out.startswith("Usage: reconciler history redact [OPTIONS] KIND [NAME]\n")
-
-
-def test_it_is_documented_with_its_options() -> None:
-    text = section("history redact")
-    assert "`reconciler history redact" in text
-    assert isinstance(resources.redact, click.Command)
-    assert documented(text) == options(resources.redact)
 
 
 def test_the_page_that_is_pointed_to_exists() -> None:

@@ -36,15 +36,6 @@ def test_a_refused_request_costs_nothing() -> None:
     assert rates.take("a", 50, now=0.5) == 0.0
 
 
-@pytest.mark.parametrize("records", [60, 1_000])
-def test_what_is_given_back_may_be_taken_again(records: int) -> None:
-    rates = RecordRates(100)
-    assert rates.take("a", 40 if records == 60 else 0, now=0.0) == 0.0
-    for _ in range(5):
-        assert rates.take("a", records, now=0.0) == 0.0
-        rates.give_back("a", records)
-
-
 def test_what_is_refused_for_what_it_is_is_charged_even_into_debt() -> None:
     rates = RecordRates(100)
     rates.charge("a", 60, now=0.0)

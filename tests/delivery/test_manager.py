@@ -130,13 +130,9 @@ async def test_old_routes_are_used_unless_they_are_late_or_lead_to_a_changed_end
     async with managing(tmp_path) as manager:
         await manager.change(routes(webhook("siem")))
         manager.follow(lambda _: None, lambda _: behind)
-        waits = manager.enqueue(PROJECT, LOGS)
         if is_taken:
-            assert waits is not None
-            await waits
             assert await manager.take(PROJECT, LOGS) == TakenRecords()
         else:
-            assert waits is None
             with pytest.raises(QueueFull, match="reading the project's Configurations"):
                 await manager.take(PROJECT, LOGS)
 
@@ -183,28 +179,6 @@ async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Pa
             assert sink.records == []
             await manager.change(routes(destination))
             await until(lambda: sink.records == ["waits"])
-
-
-async def test_only_what_somebody_takes_whole_is_queued_without_a_wait(tmp_path: Path) -> None:
-    other = Logs((*LOGS.groups, RecordGroup(b"\n\x00", 3, {"team": "shop"})), 6, 4)
-    async with managing(tmp_path) as manager:
-        assert manager.enqueue(PROJECT, LOGS) is None
-        await manager.change(routes(webhook("siem"), webhook("lake"), labels=(("team", "edge"),)))
-        assert manager.enqueue(PROJECT, other) is None
-        written = manager.enqueue(PROJECT, LOGS)
-        assert written is not None
-        await written
-        queued = [one["queue"]["records"] for one in manager.all(PROJECT, answers=False)["deliveries"]]
-        assert queued == [3, 3]
-
-
-async def test_nothing_is_queued_without_a_wait_where_one_of_its_queues_cannot_be_opened(tmp_path: Path) -> None:
-    async with managing(tmp_path) as manager:
-        (tmp_path / "queues" / "file_storage_persistent_queue").write_text("in the way")
-        with pytest.raises(QueueFault):
-            await manager.change(routes(webhook("siem"), webhook("lake", buffering=IN_MEMORY)))
-        assert manager.enqueue(PROJECT, LOGS) is None
-        assert [one["queue"]["records"] for one in manager.all(PROJECT, answers=False)["deliveries"]] == [0]
 
 
 async def test_what_somebody_takes_does_not_wait_for_newer_routes(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from api import audit_events, auth, bodies, edge, logs, repositories
+from api import audit_events, auth, bodies, edge, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
@@ -20,15 +20,16 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import allowance, client, process, requests, routes, sandbox
+from reconciler.worker import client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
+from reconciler.worker.trees import COMMIT
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = positions.FILE_LIMITS, allowance.COMMIT
+FILE = positions.FILE_LIMITS
 REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
@@ -192,10 +193,6 @@ PROVIDER = discovery.LIMITS
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
-        ),
-        (
-            "heads of requests with log records that are remembered",
-            f"{logs.MOST:,}, until somebody's access changes, or the last use of keys is written",
         ),
         ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),

@@ -19,9 +19,8 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications import certificates, observers
 from reconciler.notifications.models import Look
-from reconciler.reconcile.apply import AppliedChange
 from reconciler.store.contract import StoreFault
-from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, Some, StoreFigures
+from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
 from tests import entries
 from tests.api.parts import Moment
 from tests.servers.certificates import Authority
@@ -243,12 +242,12 @@ async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_chang
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
     assert [look.part for look in await observer.look()] == ["acme", "default"]
     assert await observer.look() == []
-    observer.heard(AppliedChange("telemetry", project="acme"))
-    observer.heard(AppliedChange("telemetry", project="acme"))
-    observer.heard(AppliedChange(None, changed=False, project="default"))
+    observer.heard(ResourceChange("telemetry", project="acme"))
+    observer.heard(ResourceChange("telemetry", project="acme"))
+    observer.heard(ResourceChange(None, changed=False, project="default"))
     assert [look.part for look in await observer.look()] == ["acme"]
     stored.fault = StoreFault("The store could not be read.")
-    observer.heard(AppliedChange(None, project="default"))
+    observer.heard(ResourceChange(None, project="default"))
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
@@ -270,7 +269,7 @@ async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
     times = iter([0.0, 1.0, 1.0, 1.0, 20.9, 21.0, 21.0])
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: next(times))
     await observer.look()
-    observer.heard(AppliedChange(None, project="acme"))
+    observer.heard(ResourceChange(None, project="acme"))
     assert await observer.look() == []
     assert [look.part for look in await observer.look()] == ["acme"]
 

@@ -10,8 +10,8 @@ import pytest
 from reconciler.delivery.reporting import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
-from reconciler.reconcile.apply import AppliedChange
 from reconciler.server.delivering import RouteFollowing
+from reconciler.store.records import ResourceChange
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
@@ -46,10 +46,10 @@ async def test_every_project_is_read_at_the_start_and_again_when_it_changes() ->
     routing = RouteFollowing(read, followed, monotonic=clock)
     task = asyncio.create_task(routing.keep(["a", "b"]))
     await until(lambda: followed.routes == ["a", "b"])
-    routing.heard(AppliedChange(None, project="b"))
-    routing.heard(AppliedChange(None, project="b"))
-    routing.heard(AppliedChange(None, project="a", changed=False))
-    routing.heard(AppliedChange("repository"))
+    routing.heard(ResourceChange(None, project="b"))
+    routing.heard(ResourceChange(None, project="b"))
+    routing.heard(ResourceChange(None, project="a", changed=False))
+    routing.heard(ResourceChange("repository"))
     assert routing.behind("b") == Behind()
     assert routing.behind("a") is None
     await until(lambda: followed.routes == ["a", "b", "b"])
@@ -72,7 +72,7 @@ async def test_a_change_while_a_project_is_read_reads_it_once_more() -> None:
     await begun.wait()
     assert routing.behind("a") is None  # as far as anybody told
     for _ in range(5):
-        routing.heard(AppliedChange(None, project="a"))
+        routing.heard(ResourceChange(None, project="a"))
     assert routing.behind("a") == Behind()
     go.set()
     await until(lambda: followed.routes == ["a", "a"] and routing.behind("a") is None)
@@ -107,10 +107,10 @@ async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() ->
     followed = Followed()
     routing = RouteFollowing(read, followed, monotonic=lambda: now[0], again_seconds=0.01)
     task = asyncio.create_task(routing.keep(()))
-    routing.heard(AppliedChange(None, project="a", changed_endpoints=("siem",)))
+    routing.heard(ResourceChange(None, project="a", changed_endpoints=("siem",)))
     await until(lambda: len(reads) == 1)
     now[0] = 11.5
-    routing.heard(AppliedChange(None, project="a", changed_endpoints=("lake",)))
+    routing.heard(ResourceChange(None, project="a", changed_endpoints=("lake",)))
     assert routing.behind("a") == Behind(changed_endpoints=frozenset({"siem", "lake"}))
     now[0] = 12.5
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
@@ -118,7 +118,7 @@ async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() ->
     reads[0].set_exception(errors.Transient("The reader ended."))
     await until(lambda: len(reads) == 2)
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
-    routing.heard(AppliedChange(None, project="a"))
+    routing.heard(ResourceChange(None, project="a"))
     reads[1].set_result(None)
     await until(lambda: len(reads) == 3)
     assert routing.behind("a") == Behind()
@@ -134,7 +134,7 @@ async def test_routes_that_are_refused_stay_as_they_were_for_good() -> None:
 
     now = [0.0]
     routing = RouteFollowing(read, Followed(), monotonic=lambda: now[0])
-    routing.heard(AppliedChange(None, project="a", changed_endpoints=("siem",)))
+    routing.heard(ResourceChange(None, project="a", changed_endpoints=("siem",)))
     now[0] = 3.0
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem"}))
     task = asyncio.create_task(routing.keep(()))
@@ -185,7 +185,7 @@ async def test_a_project_that_changes_is_read_at_once_whatever_it_waited_for_and
         task = asyncio.create_task(routing.keep(["a"]))
         for times in (1, 2):
             await until(lambda times=times: len(followed.times) == times and routing.behind("a") is None)  # type: ignore[misc]
-            routing.heard(AppliedChange(None, project="a"))
+            routing.heard(ResourceChange(None, project="a"))
         await until(lambda: followed.routes == ["a"])
         task.cancel()
         await asyncio.wait([task])

@@ -119,7 +119,7 @@ class Proxy:
                 await sending
         finally:
             await _cancelled(sending)
-            server_writer.transport.abort()
+            await loops.closed(server_writer)
 
     async def _answer(self, fault: Fault, server: asyncio.StreamReader, client: asyncio.StreamWriter) -> bool:
         """Pass the server's bytes on; whether the moment of the fault has come before they ended."""

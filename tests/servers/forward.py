@@ -83,7 +83,7 @@ async def _both(
     except* ConnectionError:
         pass
     finally:
-        server_writer.transport.abort()
+        await loops.closed(server_writer)
 
 
 @contextlib.contextmanager

@@ -29,6 +29,7 @@ class Listener:
         self._handler = handler
         self._tls = tls
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()  # of the connections that are not closed yet
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="test server")
         self._server: asyncio.Server | None = None
@@ -73,8 +74,14 @@ class Listener:
             self._server = None
 
     async def _close(self) -> None:
+        """End every task and close every connection, also one that came at the very end: the loop ends after this."""
         await self._deafen()
-        await self._drop()
+        while others := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in others:
+                task.cancel()
+            await asyncio.wait(others)
+        for writer in list(self._writers):
+            await closed(writer)
 
     async def _drop(self) -> None:
         tasks = list(self._tasks)
@@ -83,9 +90,8 @@ class Listener:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.add(writer)
         task = self._loop.create_task(self._handle(reader, writer))
-        # Also of a connection that comes at the very end, whose task is cancelled before it begins.
-        task.add_done_callback(lambda _: writer.transport.abort())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -94,7 +100,8 @@ class Listener:
             with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._handler(reader, writer)
         finally:
-            writer.transport.abort()
+            await closed(writer)
+            self._writers.discard(writer)
 
 
 @contextlib.contextmanager
@@ -106,6 +113,13 @@ def listening(handler: Handler) -> Iterator[Listener]:
         yield listener
     finally:
         listener.end()
+
+
+async def closed(writer: asyncio.StreamWriter) -> None:
+    """Cut a connection, and wait until its socket is closed."""
+    writer.transport.abort()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import pytest
@@ -12,6 +11,7 @@ import pytest
 from reconciler.auth.rate_limits import RefusedAttempt, RefusedAttempts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import Store
+from reconciler.store.records import ResourceChange
 from tests.store import rows
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.contract_audit import names
@@ -20,13 +20,6 @@ pytestmark = pytest.mark.anyio
 
 NOW = datetime(2026, 11, 21, 6, 13, 0, 1_000, tzinfo=UTC)
 MINUTE = 60.0
-
-
-@dataclass
-class Told:
-    """A change of resources."""
-
-    origin: str | None
 
 
 def keeping(store: Store, refusals: RefusedAttempts | None = None, *, retention: float = MINUTE) -> AuditUpkeep:  # noqa: F811
@@ -63,8 +56,8 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
     task = asyncio.create_task(upkeep.keep())
     await _until(lambda: len(said(caplog)) == 1)
     await store.tell([rows.audit("a")])
-    upkeep.heard(Told(None))
-    upkeep.heard(Told("telemetry"))
+    upkeep.heard(ResourceChange(None))
+    upkeep.heard(ResourceChange("telemetry"))
     await _until(lambda: len(said(caplog)) == 2)
     refusals.note(RefusedAttempt(401, "unknown", "192.0.2.1", ""))
     task.cancel()

@@ -11,8 +11,8 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Transient
 from reconciler.model.values import Value
 from reconciler.worker import commits, history
-from reconciler.worker.allowance import ASIDE, SMALLER, Allowance, CommitLimits
 from reconciler.worker.messages import CommitJob, CommitPlanned
+from reconciler.worker.trees import ASIDE, SMALLER, Allowance, CommitLimits
 from tests import worlds
 from tests.daemons import destination
 from tests.worlds import Following, World

@@ -17,8 +17,8 @@ from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import CommitPlanned, Context
+from reconciler.worker.trees import Allowance
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository

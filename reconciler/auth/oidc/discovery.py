@@ -97,6 +97,7 @@ class ProviderConfiguration:
     signed_out_uri: str  # `<webURL>/signed-out`, registered there as post-logout redirect URI
     proxy: str = ""
     ca_file: Path | None = None
+    wants_groups: bool = False  # ask for the scope `groups` too where the provider offers it
 
 
 # How much of a provider is taken, and how long anything about it lasts.
@@ -160,6 +161,7 @@ def quoted(value: object) -> str:
 # What a provider says of itself (OpenID Connect Discovery 1.0).
 
 LONGEST_URL = 2048  # characters
+GROUPS = "groups"  # no standard names this scope; Dex, Okta and others give the claim `groups` for it
 _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
@@ -175,6 +177,7 @@ class ProviderDocument:
     algorithms: frozenset[str]  # those that it offers and that are pinned
     auth_method: str  # how this service says who it is (OpenID Connect Core 1.0, 9)
     names_itself: bool  # it adds `iss` to every redirect back (RFC 9207, 3)
+    scopes: tuple[str, ...]  # those that it offers; empty when it does not say
 
 
 def discovery_url(issuer: str) -> str:
@@ -203,7 +206,15 @@ def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDoc
         algorithms=_algorithms(told, issuer=issuer),
         auth_method=_auth_method(told, issuer=issuer),
         names_itself=told.get("authorization_response_iss_parameter_supported") is True,
+        scopes=_offered(told, "scopes_supported", ()),
     )
+
+
+def requested_scopes(configuration: ProviderConfiguration, document: ProviderDocument) -> tuple[str, ...]:
+    """Return the scopes to ask for: those of the settings, and `groups` where it is wanted and offered."""
+    if configuration.wants_groups and GROUPS in document.scopes and GROUPS not in configuration.scopes:
+        return (*configuration.scopes, GROUPS)
+    return configuration.scopes
 
 
 def is_local(url: str) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import hmac
+import logging
 import re
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from reconciler.auth.oidc.fetching import ProviderAnswer
     from reconciler.auth.oidc.tokens import SigningKey, Tokens
 
+log = logging.getLogger(__name__)
+
 __all__ = ["Declined", "NotProved", "Provider", "ProviderConfiguration", "ProviderUnfit", "ProviderUnreachable"]
 
 # What the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
@@ -38,6 +41,7 @@ LONGEST_CODE = 2048  # characters
 LONGEST_ERROR = 64  # characters
 _CODE: Final = re.compile(rf"[ -~]{{1,{LONGEST_CODE}}}", re.ASCII)  # RFC 6749, A.11
 _ERROR: Final = re.compile(rf"[ !#-\[\]-~]{{1,{LONGEST_ERROR}}}", re.ASCII)  # RFC 6749, 4.1.2.1
+MOST_LOGGED = 20  # scopes that one log line names
 AGAIN = "begin again at the sign-in page"
 
 
@@ -310,6 +314,7 @@ class Provider:
         among = await self._keys.get()
         payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
+            await self._newer_document(document)  # the keys may have moved
             among = await self._keys.newer(among)
             payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
         if payload is None:
@@ -326,11 +331,39 @@ class Provider:
     async def _fetch_document(self) -> ProviderDocument:
         issuer = self._configuration.issuer
         told = await self._fetching.obj(self._ask("The discovery document", discovery.discovery_url(issuer)))
-        return discovery.provider_document(told, issuer=issuer)
+        document = discovery.provider_document(told, issuer=issuer)
+        requested = discovery.requested_scopes(self._configuration, document)
+        left_out = [scope for scope in document.scopes if scope not in requested]
+        if left_out:
+            more = f" and {len(left_out) - MOST_LOGGED} more" if len(left_out) > MOST_LOGGED else ""
+            log.info(
+                "The provider %s offers scopes that this service does not ask for: %s%s; if claims are missing, add "
+                "the scope that brings them to auth.oidc.scopes.",
+                issuer,
+                ", ".join(map(quoted, left_out[:MOST_LOGGED])),
+                more,
+            )
+        return document
+
+    async def _newer_document(self, document: ProviderDocument) -> ProviderDocument:
+        """Return the document as it is now, or the same one when it cannot be read, or was a moment ago."""
+        try:
+            return await self._document.newer(document)
+        except ReconcilerError:
+            return document
 
     async def _fetch_keys(self) -> "tuple[SigningKey, ...]":
         document = await self._document.get()
-        return self._tokens.signing_keys(await self._fetching.obj(self._ask("The key set", document.jwks_uri)))
+        try:
+            return await self._keys_at(document.jwks_uri)
+        except ReconcilerError:
+            newer = await self._newer_document(document)
+            if newer.jwks_uri == document.jwks_uri:
+                raise
+            return await self._keys_at(newer.jwks_uri)
+
+    async def _keys_at(self, url: str) -> "tuple[SigningKey, ...]":
+        return self._tokens.signing_keys(await self._fetching.obj(self._ask("The key set", url)))
 
     def _ask(self, what: str, url: str) -> "ProviderAnswer":
         return self._asked(what=what, url=url, most_bytes=self._limits.document_bytes)

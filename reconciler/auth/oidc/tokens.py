@@ -136,7 +136,7 @@ def _client(
         client_id=configuration.client_id,
         client_secret=configuration.client_secret,
         token_endpoint_auth_method=document.auth_method,
-        scope=" ".join(configuration.scopes),
+        scope=" ".join(discovery.requested_scopes(configuration, document)),
         redirect_uri=configuration.redirect_uri,
         code_challenge_method="S256",
         transport=transport,

@@ -10,9 +10,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
-from reconciler.git import refs, trees
+from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead
 from reconciler.git.remotes import credentials, errors
@@ -78,91 +77,6 @@ def remove_files(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-# A further commit of a repository on this machine, fetched into our mirror by those steps of a fetch that are needed.
-#
-# What is not whole never counts, since a commit is judged by what leads to it: all that is new is compared with what a
-# ref of ours leads to, which is whole, and whatever differs must be there. Objects that nothing leads to may lie about.
-
-MAX_PACK_BYTES = 8 << 20  # 8 MiB, not compressed: a folder of 160,000 names; a larger change is for `git fetch`
-MAX_CHANGED_BYTES = 1 << 20  # 1 MiB of names of what changed: some 10,000 files
-
-# What `git upload-pack` would run there, and with no more of that repository's configuration. To compress a folder of
-# many files, or to find what changed in it, takes longer than all else, and is done once for many commits, when
-# packs are joined. Such a folder may stand there as a chain of differences: with git's own limit, 96 MiB, each step
-# of it takes fresh memory of the system's, which costs more than the step.
-BASES = "core.deltaBaseCacheLimit=16m"
-PACK = ("-c", "pack.compression=0", "-c", BASES, "pack-objects", "--revs", "--window=0", "--stdout", "--quiet")
-STORE = ("index-pack", "--stdin", "--fsck-objects")
-# Every entry, folders too, in which each new commit differs from each of its parents.
-CHANGED = ("log", "--raw", "-z", "-r", "-t", "-m", "--root", "--no-renames", "--no-abbrev", "--format=")
-HAS = ("cat-file", "--batch-check=%(objectname) %(objecttype)")
-
-OBJECTS_AT = slice(8, 12)  # of the header of a pack, how many it holds
-
-
-class AskMirror(Protocol):
-    """Runs git within the limits of a source."""
-
-    async def __call__(self, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
-        """Raises GitFault when git cannot be run, or takes too long."""
-
-
-async def local_fetch(ask: AskMirror, source: Source, mirror: Path, *, commit: str, known: str) -> bool:
-    """Have a mirror hold a commit with all its history; `known` is one that it holds, best the one before. False when
-    that cannot be done in this way, for whatever reason; objects that came may stay then.
-    """
-    output = await ask(
-        f"--git-dir={_place(source)}", *PACK, stdin=f"{commit}\n^{known}\n".encode(), output_bytes=MAX_PACK_BYTES
-    )
-    objects = int.from_bytes(output.stdout[OBJECTS_AT], "big")
-    if output.status != 0 or output.truncated or objects > source.max_objects:
-        return False
-    at = f"--git-dir={mirror}"
-    if objects and (await ask(at, *STORE, stdin=output.stdout, output_bytes=MAX_CHANGED_BYTES)).status != 0:
-        return False
-    return await _is_whole(ask, at, commit)
-
-
-async def _is_whole(ask: AskMirror, at: str, commit: str) -> bool:
-    """Whether all is there that a commit leads to beyond what our refs lead to."""
-    told = await ask(at, *CHANGED, f"{commit}^{{commit}}", "--not", "--all", stdin=b"", output_bytes=MAX_CHANGED_BYTES)
-    if told.status != 0 or told.truncated:
-        return False
-    try:
-        needed = sorted({(commit, "commit"), *leads_to(told.stdout)})
-    except ValueError:
-        return False
-    asked = "".join(f"{name}\n" for name, _ in needed).encode()
-    found = await ask(at, *HAS, stdin=asked, output_bytes=2 * MAX_CHANGED_BYTES)
-    return found.stdout.decode("ascii", "replace").splitlines() == [f"{name} {kind}" for name, kind in needed]
-
-
-def leads_to(changed: bytes) -> set[tuple[str, str]]:
-    """The objects that are new by what CHANGED tells, with their kinds; commits of submodules are elsewhere. Raises
-    ValueError for anything else.
-    """
-    found = set()
-    fields = iter(changed.split(b"\0"))
-    for field in fields:
-        if not field:
-            continue  # between two commits, and at the end
-        _, mode, _, name, _ = field.split(b" ")
-        path = next(fields, None)  # which may be any
-        if path is None or not field.startswith(b":"):
-            raise ValueError("not a change")
-        kind = int(mode, 8) & trees.KIND
-        if kind not in {0, trees.SUBMODULE}:
-            found.add((name.decode("ascii"), "tree" if kind == trees.FOLDER else "blob"))
-    return found
-
-
-def _place(source: Source) -> Path:
-    """What git would open: the folder that has a worktree keeps its repository in one below, or names it there."""
-    assert source.folder is not None
-    inside = source.folder / ".git"
-    return inside if inside.exists() else source.folder
-
-
 # A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
 #
 # Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `polls`; reading
@@ -184,6 +98,8 @@ FETCH = (
     "--no-recurse-submodules",
     "--no-auto-maintenance",
 )
+# What came from this machine is neither compressed nor stored as differences (see `program`): both are done here, once.
+REPACK = ("-c", "pack.compression=-1", "repack", "--quiet", "--geometric=2", "--window=10", "-d")
 OF_ONE = frozenset(
     {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
 )  # states that say nothing of what else is fetched
@@ -206,7 +122,6 @@ class Mirror:
         self._borrows = borrows
         self._untidy_packs = 0  # as many as there were when they could not be joined
         self._tidy_bytes: int | None = None  # of all packs, when that was last tried
-        self._brought: dict[str, str] = {}  # by our refs, the commits that they led to when they were last written here
 
     async def ensure(self) -> None:
         """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
@@ -220,7 +135,6 @@ class Mirror:
     async def rebuild(self) -> None:
         """Start again with an empty mirror. Killed at any point, the next `ensure` ends what was begun."""
         fresh, old = self._beside("new"), self._beside("old")
-        self._brought.clear()
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _to_its_end(remove_files, fresh)
         await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
@@ -253,7 +167,6 @@ class Mirror:
     async def drop(self, private_refs: Collection[str]) -> None:
         """Follow these no longer. Their commits stay."""
         if private_refs:
-            self._brought.clear()
             orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
             await self._in_mirror("update-ref", "--stdin", stdin=orders)
 
@@ -266,7 +179,6 @@ class Mirror:
         if commit not in (await self._peeled([commit])).values():
             return False
         await self._in_mirror("update-ref", followed.private_ref, commit)
-        self._brought[followed.private_ref] = commit
         return True
 
     async def fetch(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
@@ -276,9 +188,6 @@ class Mirror:
         the limits.
         """
         asked = sorted(wanted)
-        if source.is_local and len(asked) == 1 and await self._take(source, asked[0], wanted[asked[0]]):
-            await self._tidy()
-            return {one: RefHead(head.ref, head.commit) for one, head in wanted.items()}
         if len(asked) > MOST_FETCHED:
             first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
             return {**await self.fetch(source, first), **await self.fetch(source, rest)}
@@ -290,44 +199,6 @@ class Mirror:
         if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
             return await self._one_by_one(source, wanted)
         raise fault
-
-    async def _take(self, source: Source, followed: Followed, head: RefHead) -> bool:
-        """Bring a branch of a repository on this machine, which is the one way that is taken all day. False when it was
-        not brought: what else there is, and whatever went wrong, is for `fetch` to do and to explain.
-
-        `fetch` goes through all that the mirror holds once more, which with 100,000 files takes longer than all the
-        rest. A history that is cut off is not whole, and is refused here.
-        """
-        before = pack_files(self.path)
-        is_usual = before and not self._borrows and not followed.is_fixed and not head.tag
-        if not is_usual or (self.path / "shallow").exists():
-            return False
-        known = await self._at(followed.private_ref)
-        ask = partial(self.ask_apart, source)
-        has_come = False
-        try:
-            has_come = known is not None and await local_fetch(ask, source, self.path, commit=head.commit, known=known)
-        finally:
-            if not has_come:
-                await _to_its_end(partial(keep_pack, packs=before), self.path)
-        if has_come:
-            await self._in_mirror("update-ref", followed.private_ref, head.commit)
-            self._brought[followed.private_ref] = head.commit
-        return has_come
-
-    async def _at(self, private_ref: str) -> str | None:
-        """The commit to which one of our refs leads, most often known."""
-        if private_ref not in self._brought:
-            self._brought |= {ref: head.commit for ref, head in (await self.heads([private_ref])).items()}
-        return self._brought.get(private_ref)
-
-    async def ask_apart(self, source: Source, *arguments: str, stdin: bytes, output_bytes: int) -> Output:
-        """Run git within the limits of a source, in no repository; what it ends with is the caller's to judge. Raises
-        GitFault when it cannot be run, or takes too long.
-        """
-        limits = Limits(seconds=source.timeout, output_bytes=output_bytes, file_bytes=source.max_bytes)
-        with credentials.open_memory_file(stdin) as told:
-            return await self._limited(source, *arguments, limits=limits, stdin=told)
 
     async def _one_by_one(
         self, source: Source, wanted: Mapping[Followed, RefHead]
@@ -348,6 +219,7 @@ class Mirror:
         # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
         # stay so, although the repository has it by now.
         depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
+        await _to_its_end(sweep_mirror, self.path)  # a lock that anything left would stop it
         status, packs = None, pack_files(self.path)
         try:
             output = await self._run(source, *FETCH, depth, "--", source.operand, *refspecs, limits=limits)
@@ -356,7 +228,7 @@ class Mirror:
             status = output.status
             return output
         finally:
-            if status != 0:  # a killed fetch leaves a lock that would stop the next one
+            if status != 0:  # a killed fetch leaves as much as it may bring
                 sweep_mirror(self.path)
 
     async def _forget(self, packs: Set[str]) -> None:
@@ -369,7 +241,6 @@ class Mirror:
 
     async def _came(self, source: Source, wanted: Mapping[Followed, RefHead]) -> dict[Followed, RefHead | Exception]:
         held = await self.heads([one.private_ref for one in wanted])
-        self._brought |= {ref: head.commit for ref, head in held.items()}
         await self._tidy()
         return {
             one: held[one.private_ref]._replace(ref=head.ref)
@@ -387,13 +258,8 @@ class Mirror:
         return output
 
     async def _run(self, source: Source, *arguments: str, limits: Limits) -> Output:
-        return await self._limited(source, f"--git-dir={self.path}", *arguments, limits=limits)
-
-    async def _limited(
-        self, source: Source, *arguments: str, limits: Limits, stdin: int = asyncio.subprocess.DEVNULL
-    ) -> Output:
         try:
-            return await self.program.run(*arguments, limits=limits, remote=True, stdin=stdin)
+            return await self.program.run(f"--git-dir={self.path}", *arguments, limits=limits, remote=True)
         except TimeoutError:
             why = SLOW_DISK if source.is_local else SLOW
             told = f"{source.url} did not answer within {source.timeout:g} seconds; {why}"
@@ -420,7 +286,7 @@ class Mirror:
             return
         self._untidy_packs, self._tidy_bytes = packs, size
         try:
-            await self._in_mirror("repack", "--quiet", "--geometric=2", "-d", seconds=TIDY_SECONDS)
+            await self._in_mirror(*REPACK, seconds=TIDY_SECONDS)
             self._untidy_packs, self._tidy_bytes = 0, None
         except GitFault as fault:
             log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)

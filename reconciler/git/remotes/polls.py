@@ -8,7 +8,7 @@ from typing import NamedTuple
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, Listing, RefHead, RefKind
-from reconciler.git.remotes import errors, local_repositories
+from reconciler.git.remotes import errors
 from reconciler.git.remotes.mirrors import Mirror
 from reconciler.git.remotes.program import Limits
 from reconciler.git.remotes.sources import Source
@@ -21,7 +21,6 @@ HAS_COMMITS = "HEAD"  # asked for with all else: in most remotes it tells that t
 PROBED_SECONDS = 60.0
 PROBE_BYTES = 64 * 1024  # enough refs to know that there are some
 SHA256_CHARACTERS = 64
-LISTING_BYTES = 1 << 20
 
 
 class PollProbe:
@@ -70,8 +69,6 @@ async def poll(
 
 
 async def _listed(mirror: Mirror, source: Source, asked: Collection[Followed]) -> Listing:
-    if source.is_local and (found := await _listed_here(mirror, source, asked)) is not None:
-        return found
     patterns = dict.fromkeys(pattern for one in asked for pattern in (*one.patterns, HAS_COMMITS))
     output = await mirror.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
     if output.truncated:
@@ -80,22 +77,6 @@ async def _listed(mirror: Mirror, source: Source, asked: Collection[Followed]) -
             f"{source.url} has too many refs whose names end like what is followed; remove some of them",
         )
     return refs.parse_listing(output.stdout)
-
-
-async def _listed_here(mirror: Mirror, source: Source, asked: Collection[Followed]) -> Listing | None:
-    """The same of a repository on this machine, for half of the time; None when `ls-remote` is to try and explain."""
-    names = dict.fromkeys((HAS_COMMITS, *(one.full for one in asked)))
-    output = await mirror.ask_apart(
-        source,
-        *local_repositories.COMMAND,
-        source.operand,
-        stdin=local_repositories.listing_request(names),
-        output_bytes=LISTING_BYTES,
-    )
-    if output.status == 0 and not output.truncated:
-        with contextlib.suppress(ValueError):
-            return local_repositories.parse_listing(output.stdout)
-    return None
 
 
 def _judged(source: Source, head: RefHead) -> RefHead | Exception:

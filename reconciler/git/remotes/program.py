@@ -90,6 +90,17 @@ CONFIGURATION = """\
 	allow = never
 """
 
+# For what `git upload-pack` packs here, of a repository on this machine. To compress a folder of many files, or to find
+# what changed in it, takes longer than all else, and is done once for many commits, when packs are joined. With git's
+# own limit on the cache, 96 MiB, each step of a chain of differences takes fresh memory of the system's, which costs
+# more than the step.
+LOCAL_CONFIGURATION = """\
+[core]
+	deltaBaseCacheLimit = 16m
+[pack]
+	compression = 0
+	window = 0
+"""
 
 FAILED = 128  # the status with which git ends when it cannot go on
 
@@ -223,7 +234,9 @@ class GitProgram:
                 return
             try:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
-                _replace(self.configuration, CONFIGURATION + self._transport.install() + self._safe)
+                is_local = self._transport.protocol == "file"
+                added = LOCAL_CONFIGURATION if is_local else self._transport.install()
+                _replace(self.configuration, CONFIGURATION + added + self._safe)
             except OSError as error:
                 told = f"the folder {self.home} cannot be written ({os.strerror(error.errno or 0)})"
                 raise Transient(f"{told}; mend that, and it is made") from error

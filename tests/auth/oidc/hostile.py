@@ -50,6 +50,7 @@ ENDPOINTS = {
     "/authorize": "authorize",
     "/token": "token",
     "/end-session": "end_session",
+    "/moved-keys": "moved-keys",
 }
 ALGORITHMS = ("RS256", "PS256", "ES256", "EdDSA")
 TOKEN_SECONDS = 300

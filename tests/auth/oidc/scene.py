@@ -23,13 +23,16 @@ SIGNED_OUT = "http://127.0.0.1:3001/signed-out"
 AMPLE = ProviderLimits(request_seconds=30.0)  # for machines that do much else
 
 
-def configuration(issuer: str, *, proxy: str = "", ca_file: Path | None = None) -> ProviderConfiguration:
+def configuration(
+    issuer: str, *, proxy: str = "", ca_file: Path | None = None, scopes: tuple[str, ...] = ()
+) -> ProviderConfiguration:
     """What the settings would say."""
     return ProviderConfiguration(
         issuer=issuer,
         client_id=hostile.CLIENT_ID,
         client_secret=hostile.CLIENT_SECRET,
-        scopes=("openid", "profile", "email"),
+        scopes=scopes or ("openid", "profile", "email"),
+        wants_groups=not scopes,
         redirect_uri=hostile.REDIRECT_URI,
         signed_out_uri=SIGNED_OUT,
         proxy=proxy,
@@ -48,6 +51,7 @@ class Scene:
         ca_file: Path | None = None,
         proxy: str = "",
         limits: ProviderLimits = AMPLE,
+        scopes: tuple[str, ...] = (),
     ) -> None:
         self.now = NOW
         self.monotonic = 1000.0
@@ -57,7 +61,7 @@ class Scene:
             hostile.providing(path=path, certificate=certificate, clock=lambda: self.now)
         )
         self.service = Provider(
-            configuration(self.provider.issuer, proxy=proxy, ca_file=ca_file),
+            configuration(self.provider.issuer, proxy=proxy, ca_file=ca_file, scopes=scopes),
             clock=lambda: datetime.fromtimestamp(self.now, UTC),
             monotonic=lambda: self.monotonic,
             limits=limits,
@@ -102,9 +106,10 @@ async def scene(
     ca_file: Path | None = None,
     proxy: str = "",
     limits: ProviderLimits = AMPLE,
+    scopes: tuple[str, ...] = (),
 ) -> AsyncIterator[Scene]:
     """A scene for as long as the context lasts."""
-    made = Scene(path=path, certificate=certificate, ca_file=ca_file, proxy=proxy, limits=limits)
+    made = Scene(path=path, certificate=certificate, ca_file=ca_file, proxy=proxy, limits=limits, scopes=scopes)
     try:
         yield made
     finally:

@@ -73,6 +73,42 @@ async def test_a_set_that_cannot_be_asked_for_proves_nobody_with_a_new_key() -> 
         await made.sign_in()
 
 
+async def test_keys_that_moved_are_found_by_reading_the_document_again() -> None:
+    async with scene() as made:
+        moved = f"{made.provider.issuer}/moved-keys"
+        await made.sign_in()
+        made.provider.rotate()
+        made.behaviour.document = {"jwks_uri": moved}
+        made.behaviour.answers = {"keys": hostile.failing(404), "moved-keys": hostile.json_of(made.provider.published())}
+        await made.sign_in()
+        made.wait(4000)
+        await made.sign_in()
+    assert made.provider.counted("moved-keys") == 2
+
+
+async def test_an_old_key_set_that_still_answers_does_not_hide_the_new_one() -> None:
+    async with scene() as made:
+        old = made.provider.published()
+        await made.sign_in()
+        made.provider.rotate()
+        made.behaviour.document = {"jwks_uri": f"{made.provider.issuer}/moved-keys"}
+        made.behaviour.answers = {
+            "keys": hostile.json_of(old),
+            "moved-keys": hostile.json_of(made.provider.published()),
+        }
+        await made.sign_in()
+
+
+async def test_a_key_set_that_fails_has_the_document_read_once_in_ten_seconds() -> None:
+    async with scene() as made:
+        made.behaviour.answers = {"keys": hostile.failing()}
+        for _ in range(5):
+            with pytest.raises(ProviderUnreachable, match=r"The key set at .* was not given"):
+                await made.service.check()
+            made.wait(1.5)
+    assert (made.provider.counted("keys"), made.provider.counted("discovery")) == (5, 2)
+
+
 async def test_known_keys_serve_while_the_set_is_out_of_reach() -> None:
     async with scene() as made:
         await made.sign_in()

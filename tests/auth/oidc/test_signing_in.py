@@ -2,6 +2,8 @@
 
 import asyncio
 import dataclasses
+import logging
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -142,6 +144,32 @@ async def test_the_browser_is_sent_with_a_state_a_nonce_and_a_challenge() -> Non
         "code_challenge_method": ["S256"],
     }
     assert flow.verifier not in url.query
+
+
+SCOPES: list[tuple[object, tuple[str, ...], str, str]] = [
+    (GONE, (), "openid profile email", ""),
+    (["openid", "profile", "email", "groups"], (), "openid profile email groups", ""),
+    (["openid", "phone", "can\nary"], (), "openid profile email", r"phone, can\\nary"),
+    (["groups", "openid"], ("openid",), "openid", "groups"),
+    (["groups", "openid"], ("groups", "openid"), "groups openid", ""),
+    ("groups", (), "openid profile email", ""),
+    ([f"s{number}" for number in range(22)], (), "openid profile email", "s0, .*s19 and 2 more"),
+]
+
+
+@pytest.mark.parametrize(("offered", "configured", "asked", "told"), SCOPES)
+async def test_groups_are_asked_for_where_they_are_offered_and_nobody_wrote_the_scopes_down(
+    offered: object, configured: tuple[str, ...], asked: str, told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with scene(scopes=configured) as made:
+        made.behaviour.document = {"scopes_supported": offered}
+        for _ in range(2):
+            url = urlsplit(await made.service.authorization(made.flow()))
+            assert parse_qs(url.query)["scope"] == [asked]
+    lines = [line for line in caplog.messages if "scopes" in line]
+    assert len(lines) == bool(told)
+    assert not told or re.search(f"does not ask for: {told}; if claims are missing", lines[0])
 
 
 async def test_requests_carry_our_name_and_no_cookie() -> None:

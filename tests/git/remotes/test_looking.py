@@ -79,7 +79,7 @@ async def test_a_fault_of_a_shared_look_reaches_all_and_passes(
     told = await asyncio.gather(*(fault(one, origin.path) for one in followed))
     why = "has a repository format that the installed git does not know; upgrade git"
     assert told == [(RepositoryState.UNSUPPORTED_FORMAT, f"URL {why}")] * 2
-    assert shim.counts() == (2, 0)  # one look: what fails is asked once more, to be explained
+    assert shim.counts() == (1, 0)
     configuration.write_text(before)
     assert {(await brought(one)).commit for one in followed} == {origin.head()}
 

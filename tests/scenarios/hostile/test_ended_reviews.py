@@ -8,10 +8,10 @@ import pytest
 
 from reconciler.git.faults import RepositoryState
 from reconciler.model.plan import PlanEntry
-from reconciler.worker.allowance import ASIDE, Exhausted
 from reconciler.worker.client import ENDED, Overdue, WorkerClient, WorkerGone
-from reconciler.worker.messages import CommitPlanned, ReviewJob, ReviewPlanned
+from reconciler.worker.messages import CommitPlanned, Exhausted, ReviewJob, ReviewPlanned
 from reconciler.worker.process import SECONDS, WorkerSeconds
+from reconciler.worker.trees import ASIDE
 from tests import worlds
 from tests.daemons import destination
 from tests.scenarios.hostile import crashing

@@ -163,6 +163,17 @@ class Scene:
                     self.look()
         self.daemon.kill()
 
+    def live_until_acknowledged(self, chance: random.Random) -> None:
+        """Let clients write until each has had an acknowledgement in this life, however slow the machine; then kill."""
+        before = [group.acknowledged for group in self.groups]
+        with writing(self.daemon, self.groups, chance):
+            daemons.until(
+                lambda: all(group.acknowledged > one for group, one in zip(self.groups, before, strict=True)),
+                "each client has an acknowledgement",
+                seconds=SECONDS,
+            )
+            self.daemon.kill()
+
     def look(self) -> None:
         """Nothing is shown in part meanwhile. Remember what is told to be done."""
         told = self.daemon.repository(ONE)["commit"]
@@ -225,12 +236,14 @@ def kill_again_and_again(folder: Path, *, kills: int, files: int, text: int) -> 
                 stored.check_whole(daemon)
         daemon.start()
         scene.check()
+        scene.live_until_acknowledged(chance)
+        daemon.start()
+        scene.check()
         scene.settled()
         with daemons.running(folder / "fresh", repositories=list(daemon.repositories.values())) as fresh:
             fresh.run_of(ONE, scene.telemetry.commits[-1])
             assert from_git(daemon) == from_git(fresh)
         assert daemon.stop() == 0
-        assert all(group.acknowledged for group in scene.groups)
     finally:
         daemons.end(daemon)
     stored.check(daemon, scene.telemetry.source, repository=ONE)
