@@ -1,4 +1,4 @@
-"""Text for people: what leaves the program, and tables that line up."""
+"""Text for people: sentences, escaping, and tables that line up."""
 
 import json
 
@@ -78,3 +78,34 @@ def test_colour_changes_no_column() -> None:
     for code in (output.GOOD, output.BAD, output.RESET):
         coloured = coloured.replace(code, "")
     assert coloured == tables.aligned(header, rows, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("There is no Fleet x.", "there is no Fleet x"),
+        ("A new resource is not valid.", "a new resource is not valid"),
+        ("Fleet x is in use.", "Fleet x is in use"),
+        ("Git is not installed.", "Git is not installed"),
+        ("SERVICE_API_KEY is not set", "SERVICE_API_KEY is not set"),
+        ("TLS is off.", "TLS is off"),
+        ("http://a gave no answer", "http://a gave no answer"),
+        ("wait...", "wait..."),
+        ("a name must not be `..`", "a name must not be `..`"),
+        ("", ""),
+    ],
+)
+def test_an_error_begins_small_and_has_no_full_stop(message: str, shown: str) -> None:
+    assert output.error_sentence(message) == shown
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        ("2026-11-21T06:12:00.123Z", "2026-11-21T06:12:00Z"),
+        ("2026-11-21T06:12:00Z", "2026-11-21T06:12:00Z"),
+        ("", ""),
+    ],
+)
+def test_a_moment_is_shown_to_the_second(moment: str, shown: str) -> None:
+    assert output.moment_text(moment) == shown
