@@ -10,7 +10,7 @@ from starlette.responses import Response
 from api import audit_events, bodies, errors
 from api.calls import Call
 from api.errors import Json
-from reconciler.delivery import reporting, status
+from reconciler.delivery import contract, status
 from reconciler.model import components, names, principals, text
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -62,7 +62,7 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
     """A destination's delivery; a webhook that nothing is delivered to has one, too. Raises UnknownDestination."""
     try:
         return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
-    except reporting.UnknownDestination:
+    except contract.UnknownDestination:
         stored = await call.services.store.get(call.project, Key("Destination", name))
         if stored is None or components.type_name_of(json.loads(stored)["spec"]) != WEBHOOK.name:
             raise

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from reconciler.auth import changes as auth_changes
 from reconciler.auth.passwords import Throttled
-from reconciler.delivery import reporting
+from reconciler.delivery import contract
 from reconciler.delivery.otlp import models
 from reconciler.model import error_codes, errors
 from reconciler.model.error_codes import ErrorCode
@@ -262,9 +262,9 @@ TABLE: Mapping[type[Exception], Row] = {
     Throttled: Row(429, ErrorCode.TOO_MANY_ATTEMPTS),
     models.RequestTooLarge: Row(413, ErrorCode.TOO_LARGE),
     models.UnknownEncoding: Row(415, ErrorCode.UNSUPPORTED_ENCODING),
-    reporting.UnknownDestination: Row(404, ErrorCode.DESTINATION_NOT_FOUND),
-    reporting.QueueFull: Row(503, ErrorCode.QUEUE_FULL),
-    reporting.NotTaken: Row(503, ErrorCode.UNAVAILABLE, BUSY_SECONDS),
+    contract.UnknownDestination: Row(404, ErrorCode.DESTINATION_NOT_FOUND),
+    contract.QueueFull: Row(503, ErrorCode.QUEUE_FULL),
+    contract.NotTaken: Row(503, ErrorCode.UNAVAILABLE, BUSY_SECONDS),
     Exception: Row(
         500,
         ErrorCode.INTERNAL,
@@ -285,7 +285,7 @@ def told(exception: Exception, *, request: str) -> Told:
         logger.error(f"The request {request} failed.", exc_info=exception, extra={"fields": {"request": request}})
     elif row.log is not None:
         logger.log(row.log, f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
-    seconds = exception.seconds if isinstance(exception, (Throttled, reporting.QueueFull)) else row.seconds
+    seconds = exception.seconds if isinstance(exception, (Throttled, contract.QueueFull)) else row.seconds
     headers: tuple[Header, ...] = () if seconds is None else (retry_after(seconds),)
     if isinstance(exception, models.UnknownEncoding):
         headers = ((b"accept-encoding", ENCODINGS),)

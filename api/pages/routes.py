@@ -11,7 +11,7 @@ from starlette.types import Scope
 from api.calls import Call, Endpoint, public
 from api.edge import AtOnce
 from api.pages import accounts, forms, paths, reference, sign_in
-from reconciler.notifications.texts import EXPLAINED
+from reconciler.notifications import texts
 
 # The files that pages are shown with. There are two, and both come from here.
 
@@ -42,7 +42,8 @@ _CODE = re.compile(r"`([^`]*)`")
 
 async def show_explained(_call: Call) -> Response:
     """GET /docs/notifications"""
-    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in EXPLAINED.items()]
+    explanations = texts.explanations().items()
+    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in explanations]
     return forms.page("notifications", types=types)
 
 

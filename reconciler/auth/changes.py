@@ -28,7 +28,7 @@ _USER = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@+]{0,127}")
 
 
 class Invalid(errors.Refused):
-    """What was asked for breaks a rule."""
+    """The request breaks a rule."""
 
 
 class Missing(errors.Refused):
@@ -62,7 +62,7 @@ def create_user(directory: Directory, user: User) -> Amendment:
 
 
 def is_name(text: str) -> bool:
-    """Whether a person may be called so."""
+    """Return True when a person may have this name."""
     return _USER.fullmatch(text) is not None
 
 

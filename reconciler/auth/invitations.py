@@ -43,17 +43,17 @@ def make_code(randomness: bytes) -> str:
 
 
 def is_code(text: str) -> bool:
-    """Whether a text may be a code."""
+    """Return True when a text may be a code."""
     return _CODE.fullmatch(text) is not None
 
 
 def code_digest(code: str) -> bytes | None:
-    """What is stored of a code, 32 bytes; None for a text that is none."""
+    """Return the digest that is stored of a code, 32 bytes; None for a text that is no code."""
     return hashlib.sha256(code.encode()).digest() if is_code(code) else None
 
 
 def holds_code(text: str) -> bool:
-    """Whether a code of ours, whole or cut off, stands anywhere in a text."""
+    """Return True when a text holds a code of ours, whole or cut off."""
     return _BEGINNING.search(text) is not None
 
 

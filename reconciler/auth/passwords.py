@@ -47,7 +47,7 @@ def encode_password(password: str) -> str:
 
 
 def is_right_password(password: str, encoded: str) -> bool:
-    """Whether this is the password; an encoding that is none is nobody's."""
+    """Return True for the right password; never for an encoding that is none."""
     from argon2 import exceptions  # noqa: PLC0415 - see above
 
     try:
@@ -56,7 +56,7 @@ def is_right_password(password: str, encoded: str) -> bool:
         return False
 
 
-# How often somebody may try to sign in: failures are counted by name and by address, and each waits for itself.
+# Rate limit on failed sign-ins: failures are counted by name and by address.
 #
 # A name alone would let anybody lock a person out; an address alone lets many addresses try one name. So each has a
 # bucket: it holds so many failures and empties slowly, and while it is full, nothing is compared. What succeeds empties
@@ -145,7 +145,7 @@ class Throttled(errors.Transient):
 
 @dataclass(frozen=True, slots=True)
 class _Remembered:
-    """What was right: the person as they were then, and until when it counts. Another password makes it void."""
+    """A right password: the person at that time, and until when it counts. Another password makes it void."""
 
     user: User
     proof: bytes
@@ -166,7 +166,7 @@ class SigningIn:
         self._waiting = 0
 
     async def principal(self, name: str, password: str, *, address: str) -> Principal | None:
-        """Who this is, or None: no such person, or another password. Raises Throttled.
+        """Return the person with this name and password, or None. Raises Throttled.
 
         `address` is where the attempt comes from, as text.
         """

@@ -16,7 +16,7 @@ from reconciler.model import text as model_text
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Directory, ProvedIdentity, User
 
-# Why somebody is not let in, as the operator reads it in the log: what the settings ask for, and what came instead.
+# Refusals as the operator reads them in the log: what the settings ask for, and what came instead.
 #
 # Of claims their names stand in it alone, and of addresses only one that nobody vouches for: it tells who it is that
 # asks why they cannot come in. All of it is bounded and on one line, since the provider chose it.
@@ -40,7 +40,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
 def refusal_sentence(
     directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason, *, who: str
 ) -> str:
-    """What the log says; `who` is what they are called, as plain text."""
+    """Return the sentence for the log; `who` is their name, as plain text."""
     if why is AdmissionReason.NOT_FIRST:
         reason = _not_first(arrival.proved.claims, policy)
     elif why is AdmissionReason.WRONG_CODE:
@@ -51,7 +51,7 @@ def refusal_sentence(
 
 
 def _not_first(claims: Mapping[str, object], policy: AdmissionPolicy) -> str:
-    """What of `auth.oidc.firstAdmin` does not hold. It says what the settings say, and nothing of a claim's value."""
+    """Return which part of `auth.oidc.firstAdmin` does not hold. It quotes the settings, never a claim's value."""
     name = model_text.visible(policy.first_claim)
     start = "nobody of this provider administers the organization, and they are not whom auth.oidc.firstAdmin means: "
     if claims.get(policy.first_claim) is None:

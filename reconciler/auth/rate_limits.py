@@ -11,8 +11,7 @@ from typing import Final, NamedTuple
 from reconciler.model.clock import rfc3339
 from reconciler.store.records import AuditRow
 
-# How often something may be begun from one address, whoever it is: what costs the service or a provider work before
-# anybody is known.
+# Rate limits by address, for requests that cost the service or a provider work before anybody is known.
 #
 # Each address has a bucket for each thing: it holds so many, and empties slowly. Many people may share an address, an
 # office's for instance, so a bucket is larger than one person ever fills.
@@ -28,7 +27,7 @@ class RateLimit(NamedTuple):
 
 
 class RateLimits:
-    """What was begun in the last minutes, in memory."""
+    """Counts what began in the last minutes, in memory."""
 
     def __init__(self) -> None:
         self._of: defaultdict[str, OrderedDict[str, tuple[float, float]]] = defaultdict(OrderedDict)  # level, and when
@@ -63,7 +62,7 @@ OTHERS = "others"
 
 
 class RefusedAttempt(NamedTuple):
-    """Who was refused what, and from where."""
+    """A refusal: the person, the request and the address."""
 
     status: int
     actor: str
@@ -132,13 +131,13 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def form_token(randomness: bytes) -> str:
-    """What a form carries hidden, another one for each that is shown. `randomness` is `RANDOM_BYTES`, random ones."""
+    """Make the hidden token of one shown form. `randomness` is `RANDOM_BYTES` random bytes."""
     assert len(randomness) == RANDOM_BYTES
     return base64.urlsafe_b64encode(randomness).decode().rstrip("=")
 
 
 def is_form_token(text: str) -> bool:
-    """Whether a text may be one."""
+    """Return True when a text may be a token."""
     return _VALUE.fullmatch(text) is not None
 
 
@@ -150,7 +149,7 @@ class SentForms:
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def take(self, who: str, value: str) -> bool:
-        """Whether somebody sends it for the first time; `value` is one."""
+        """Accept a token; False when it was sent before."""
         if (who, value) in self._sent:
             return False
         if len(self._sent) >= self._most:

@@ -43,24 +43,28 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
     process = ops_doctor.directory_holder(settings.state_dir)
     return [
         DoctorCheck(services.NAME, threaded(partial(_listening, settings, process))),
-        DoctorCheck(files.STATE_NAME, threaded(lambda: files.judge_state(files.gather_state(settings.state_dir)))),
+        DoctorCheck(files.STATE_NAME, threaded(partial(files.check_state, settings.state_dir))),
         DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
         DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
-        DoctorCheck(services.SANDBOX_NAME, threaded(lambda: services.judge_protections(services.gather_protections()))),
+        DoctorCheck(services.SANDBOX_NAME, threaded(services.check_sandbox)),
         DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(_database(kind, places, is_full=is_full) for kind in KINDS),
         _audit(places, is_full=is_full),
         DoctorCheck(files.DISK_NAME, threaded(partial(_disks, settings, places))),
         DoctorCheck(
             services.CLOCK_NAME,
-            threaded(lambda: services.judge_clocks(services.gather_clocks(now, [settings.state_dir, PROGRAM]))),
+            threaded(partial(services.check_clock, now, [settings.state_dir, PROGRAM])),
         ),
         DoctorCheck(services.CERTIFICATE_NAME, threaded(partial(_certificates, settings, now))),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        DoctorCheck(files.LIMIT_NAME, threaded(lambda: files.judge_limits(files.gather_limits(process)))),
+        DoctorCheck(files.LIMIT_NAME, threaded(partial(files.check_open_files, process))),
+        DoctorCheck(
+            files.QUEUE_NAME,
+            threaded(partial(files.check_quarantine, settings.state_dir)),
+        ),
         DoctorCheck(
             files.KEPT_NAME,
-            threaded(lambda: files.judge_kept_copies(files.gather_kept_copies([places.of(kind) for kind in KINDS]))),
+            threaded(partial(files.check_kept_copies, [places.of(kind) for kind in KINDS])),
         ),
     ]
 
@@ -69,20 +73,23 @@ def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
     asked = [("listen", settings.listen)]
     if settings.delivery.otlp_listen is not None:
         asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
-    facts = [services.gather_listening(setting, address, process=process) for setting, address in asked]
-    return [finding for each in facts for finding in services.judge_listening(each)]
+    return [
+        finding for setting, address in asked for finding in services.check_listener(setting, address, process=process)
+    ]
 
 
 def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
-    facts = [files.gather_secret_files(each) for each in files.named_files(loaded.settings)]
     secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
     in_file = bool(secret) and not environment.get(CLIENT_SECRET)
-    found = [*files.judge_secret_files(facts), *files.secrets_folder(loaded.settings.secrets.directory)]
-    return [*found, *files.settings_file(loaded.config, has_secret=in_file)]
+    found = [
+        *files.check_named_files(files.named_files(loaded.settings)),
+        *files.check_secrets_folder(loaded.settings.secrets.directory),
+    ]
+    return [*found, *files.check_settings_file(loaded.config, has_secret=in_file)]
 
 
 def _programs(needed: tuple[str, ...]) -> list[DoctorFinding]:
-    return services.judge_programs(services.gather_programs(needed))
+    return services.check_programs(needed)
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
@@ -90,20 +97,18 @@ async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
         services.NamedRepository(one.name, one.source, one.suspended)
         for one in following.watched_repositories(settings)
     ]
-    return services.judge_repositories(await services.gather_repositories(asked, state=settings.state_dir))
+    return await services.check_repositories(asked, state=settings.state_dir)
 
 
 def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
     seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    look = threaded(lambda: stores.judge_stores(stores.gather_stores(places.of(kind), kind, is_full=is_full)))
+    look = threaded(partial(stores.check_database, places.of(kind), kind, is_full=is_full))
     return DoctorCheck(kind.file, look, seconds)
 
 
 def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
     seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    return DoctorCheck(
-        stores.NAME, threaded(lambda: stores.judge_audits(stores.gather_audits(places.store, is_full=is_full))), seconds
-    )
+    return DoctorCheck(stores.NAME, threaded(partial(stores.check_audit, places.store, is_full=is_full)), seconds)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
@@ -113,13 +118,16 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
     return [
         finding
         for folder, size in sizes.items()
-        for finding in files.judge_disks(files.gather_disks(folder), reserve=reserve, store_bytes=size)
+        for finding in files.check_disk(folder, reserve=reserve, store_bytes=size)
     ]
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
-    trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
-    found = services.judge_trusted(trusted, now=now)
+    found = [
+        finding
+        for setting, path in _authorities(settings)
+        for finding in services.check_authorities(setting, path, now=now)
+    ]
     if settings.tls.cert_file is None:
         return found
     from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
@@ -127,8 +135,8 @@ def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
     configured = serving.configured_certificate(settings)
     if configured is None:
         return found
-    shown = services.shown_certificate(configured.chain, partial(serving.read_certificate, configured))
-    return [*services.judge_shown(shown, now=now), *found]
+    read = partial(serving.read_certificate, configured)
+    return [*services.check_listener_certificate(configured.chain, read, now=now), *found]
 
 
 def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:

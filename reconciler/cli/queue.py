@@ -383,13 +383,13 @@ def _queues(destination: str, state_dir: Path, project: str | None) -> "list[Fou
 
 
 def _bodies(one: "Peeked", *, most: int) -> list[str] | None:
-    from reconciler.delivery.otlp import protobuf  # noqa: PLC0415 - protobuf takes its time
+    from reconciler.delivery.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
     from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
     if one.payload is None:
         return None
     try:
-        found = islice((body for some in protobuf.body_fragments(one.payload) for body in some), most)
+        found = islice((body for some in bodies.body_fragments(one.payload) for body in some), most)
         return [body.decode("utf-8", "replace") for body in found]
     except MalformedRequest:
         return None

@@ -1,200 +1,13 @@
-"""Egress rules: which addresses may be reached, and the outcome of one request."""
+"""Egress rules: whether the service may connect to an address and port on behalf of what others wrote."""
 
-import asyncio
 import errno
 import socket
-from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from functools import lru_cache
 from ipaddress import IPv6Address
-from typing import Literal
 
-import msgspec
-
-from reconciler.model import hosts, webhooks
-from reconciler.model.errors import Refused, Transient
+from reconciler.model import hosts
 from reconciler.model.hosts import Address, Network
-
-# One request to a server that others chose, and what may come of it: an answer, or an error that says what to do next.
-
-Headers = tuple[tuple[str, str], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class HttpTarget:
-    """Where a request goes. `host` has no brackets or one pair of them; `path` is as it is sent, its query included."""
-
-    scheme: Literal["http", "https"]
-    host: str
-    port: int
-    path: str = ""
-
-    def __str__(self) -> str:
-        return f"{hosts.bracketed(self.host)}:{self.port}"
-
-
-class CommonHeaders(msgspec.Struct, frozen=True):
-    """Headers that many requests have, found to be what the rules allow: see `common`."""
-
-    headers: Headers = ()
-    names: frozenset[str] = frozenset()  # in lower case
-    size: int = 0  # bytes
-
-    def __repr__(self) -> str:
-        """Without the values."""
-        return f"Common({', '.join(sorted(self.names))})"
-
-
-class HttpRequest(msgspec.Struct, frozen=True):
-    """What is sent. Headers carry credentials, so neither they nor the body are shown. `common` come first."""
-
-    target: HttpTarget
-    method: Literal["POST", "PUT", "PATCH"] = "POST"
-    headers: Headers = ()
-    body: bytes = b""
-    common: CommonHeaders = CommonHeaders()
-
-    def __repr__(self) -> str:
-        """Without headers and body."""
-        return f"Request({self.method} {self.target})"
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerLimits:
-    """What one request may take: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
-
-    connect: float = 5.0
-    total: float = 5.0
-    answer_bytes: int = 64 * 1024
-
-
-class HttpAnswer(msgspec.Struct, frozen=True):
-    """What a server said, whatever the status; all of it is a stranger's text. `body_start` is not decompressed."""
-
-    status: int
-    reason: str
-    headers: Headers
-    body_start: bytes
-
-    def __repr__(self) -> str:
-        """The status alone."""
-        return f"Answer({self.status})"
-
-
-class FailureCause(StrEnum):
-    """What kept an answer from coming."""
-
-    NAME = "name"  # it did not resolve
-    CONNECT = "connect"
-    TLS = "tls"
-    UNTRUSTED = "untrusted"  # the server's certificate
-    CLIENT = "client"  # the server wants a certificate of ours, or another one
-    TIME = "time"  # it took too long
-    PROXY = "proxy"
-    ANSWER = "answer"  # none, or none that is HTTP
-
-
-class Denied(Refused):
-    """The service does not connect there: no retry helps until the name, the settings or the resource changes.
-
-    `rule` is a sentence's rest, `is link-local`. Neither says which address a name led to; the log does.
-    """
-
-    def __init__(self, target: HttpTarget, rule: str, *, whose: str = "its") -> None:
-        super().__init__(f"nothing is sent to {target}, since {whose} address {rule}; name another host")
-        self.rule = rule
-
-
-class Unsendable(Refused):
-    """The request breaks a rule of requests; the message names the header or part, never a value."""
-
-
-class Unanswered(Transient):
-    """No answer came; try again. The request may have arrived all the same."""
-
-    def __init__(self, target: HttpTarget, cause: FailureCause, message: str) -> None:
-        super().__init__(f"{target} {message}")
-        self.cause = cause
-
-
-def common(headers_: Headers, *, target: HttpTarget) -> CommonHeaders:
-    """Headers of many requests to a target, looked at once for all of them. Raises Unsendable."""
-    names, size = _checked(headers_, CommonHeaders(), target)
-    return CommonHeaders(headers_, frozenset(names), size)
-
-
-def check(request: HttpRequest) -> Set[str]:
-    """The names of its headers, in lower case. Raises Unsendable, unless every part of the request is what the rules of
-    webhooks allow.
-
-    Values are judged here again, because references to secrets are known only now: a file that ends in a line end would
-    end a header's line.
-    """
-    wrong = _wrong_target(request.target)
-    if wrong is not None:
-        raise Unsendable(wrong)
-    return _checked(request.headers, request.common, request.target)[0]
-
-
-def head(request: HttpRequest, named: Headers, *, host: str, path: str) -> bytes:
-    """A request as far as its body, with `named` as its headers, which were checked. `host` and `path` are as in its
-    URL; what nobody named is as aiohttp has it.
-    """
-    names = {name.lower() for name, _ in named}
-    usual = (("Host", host), ("Accept", "*/*"), ("Content-Type", "application/octet-stream"))
-    own = tuple((name, value) for name, value in usual if name.lower() not in names)
-    length = ("Content-Length", str(len(request.body)))
-    lines = "".join([f"{name}: {value}\r\n" for name, value in (*own, *named, length)])
-    return f"{request.method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
-
-
-def _checked(given: Headers, before: CommonHeaders, target: HttpTarget) -> tuple[set[str], int]:
-    """The names and the size of all headers, those before among them."""
-    seen = set(before.names)
-    together = before.size
-    for name, value in given:
-        size = webhooks.header_size(name, value)
-        wrong = _wrong(name, value, size, seen)
-        if wrong is not None:
-            raise Unsendable(f"a header of a request to {target} {wrong}")
-        seen.add(name.lower())
-        together += size
-    if len(seen) > webhooks.MOST_HEADERS or together > webhooks.LONGEST_TOGETHER:
-        raise Unsendable(f"a request to {target} {webhooks.wrong_headers((*before.headers, *given))}")
-    return seen, together
-
-
-@lru_cache(maxsize=1024)
-def _wrong_target(target: HttpTarget) -> str | None:
-    """Remembered, since it is the same for each of thousands of requests."""
-    if target.path and not target.path.startswith("/"):
-        return "the path of a request must be empty or begin with `/`"
-    for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
-        if wrong is not None:
-            return f"{part} of a request {wrong}"
-    return None
-
-
-_wrong_name = lru_cache(maxsize=1024)(
-    webhooks.wrong_header_name
-)  # of values, which may be secrets, nothing is remembered
-
-
-def _wrong(name: str, value: str, size: int, seen: set[str]) -> str | None:
-    wrong = _wrong_name(name)
-    if wrong is not None:
-        return wrong
-    if name.lower() in seen:
-        return f"(`{name}`) {webhooks.TWICE}"
-    if size > webhooks.LONGEST_HEADER:
-        return f"is longer than {webhooks.LONGEST_HEADER} bytes"
-    about = webhooks.wrong_header_value(value)
-    return None if about is None else f"(`{name}`) {about}"
-
-
-# Where the service may connect to on behalf of what others wrote: one pure decision about one address and port.
 
 OWN_LISTENER = "is a listener of the service itself"
 DENIED = "is denied by `delivery.egress`"
@@ -202,7 +15,7 @@ DENIED = "is denied by `delivery.egress`"
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Where the service listens, as the bound socket says: never a name, and never port 0."""
+    """An address at which the service listens, as the bound socket says: never a name, and never port 0."""
 
     address: Address
     port: int
@@ -214,7 +27,7 @@ def _nowhere(_: Address) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class EgressPolicy:
-    """What decides besides the address: the settings' networks, and what is this machine.
+    """The settings' networks, and the addresses of this machine and of the service.
 
     `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
     wildcard address (0.0.0.0 or ::), which takes connections to all of them.
@@ -226,7 +39,7 @@ class EgressPolicy:
     deny: tuple[Network, ...] = ()
 
     def for_proxy(self) -> "EgressPolicy":
-        """What holds for the proxy itself: the operator named it, so the operator's networks do not apply."""
+        """Return the policy for the proxy itself: the operator named it, so the operator's networks do not apply."""
         return replace(self, allow=(), deny=())
 
 
@@ -265,13 +78,11 @@ def _longest(address: Address, networks: Iterable[Network]) -> int:
     return max((network.prefixlen for network in networks if address in network), default=-1)
 
 
-# Which addresses are this machine's, asked of its kernel each time, since interfaces come and go.
-
 _NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
 
 def machine_has(address: Address) -> bool:
-    """Whether a program on this machine could listen on the address; microseconds, nothing is sent.
+    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
 
     When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
     rather not connect than connect to ourselves.
@@ -283,35 +94,3 @@ def machine_has(address: Address) -> bool:
     except OSError as problem:
         return problem.errno not in _NOT_OURS
     return True
-
-
-# Asking the system for the addresses of a name, in threads of our own.
-#
-# A name belongs to whoever wrote it, and so may its name server be: one that never answers holds a thread for as long
-# as the system waits. In the loop's common threads it would hold up everything else that uses them.
-
-Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a name for a port, best first; OSError when there are none."""
-
-THREADS = 8
-
-
-class SystemNames:
-    """The system's resolver: /etc/hosts, DNS, whatever nsswitch.conf says."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="egress-names")
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a name, best first (RFC 6724), of families that this machine has."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _addresses, host, port)
-
-    def close(self) -> None:
-        """Take no more names; who waits for one is cancelled."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for _, _, _, _, address in found]

@@ -143,7 +143,7 @@ def _check_names(names: list[bytes]) -> None:
 
 
 def not_allowed() -> GitFault:
-    """What to raise when a tree has names that git does not allow; such trees are not made by git."""
+    """Return what to raise when a tree has names that git does not allow; such trees are not made by git."""
     return GitFault(
         RepositoryState.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
     )
@@ -199,7 +199,7 @@ class Merger(pygit2.Repository):
 
 
 class MemoryRepository:
-    """Where merges can be made: what is written to it stays in memory, until it is closed. Of one thread.
+    """A repository for merges: new objects stay in memory, until it is closed. Of one thread.
 
     `damaged` is what to say of an object that is not there whole, `deepen` what to do when a history is cut off.
     Raises what pygit2 raises when it cannot be opened, and Refused when libgit2 cannot merge in memory.
@@ -279,7 +279,7 @@ class Unrelated(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging `head` into `base` gives. `merged` is a commit of both that exists in memory alone.
+    """The merge of `head` into `base`. `merged` is a commit of both that exists in memory alone.
 
     `behind` counts the commits of the base that the head lacks, `ahead` those of the head that the base lacks, each up
     to `bases.MAX_COUNTED`. All of it lives as long as the repository that it was made in.

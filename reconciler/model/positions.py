@@ -174,19 +174,20 @@ class TextLimits:
 
 
 FILE_LIMITS: Final = TextLimits()
+REQUEST_NODES: Final = 1_000_000  # ten thousand resources of a hundred nodes each
 
 
 def limits_of_body(size: int) -> TextLimits:
     """The limits for a request body of at most `size` bytes.
 
-    A body carries many resources, so its node limit grows with its size: 8 bytes a node is denser than resources are
-    (about 12), yet keeps what is built within a small multiple of the body. Two more levels than a file, because the
-    body wraps each resource in a list in a mapping: what fits from Git then fits through the API.
+    A body carries many resources: ten thousand of a hundred nodes each, and a larger one a node for each 8 bytes. It
+    has two more levels than a file, because it wraps each resource in a list in a mapping: what fits from Git then fits
+    through the API.
     """
     return TextLimits(
         bytes=size,
         depth=FILE_LIMITS.depth + 2,
-        nodes=max(FILE_LIMITS.nodes, size // 8),
+        nodes=max(REQUEST_NODES, size // 8),
         text=max(FILE_LIMITS.text, size),
     )
 

@@ -67,7 +67,7 @@ class NotificationIndex:
             del self.latest[one.cause]
 
     def has_come_back(self, one: Notification) -> bool:
-        """Whether this, which is not kept yet, is open again and had ended."""
+        """Return True when this, which is not kept yet, is open again after it had ended."""
         before = self.all.get(one.id)
         return before is not None and before.state is NotificationState.RESOLVED and one.state is NotificationState.OPEN
 
@@ -107,7 +107,7 @@ def _id(one: Notification) -> str:
 
 # All notifications, in memory as they are in `ops.db`, and what people did with them.
 #
-# What cannot be written is shown and told all the same (`writing`); what a person did is not taken then.
+# A notification that cannot be written is shown and sent nevertheless (`storage`); marks of people are refused then.
 #
 # A look may find thousands, so all of this is done in slices. Between two of them alerts are sent and lists are read,
 # and nothing else changes a notification: whoever does holds `_changing` from its first slice to its last. What a
@@ -116,7 +116,7 @@ def _id(one: Notification) -> str:
 
 log = logging.getLogger(__name__)
 
-PAGE = 200  # notifications of a list at a stretch, seen or not
+PAGE = 50  # notifications of a list at a stretch, seen or not: some milliseconds where each is rendered
 RETENTION = timedelta(days=30)
 
 Sees = Callable[[Cause], bool]
@@ -153,14 +153,11 @@ class Board:
         self._left_out: set[tuple[Domain, str | None]] = set()  # of which looks, by domain and part
 
     async def load(self) -> None:
-        """What an earlier start kept. Raises StoreFault."""
+        """Load what an earlier start kept. Raises StoreFault."""
         self._kept = NotificationIndex(storage.notifications(await self._operations.notifications()))
-        for identifier in self._kept.all:
-            self._rendered.want(identifier)
         for identifier, user, status in storage.statuses(await self._operations.notification_statuses()):
             if identifier in self._kept.all:
                 self._statuses.setdefault(identifier, {})[user] = status
-                self._rendered.want(identifier, status)
         if self._kept.all:  # the clock may have been set back since
             self._writer.newest = max(self._kept.all)
             self._made = ids.milliseconds(self._writer.newest)
@@ -205,7 +202,6 @@ class Board:
                 if self._kept.has_come_back(one):  # in one stretch, so that nobody sees it open and read
                     self._unread(one.id)
                 self._kept.put(one)
-                self._rendered.changed(one.id)
         if self._outbox is not None:
             await self._outbox.add(alerts)
 
@@ -258,14 +254,6 @@ class Board:
             waiting = [one for one in self._kept.untold.values() if ledger.due(one, now=now) is not None]
             if gone or waiting:
                 await self._write(waiting, now=now, forget=gone)
-        await self._prepare()
-
-    async def _prepare(self) -> None:
-        """Render what changed, so that a list need not."""
-        async for wanted in in_slices(self._rendered.wanted()):
-            for identifier, status in wanted:
-                if identifier in self._kept.all:  # and not forgotten meanwhile
-                    self._rendered.of(self._kept.all[identifier], status)
 
     async def _write(self, put: Sequence[Notification], *, now: datetime, forget: Sequence[str] = ()) -> None:
         """Tell of them outward where that is due, keep all of it, then show it."""
@@ -338,7 +326,7 @@ class Board:
         return None if one is None or not sees(one.cause) else self._shown(one, user)
 
     def cause(self, identifier: str) -> Cause | None:
-        """What a notification is about, for whoever decides who sees it; None where there is none."""
+        """Return the cause of a notification, to decide who sees it; None when there is none."""
         one = self._kept.all.get(identifier)
         return None if one is None else one.cause
 

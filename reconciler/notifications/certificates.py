@@ -10,16 +10,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from pathlib import Path
-from typing import Protocol
 
-from reconciler.delivery import http_sender
+from reconciler.delivery import tls
 from reconciler.delivery.secrets import SecretSources
-from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Endpoint
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.reconcile.reconciler import Reconciler
+from reconciler.notifications.observers import ObservedDeliveries, ObservedRepositories
 from reconciler.settings import bounded_io
 
 SOON = timedelta(days=14)
@@ -32,28 +30,11 @@ REPLACE_REPOSITORY = "Put the present authorities into the file; they are used a
 REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
 
 
-class DeliveryCertificates(Protocol):
-    """What knows the lanes."""
-
-    def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
-
-    def followed(self) -> Collection[str]:
-        """The projects whose routes are known, so that each of their lanes is there."""
-
-
-class RepositoryCertificates(Protocol):
-    """What knows the repositories."""
-
-    def reconcilers(self) -> list[Reconciler]:
-        """What knows each repository, by name."""
-
-
 @dataclass(frozen=True, slots=True)
 class OwnCertificates:
     """The files of the settings; None for those that are not named. `repositories` have some of theirs."""
 
-    repositories: RepositoryCertificates
+    repositories: ObservedRepositories
     certificate: Path | None = None
     authorities: Path | None = None
 
@@ -64,7 +45,7 @@ class CertificateObserver:
     def __init__(
         self,
         own: OwnCertificates,
-        deliveries: DeliveryCertificates,
+        deliveries: ObservedDeliveries,
         *,
         secrets: SecretSources,
         clock: Clock,
@@ -136,10 +117,8 @@ class CertificateObserver:
             if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
                 continue
             try:
-                files = http_sender.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
-            except (
-                http_sender.UnusableFile
-            ):  # nothing can be sent, which is told elsewhere, and nothing is known of the end
+                files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
+            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
                 for file in ("cert_file", "ca_file"):
                     cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} {file}", project)
                     yield Finding(cause, Severity.WARNING, {}, fading=True)
@@ -198,7 +177,7 @@ def _text(path: Path) -> str:
 
 
 def _leaf(pem: str) -> datetime | None:
-    span = http_sender.certificate_span(pem)
+    span = tls.certificate_span(pem)
     return None if span is None else span.until
 
 

@@ -23,7 +23,7 @@ NO_FACTS: Facts = MappingProxyType({})
 
 
 class NotificationScope(StrEnum):
-    """Whom it concerns (interface, `spec.scope`)."""
+    """The audience (interface, `spec.scope`)."""
 
     ORGANIZATION = "organization"  # organization admins see it
     PROJECT = "project"  # whoever may read the project does
@@ -31,7 +31,7 @@ class NotificationScope(StrEnum):
 
 
 class UserStatus(StrEnum):
-    """What one person did with it (interface, `status.userStatus`)."""
+    """The mark of one person (interface, `status.userStatus`)."""
 
     UNREAD = "unread"
     READ = "read"
@@ -39,14 +39,14 @@ class UserStatus(StrEnum):
 
 
 class NotificationState(StrEnum):
-    """Whether the cause is there now."""
+    """The state of the cause now."""
 
     OPEN = "open"
     RESOLVED = "resolved"
 
 
 class Domain(StrEnum):
-    """What is looked at as a whole: whatever a look at it does not find there is over."""
+    """A part of the service that is looked at as a whole: a cause that a look does not find any more is over."""
 
     REPOSITORIES = "repositories"
     CONFIGURATIONS = "configurations"
@@ -56,10 +56,11 @@ class Domain(StrEnum):
     KEYS = "keys"
     STORE = "store"
     DAMAGE = "damage"
+    OPEN_FILES = "open-files"
 
 
 class Cause(NamedTuple):
-    """What makes a notification the same one: its kind and what it is about.
+    """The identity of a notification: its type and its subject.
 
     `project` is empty for what concerns the organization, `user` for what is no single person's. `subject` is a name:
     of a repository, a destination, a resource, a file.
@@ -72,7 +73,7 @@ class Cause(NamedTuple):
 
     @property
     def scope(self) -> NotificationScope:
-        """Whom it concerns."""
+        """The audience."""
         if self.user:
             return NotificationScope.USER
         return NotificationScope.PROJECT if self.project else NotificationScope.ORGANIZATION
@@ -131,7 +132,7 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def state(self) -> NotificationState:
-        """Whether the cause is there now."""
+        """The state of the cause now."""
         return NotificationState.OPEN if self.resolved is None else NotificationState.RESOLVED
 
 

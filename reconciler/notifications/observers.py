@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import resource
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -33,7 +34,7 @@ from reconciler.reconcile.runs import RunOutcome
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Attention, DamagedVersion, ResourceChange, StoreFigures
 
-# Looking again and again at all that may be wrong, beside what the service does and never in its way.
+# The loop over all observers.
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ class Observer(Protocol):
     """Knows where to look at one thing."""
 
     async def look(self) -> list[Look]:
-        """What is found now. Raises StoreFault."""
+        """Return the findings of now. Raises StoreFault."""
 
 
 class ObserverLoop:
@@ -90,7 +91,7 @@ class ObserverLoop:
         self._failed[number] = message
 
 
-# What is wrong with repositories, from what their reconcilers remember and the last runs that told it.
+# Repositories: the state that their reconcilers remember, and the last runs.
 
 UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 HELD = frozenset(
@@ -108,10 +109,10 @@ STATUSES = 10_000  # of a run that are looked at for names
 
 
 class ObservedRepositories(Protocol):
-    """What knows the repositories."""
+    """Knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
-        """What knows each repository, by name."""
+        """Return the reconciler of each repository, by name."""
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -121,7 +122,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Whether it came to a plan: each such run tells all that is wrong with its head."""
+        """True when the run came to a plan: each such run reports every error of its head."""
         return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
 
 
@@ -176,7 +177,7 @@ class RepositoryObserver:
         return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
 
     async def _told(self, name: str) -> Facts | None:
-        """What the last run that came to a plan told of resources; empty for nothing, None where no run did."""
+        """Return what the last run with a plan reported of resources; empty for nothing, None without such a run."""
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
             async for page in pages:
                 for shown in page:
@@ -215,7 +216,7 @@ class RepositoryObserver:
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
-    """What is wrong with a repository itself."""
+    """Yield what is wrong with a repository itself."""
     watched, row, fault = one.watched, one.memory.row, one.memory.fault
     state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
     message = "" if row is None else row.message or ""
@@ -317,7 +318,7 @@ async def _findings(project: str, found: Attention) -> list[Finding]:
     return findings
 
 
-# What is wrong with delivery, from what it counts of itself.
+# Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
@@ -326,10 +327,10 @@ SLICE = 20  # destinations that are looked at at a stretch
 
 
 class ObservedDeliveries(Protocol):
-    """What knows the lanes."""
+    """Knows the lanes."""
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
 
     def followed(self) -> Collection[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -341,6 +342,8 @@ class _One:
 
     lanes: list[Lane] = field(default_factory=list)
     dead: int = 0
+    damaged: int = 0  # files in quarantine
+    lost: int = 0  # batches
     fullness: float = 0.0
 
 
@@ -388,6 +391,8 @@ async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
         one = found.setdefault((lane.project, lane.name), _One())
         one.lanes.append(lane)
         one.dead += depth.dead_batches
+        one.damaged += depth.quarantined
+        one.lost += depth.lost
         one.fullness = max(one.fullness, fullness(lane, depth))
     return found
 
@@ -405,6 +410,10 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
         findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
     if one.dead:
         findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
+    if one.damaged or one.lost:
+        severity = Severity.ERROR if one.lost else Severity.WARNING
+        facts = {"files": one.damaged, "lost": one.lost}
+        findings.append(finding(NotificationType.QUEUE_DAMAGED, severity, facts))
     if one.fullness >= ROOMY:
         percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
@@ -414,14 +423,14 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
 
 
 def _is_untried(one: _One) -> bool:
-    """Whether records wait and none got through since the start: what failed before it may fail still."""
+    """Return True when records wait and none got through since the start: an earlier failure may last."""
     exporter = one.lanes[0].exporter
     waits = any(lane.queue is not None and lane.queue.depth().batches for lane in one.lanes)
     return waits and exporter is not None and exporter.shown().last_success is None
 
 
 def _failing(lane: Lane, now: datetime) -> str | None:
-    """What keeps records from getting through to a destination; None when nothing does, or not for long."""
+    """Return what keeps records from a destination; None when nothing does, or not for long."""
     if lane.exporter is None:
         return None
     shown = lane.exporter.shown()
@@ -431,15 +440,15 @@ def _failing(lane: Lane, now: datetime) -> str | None:
 
 
 def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
-    """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
-    refuses all that it is sent is not down.
+    """Return True when requests have failed for a while and none arrived between them, while the endpoint counts as up:
+    one that refuses all requests is not down.
     """
     if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False
     return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING
 
 
-# Disks that what the service keeps is on, and that are nearly full: those of the store, mirrors, queues and `ops.db`.
+# Disks that are nearly full: those of the store, mirrors, queues and `ops.db`.
 #
 # A disk that hangs keeps the look waiting, as it does the service itself.
 
@@ -490,8 +499,7 @@ def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
     return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
 
 
-# Whether the store can be read and written, from what it counts of itself, and what the board could not write; and
-# which stored versions are damaged.
+# The store: reads and writes that fail, notifications that could not be written, damaged versions and databases.
 
 QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
 EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
@@ -501,13 +509,13 @@ WRITE = "A change could not be written to the store; the log says why."
 
 
 class ObservedStore(Protocol):
-    """What is asked of the store."""
+    """The store as far as its use is concerned."""
 
     async def revision(self) -> int:
         """Raises StoreFault."""
 
     def figures(self) -> StoreFigures:
-        """What it counts of itself."""
+        """Return its counts."""
 
 
 class StoreObserver:
@@ -544,7 +552,7 @@ class StoreObserver:
 
 
 class Examined(Protocol):
-    """What is asked of the store about damage."""
+    """The store as far as damage is concerned."""
 
     async def examine(self) -> None:
         """Look through all of it. Raises StoreFault."""
@@ -554,10 +562,12 @@ class Examined(Protocol):
 
 
 class DamageObserver:
-    """Tells of damaged versions, whoever found them."""
+    """Reports damaged versions, whoever found them, and databases that a start set aside."""
 
-    def __init__(self, store: Examined) -> None:
+    def __init__(self, store: Examined, *, set_aside: Callable[[], Sequence[Path]]) -> None:
+        """`set_aside` returns the damaged databases that are still there."""
         self._store = store
+        self._set_aside = set_aside
         self._is_examined = False
 
     async def keep(self) -> None:
@@ -574,22 +584,63 @@ class DamageObserver:
 
     async def look(self) -> list[Look]:
         """Tell what is damaged now. Raises StoreFault."""
+        aside = await asyncio.to_thread(self._set_aside)
+        findings = [Finding(Cause(NotificationType.SESSIONS_LOST, str(path)), Severity.ERROR) for path in aside]
         found = await self._store.damaged()
         cause = Cause(NotificationType.STORE_DAMAGED)
         if found:
             names = tuple(_told(one) for one in found[:NAMED])
-            return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]
-        # What an earlier start found may be there still.
-        unknown = () if self._is_examined else (Finding(cause, Severity.CRITICAL, fading=True),)
-        return [Look(Domain.DAMAGE, unknown)]
+            findings.append(Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}))
+        elif not self._is_examined:  # what an earlier start found may be there still
+            findings.append(Finding(cause, Severity.CRITICAL, fading=True))
+        return [Look(Domain.DAMAGE, tuple(findings))]
 
 
 def _told(one: DamagedVersion) -> str:
     return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
 
 
-# Keys of projects and of the organization whose makers are no admins any more: somebody should decide whether they
-# stay, since whoever made a key may know it.
+# Open files. At the limit nothing else says so: the event loop closes each new connection without a word.
+
+DESCRIPTORS = Path("/proc/self/fd")
+MANY, FEWER = 0.9, 0.75  # of the limit: a notification opens, and ends below
+
+
+class OpenFilesObserver:
+    """Compares the number of open files with the limit, and logs when there are too many."""
+
+    def __init__(self, folder: Path = DESCRIPTORS) -> None:
+        self._folder = folder
+        self._is_told = False
+
+    async def look(self) -> list[Look]:
+        """Count once."""
+        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if most == resource.RLIM_INFINITY:
+            return [Look(Domain.OPEN_FILES, ())]
+        found = await asyncio.to_thread(self._count)
+        share = 1.0 if found is None else min(found / most, 1.0)
+        if share >= MANY and not self._is_told:
+            log.error("Of %d files that the service may open, %d are: %s.", most, found or most, errors.OPEN_FILES)
+        self._is_told = share >= (FEWER if self._is_told else MANY)
+        if share < FEWER:
+            return [Look(Domain.OPEN_FILES, ())]
+        facts: Facts = {"percent": int(share * 10) * 10, "most": most}
+        finding = Finding(Cause(NotificationType.TOO_MANY_OPEN_FILES), Severity.CRITICAL, facts, fading=share < MANY)
+        return [Look(Domain.OPEN_FILES, (finding,))]
+
+    def _count(self) -> int | None:
+        """Return how many are open; None when not even the folder of them can be opened."""
+        try:
+            return sum(1 for _ in self._folder.iterdir()) - 1  # without the folder itself
+        except OSError as problem:
+            if errors.is_open_files(problem):
+                return None
+            raise
+
+
+# Keys of projects and of the organization whose makers are no admins any more. A maker may know the key, so somebody
+# should decide about it.
 
 OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
 
@@ -626,7 +677,7 @@ def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str]
 
 
 def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
-    """Whether the maker of a key still could make it. A key may be older than the rule that keys make none."""
+    """Return True when the maker of a key still could make it. A key may be older than the rule that keys make none."""
     if key.created_by in OPERATORS:
         return True
     user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)

@@ -24,7 +24,7 @@ from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, A
 from reconciler.store.contract import Operations
 from reconciler.store.records import AlertRow
 
-# What waits for one target, in its order, and what is counted of it. In memory alone.
+# The queue of alerts of one target, and its counts. In memory alone.
 #
 # The end of a cause is told to whoever heard of its beginning: an alert about a beginning that is given up takes the
 # one about its end with it, and is remembered in `lost` until the board knows who did not hear.
@@ -107,7 +107,7 @@ class AlertLane:
 
     @property
     def has_recovered(self) -> bool:
-        """Whether it takes alerts, of which none waits, and misses some."""
+        """True when it takes alerts, none waits, and it missed some."""
         return self.owes and self.takes and not self.waiting
 
     def tell(self, came: AlertOutcome) -> None:
@@ -152,7 +152,7 @@ NewId = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class AlertTally:
-    """What is counted of a target since the start: alerts, and attempts that failed."""
+    """Counts of a target since the start: alerts, and failed attempts."""
 
     target: str
     sent: int
@@ -163,7 +163,7 @@ class AlertTally:
 
 @dataclass(frozen=True, slots=True)
 class TriedAlert:
-    """What came of a test of a target, and in how many seconds."""
+    """The outcome of a test of a target, and how many seconds it took."""
 
     target: str
     came: AlertOutcome
@@ -209,7 +209,7 @@ class Outbox:
         return list(self._lanes)
 
     def tallies(self) -> list[AlertTally]:
-        """What is counted of each."""
+        """Return the counts of each target."""
         return [_tally(lane) for lane in self._lanes.values()]
 
     # Making alerts.
@@ -217,8 +217,8 @@ class Outbox:
     def alerts(
         self, one: Notification, state: NotificationState, *, at: datetime, new_id: NewId, made: Counter[str]
     ) -> list[AlertRow]:
-        """What goes to whom about a change of state; to be kept, and then given to `add`. `made` counts, by target,
-        what this look made already: what no queue has room for is not made.
+        """Make the alerts about a change of state; keep them, then give them to `add`. `made` counts by target those
+        of this look: what no queue has room for is not made.
         """
         lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
         if not lanes:
@@ -243,8 +243,8 @@ class Outbox:
     async def anew(
         self, names: Collection[str], kept: Sequence[Notification], *, at: datetime, new_id: NewId
     ) -> tuple[list[Notification], list[AlertRow]]:
-        """What targets are told late of all that is kept: what is open and what they did not hear of, the worst first,
-        then the oldest. The notifications, as they are after that, and the alerts.
+        """Make late alerts for targets about open notifications that they did not hear of, the worst first, then the
+        oldest. Return the notifications, as they are after that, and the alerts.
         """
         told: dict[str, Notification] = {}
         made: list[AlertRow] = []

@@ -17,8 +17,7 @@ from reconciler.notifications.models import Notification, NotificationScope, Not
 
 # A notification as the API shows it (interface, Notification resource). Pure.
 #
-# What one person did with it is the last part, so that the rest is made once for all who did not dismiss it, and once
-# for all who did.
+# The mark of a person is the last part: the rest is the same for all who did not dismiss it, and for all who did.
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -30,9 +29,7 @@ _STATUS = {status: b',"status":{"userStatus":"%b"}}' % status.encode() for statu
 
 
 class NotificationPlace(NamedTuple):
-    """Where notifications are shown: the organization's name, and the URL at which people reach the service, which may
-    be empty.
-    """
+    """The organization's name, and the URL at which people reach the service, which may be empty."""
 
     organization: str
     web_url: str = ""
@@ -77,7 +74,7 @@ def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
 
 
 def _labels(one: Notification) -> dict[str, str]:
-    """What a program may want to know that the interface has no member for. Values follow the rule of labels."""
+    """Return what programs may need and the interface has no member for. Values follow the rule of labels."""
     return {
         "service/state": one.state.value,
         "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
@@ -132,7 +129,7 @@ _CUT = re.compile(
 
 
 class AlertContent(NamedTuple):
-    """What is the same in the alerts to all targets."""
+    """The common part of the alerts to all targets."""
 
     text: str
     event: str
@@ -140,7 +137,7 @@ class AlertContent(NamedTuple):
 
 
 def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
-    """What an alert says of a notification that is in this state."""
+    """Return the alert about a notification in this state."""
     notification = render_whole(render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
     return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
 
@@ -191,7 +188,7 @@ def trial_alert(*, target: str, identifier: str, at: datetime, place: Notificati
 
 
 def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
-    """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
+    """Return the text for a chat: it mentions nobody, and holds no URL but that of our own page."""
     said = texts.text_of(one)
     where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
     head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
@@ -232,48 +229,31 @@ def _quoted(said: str) -> str:
     return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
 
 
-# Notifications as JSON, made once for each status that somebody gave them and kept until they change.
+# Notifications as JSON, made when somebody asks, and kept until the notification changes.
 
 
 class RenderedNotifications:
-    """What is kept here is of notifications as they are now; whoever changes one says so."""
+    """The JSON of notifications, by id; a notification that changed is another object, and is rendered anew."""
 
     def __init__(self, place: NotificationPlace) -> None:
         self._place = place
-        self._made: dict[UserStatus, dict[str, bytes]] = {status: {} for status in UserStatus}  # by id
-        self._wanted: dict[tuple[str, UserStatus], None] = {}
-
-    def want(self, identifier: str, status: UserStatus = UserStatus.UNREAD) -> None:
-        """Have a notification made before it is asked for."""
-        if identifier not in self._made[status]:
-            self._wanted[identifier, status] = None
-
-    def wanted(self) -> list[tuple[str, UserStatus]]:
-        """What is to be made; from now on it is no longer wanted."""
-        wanted, self._wanted = [*self._wanted], {}
-        return wanted
-
-    def changed(self, identifier: str) -> None:
-        """A notification is another one now: it is made anew for all statuses for which it was."""
-        self._wanted[identifier, UserStatus.UNREAD] = None
-        for status, made in self._made.items():
-            if made.pop(identifier, None) is not None:
-                self._wanted[identifier, status] = None
-
-    def forget(self, identifier: str) -> None:
-        """There is no such notification any more."""
-        for status, made in self._made.items():
-            made.pop(identifier, None)
-            self._wanted.pop((identifier, status), None)
+        self._made: dict[str, tuple[Notification, dict[bool, bytes]]] = {}  # without the status, by `is_hidden`
 
     def of(self, one: Notification, status: UserStatus, *, is_kept: bool = True) -> bytes:
-        """A notification as somebody sees it who gave it that status. What a list shows that began a moment ago may be
-        kept no longer as it was then (`is_kept`), and then is made for it alone.
+        """Return a notification as somebody sees it who gave it this status.
+
+        A list that began a moment ago may show one that is not kept any more as it was then (`is_kept`).
         """
-        made = self._made[status].get(one.id) if is_kept else None
-        if made is None:
-            is_hidden = status is UserStatus.DISMISSED
-            made = render_whole(render_notification(one, self._place, is_hidden=is_hidden), status)
+        kept, made = self._made.get(one.id, (None, {}))
+        if kept is not one:
+            made = {}
             if is_kept:
-                self._made[status][one.id] = made
-        return made
+                self._made[one.id] = (one, made)
+        is_hidden = status is UserStatus.DISMISSED
+        if is_hidden not in made:
+            made[is_hidden] = render_notification(one, self._place, is_hidden=is_hidden)
+        return render_whole(made[is_hidden], status)
+
+    def forget(self, identifier: str) -> None:
+        """Drop a notification that is kept no longer."""
+        self._made.pop(identifier, None)

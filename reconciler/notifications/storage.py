@@ -65,7 +65,7 @@ def notification_row(one: Notification) -> NotificationRow:
 
 
 def notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
-    """What was kept. A row that a later version wrote, with a type that this one does not know, is passed over."""
+    """Read kept notifications. A row of a later version, with a type that this one does not know, is passed over."""
     found = []
     for each in rows:
         try:
@@ -76,9 +76,7 @@ def notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
 
 
 def statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
-    """What people did: notification, person, status. What a later version wrote and this one does not know is passed
-    over.
-    """
+    """Yield notification, person and status. A status of a later version is passed over."""
     for each in rows:
         try:
             yield each.notification, each.user, UserStatus(each.status)

@@ -15,8 +15,8 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.delivery import retry
-from reconciler.delivery.egress import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.git import hooks
 from reconciler.model import errors
 from reconciler.notifications import rendering
@@ -49,7 +49,7 @@ class UnpreparedAlert(errors.Transient):
 
 
 class AlertOutcome(NamedTuple):
-    """What came of an attempt. `status` is None when nobody answered, `why` a sentence's rest that tells the likely
+    """The outcome of an attempt. `status` is None when nobody answered, `why` a sentence's rest that tells the likely
     cause, empty where it was taken. `asked` is for how many seconds the target wants to be left. `is_refused`: the same
     alert will not be taken later either.
     """
@@ -61,7 +61,7 @@ class AlertOutcome(NamedTuple):
 
     @property
     def is_taken(self) -> bool:
-        """Whether the target has it."""
+        """True when the target has it."""
         return self.status is not None and 200 <= self.status < 300
 
 
@@ -109,7 +109,7 @@ class AlertSender:
 
 
 def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
-    """What an answer means."""
+    """Return the outcome for an answer."""
     status = answer.status
     if 200 <= status < 300:
         return AlertOutcome(status)
@@ -148,7 +148,7 @@ def _target(url: str, to: AlertTarget) -> HttpTarget:
 
 
 class _Trust:
-    """Whom connections over TLS trust, read when the first alert is sent, and again as long as that fails."""
+    """The trusted authorities for TLS, read when the first alert is sent, and again as long as that fails."""
 
     def __init__(self, authorities: Path | None) -> None:
         self._authorities = authorities

@@ -6,15 +6,16 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mappin
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.outbox import AlertTally
 from reconciler.reconcile.repositories import Repositories
-from reconciler.store.records import StoreFigures
+from reconciler.store.contract import Store
 
-# What a metric is: its name, its kind, what it says, and the labels that tell its samples apart.
+# Metric families and samples.
 
 
 class MetricKind(StrEnum):
@@ -78,32 +79,8 @@ WAITING = MetricFamily("reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts th
 FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
 
 
-class NotificationTally(Protocol):
-    """What is counted of one target of alerts."""
-
-    @property
-    def target(self) -> str:
-        """Its name in the settings."""
-
-    @property
-    def sent(self) -> int:
-        """Alerts that it took."""
-
-    @property
-    def failed(self) -> int:
-        """Attempts."""
-
-    @property
-    def given_up(self) -> int:
-        """Alerts."""
-
-    @property
-    def waiting(self) -> int:
-        """Alerts."""
-
-
 def notification_steps(
-    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[NotificationTally] = ()
+    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
 ) -> Iterator[Step]:
     """All of them. `found` counts those that are open, by type and severity."""
     for (type_, severity), number in sorted(found.items()):
@@ -175,30 +152,19 @@ class Traffic:
         return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))
 
 
-# Where the values of metrics are, besides the store and the requests under way: what the daemon hands to whoever shows
-# them.
-
-
-class MeasuredStore(Protocol):
-    """What is asked of the store."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """What it counts of itself."""
+# Sources of the values.
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What is counted; `alerts` tells it of each target. `more` are sources that other parts add at the start; their
-    families stand in `collecting.FAMILIES`.
+    """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
+    families are in `metrics.ALL_FAMILIES`.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
     deliveries: Callable[[], DeliveryFigures] | None = None
-    alerts: Callable[[], Sequence[NotificationTally]] | None = None
+    alerts: Callable[[], Sequence[AlertTally]] | None = None
     more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 
 
@@ -208,7 +174,7 @@ class MetricSources(NamedTuple):
     """
 
     measured: Measured
-    store: MeasuredStore
+    store: Store
     in_flight: Mapping[str, int]
     open: Mapping[tuple[NotificationType, Severity], int]
     now: int
@@ -264,7 +230,7 @@ def _head(family: MetricFamily, format_: TextFormat) -> str:
 
 
 def _template(family: MetricFamily) -> str:
-    """What stands before the value, with a place for each label: made once for thousands of samples."""
+    """Return the text before the value, with a place for each label: made once for thousands of samples."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
     if family.kind is MetricKind.HISTOGRAM:
         return labels

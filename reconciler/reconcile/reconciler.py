@@ -133,8 +133,8 @@ class Reconciler:
         except errors.ReconcilerError as fault:
             run.fail(fault)
         except OSError as fault:
-            why = fault.strerror or str(fault)
-            run.fail(errors.Transient(f"the mirror cannot be used ({why}): look at the disk's space and limits"))
+            todo = "" if errors.is_open_files(fault) else ": look at the disk's space and limits"
+            run.fail(errors.Transient(f"the mirror cannot be used ({errors.system_reason(fault)}){todo}"))
         except Exception:
             # Nobody foresaw it: the other repositories and the API go on, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
-from reconciler.delivery import draining, egress
+from reconciler.delivery import dead_letters, egress
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.draining import ExpiryMoment
+from reconciler.delivery.contract import Behind
+from reconciler.delivery.dead_letters import ExpiryMoment
 from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.environment import SendEnvironment, system_clock
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
-from reconciler.delivery.reporting import Behind
-from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
@@ -272,14 +272,14 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
         now = self._now()
-        is_ahead = draining.is_ahead(self._first, now)
+        is_ahead = dead_letters.is_ahead(self._first, now)
         if is_ahead and not self._is_ahead:
             log.warning(
                 "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
                 "service is restarted."
             )
         self._is_ahead = is_ahead
-        await self._manager.expire(before=draining.believed_moment(self._first, now) - int(self._max_age * 1000))
+        await self._manager.expire(before=dead_letters.believed_moment(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""

@@ -24,6 +24,7 @@ from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
 from reconciler.settings.models import Alert, Settings
+from reconciler.store import files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 
@@ -85,7 +86,8 @@ async def build_notifying(
     own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = delivery_secrets.configured_sources(settings, environment=environment)
     ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
-    damage = notifications_observers.DamageObserver(store_)
+    operations_file = databases.database_places(settings).operations
+    damage = notifications_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
     observers = (
         notifications_observers.RepositoryObserver(repositories_, store_),
         changes,
@@ -95,6 +97,7 @@ async def build_notifying(
         notifications_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
         notifications_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
         damage,
+        notifications_observers.OpenFilesObserver(),
     )
     watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)

@@ -17,7 +17,8 @@ from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
@@ -35,7 +36,7 @@ from reconciler.server.process import ShutdownDeadline
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.server.services import Services
 from reconciler.settings.models import Settings
-from reconciler.store import engines
+from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
@@ -135,6 +136,9 @@ async def build_parts(
                 deliveries=delivery.manager,
                 rates=RecordRates(settings.delivery.records_per_second),
                 room=IntakeRoom(settings.delivery.max_in_flight_bytes),
+                log_limits=RequestLimits(
+                    bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
+                ),
                 sessions=entrance.sessions,
                 board=watching.board,
                 outbox=watching.outbox,
@@ -167,6 +171,7 @@ async def _kept(
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
+    await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
     store, operations = await engines.open_store(settings.store.url, settings.state_dir)
     try:

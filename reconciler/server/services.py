@@ -10,8 +10,9 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
 from reconciler.auth.sessions import Sessions
-from reconciler.delivery.intake import IntakeRoom, RecordRates
-from reconciler.delivery.reporting import Delivery
+from reconciler.delivery.contract import Delivery
+from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.hooks import HookMemory
 from reconciler.model.clock import Clock
 from reconciler.model.principals import Actor, Principal
@@ -79,9 +80,9 @@ class Services:
 
     An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
     for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
-    request comes from. `headers` go with every answer. `rates` and `room` bound what `/v1/logs` takes in; `in_flight`
-    counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever is unknown,
-    `refusals` who was refused, `sent_forms` what must not count twice.
+    request comes from. `headers` go with every answer. `rates`, `room` and `log_limits` bound what `/v1/logs` takes in;
+    `in_flight` counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever
+    is unknown, `refusals` who was refused, `sent_forms` what must not count twice.
     `measured` is what the service counts of itself. `outbox` is there where the settings name targets of alerts.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
@@ -101,6 +102,7 @@ class Services:
     deliveries: Delivery
     rates: RecordRates
     room: IntakeRoom
+    log_limits: RequestLimits
     sessions: Sessions
     board: Board
     outbox: Outbox | None = None

@@ -28,9 +28,9 @@ from reconciler.settings.scalars import (
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
+    PositiveCount,
     Project,
     Rate,
-    Resources,
     StoreURL,
     Text,
     Topic,
@@ -148,7 +148,7 @@ class API(Topic):
         default=(API_VERSION,), description="Values of `apiVersion` to accept; `service/v1` always is."
     )
     max_body_bytes: Bytes = Field(default=8 << 20, description="Largest request body, in bytes.")
-    max_resources: Resources = Field(default=10_000, description="Most resources in one request.")
+    max_resources: PositiveCount = Field(default=10_000, description="Most resources in one request.")
 
     @property
     def accepted_versions(self) -> frozenset[str]:
@@ -276,6 +276,10 @@ class Delivery(Topic):
     max_in_flight_bytes: Bytes = Field(
         default=128 << 20, description="Bytes of requests with log records that are in memory at a time."
     )
+    max_request_bytes: Bytes = Field(
+        default=20 << 20, description="Bytes of one request with log records, as it is sent and as it is decoded."
+    )
+    max_request_records: PositiveCount = Field(default=100_000, description="Log records of one request.")
     records_per_second: Rate = Field(default=1_000_000, description="Log records a second that one sender may send.")
     drain_timeout: Duration = Field(default=5.0, description="How long a stop waits for what is being sent.")
     free_bytes: DiskBytes = Field(

@@ -335,7 +335,7 @@ StoreURL = Annotated[
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
-Resources = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole number from 1 to 1000000")]
+PositiveCount = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole number from 1 to 1000000")]
 Bytes = Annotated[
     int, Strict(), Field(ge=1024, le=1 << 30), Allowed("a whole number of bytes from 1024 to 1073741824 (1 GiB)")
 ]

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from reconciler.model import errors
 from reconciler.model.errors import Refused
 from reconciler.store.contract import NewerStore, StoreFault
 
@@ -19,6 +20,7 @@ from reconciler.store.contract import NewerStore, StoreFault
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+MENDING = "restore a backup (docs/recovery.md)"
 STATEMENTS = 256  # prepared statements kept; there are fewer
 
 
@@ -64,7 +66,7 @@ def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[None]:
+def faults(done: str, *others: type[Exception], of: str = "store", mending: str = MENDING) -> Iterator[None]:
     """Turn what SQLite raises into a `StoreFault` that says what could not be done, and of what, and `others` too.
 
     Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
@@ -73,18 +75,31 @@ def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[N
     try:
         yield
     except kinds as cause:
-        raise fault(done, cause, of=of) from cause
+        raise fault(done, cause, of=of, mending=mending) from cause
 
 
-def fault(done: str, cause: Exception, *, of: str = "store") -> StoreFault:
-    """The `StoreFault` for what SQLite or the disk raised."""
+def fault(done: str, cause: Exception, *, of: str = "store", mending: str = MENDING) -> StoreFault:
+    """The `StoreFault` for what SQLite or the disk raised; `mending` is what to do about a damaged file."""
+    if _lacks_descriptors(cause):
+        return StoreFault(f"The {of} could not be {done}; nothing was changed: {errors.OPEN_FILES}.")
     why = f"The {of} could not be {done} ({str(cause).rstrip('.')})"
-    if _is_damage(cause):
-        return StoreFault(f"{why}: its file is damaged, or is something else; restore a backup (docs/recovery.md).")
+    if is_damage(cause):
+        return StoreFault(f"{why}: its file is damaged, or is something else; {mending}.")
     return StoreFault(f"{why}; nothing was changed: look at the disk's space and permissions.")
 
 
-def _is_damage(cause: Exception) -> bool:
+def _lacks_descriptors(cause: Exception) -> bool:
+    """Return True when too many files are open. SQLite says only that a file cannot be opened, so that this tries."""
+    if getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as problem:
+            return errors.is_open_files(problem)
+    return errors.is_open_files(cause)
+
+
+def is_damage(cause: Exception) -> bool:
+    """Return True when SQLite says that the file itself is wrong."""
     # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)

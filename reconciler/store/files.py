@@ -1,14 +1,18 @@
 """The two database files of a service on SQLite, as files: where they are, their headers, copies, and whether they are
 whole.
 
-For backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read elsewhere.
+For the start, backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read
+elsewhere.
 """
 
 import contextlib
+import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
@@ -17,10 +21,14 @@ from reconciler.store import checksums, database, directory_rows, operations
 from reconciler.store.contract import NewerStore
 from reconciler.store.records import AuditRow, DamagedVersion
 
+log = logging.getLogger(__name__)
+
 SCHEME = "sqlite:///"
 PAGES = 2048  # copied in one step, 8 MiB
 PAUSE_SECONDS = 0.05  # when the file is locked for a moment
 SETTLE_MILLISECONDS = 5_000
+LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside a database
+DAMAGED = "damaged"  # in the name of a database that was set aside
 STEPS = 100_000  # of SQLite's machine, some milliseconds, between two checks of the time
 
 
@@ -211,6 +219,63 @@ def tell(path: Path, events: Sequence[AuditRow]) -> None:
     with database.faults("written"), closing(database.open_writer(path)) as connection:
         directory_rows.tell(connection, events)
         connection.execute("pragma journal_mode = delete").fetchone()
+
+
+def beside(path: Path) -> tuple[Path, ...]:
+    """Return a database's file, and those that SQLite makes beside it."""
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
+
+
+def damage(path: Path) -> str:
+    """Return what is wrong with a damaged `ops.db`; empty when it is not damaged."""
+    return operations.damage(path)
+
+
+def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
+    """Rename a damaged `ops.db` and its logs, so that a new one takes its place; return where it is now.
+
+    Nobody else may use the file. Return None for one that is whole. Raises Refused when it cannot be renamed.
+    """
+    why = operations.damage(path)
+    if not why:
+        return None
+    kept = _free_name(path, at)
+    try:
+        # The logs first: SQLite would take one that stayed for the log of the new file.
+        for file, other in reversed([*zip(beside(path), beside(kept), strict=True)]):
+            with contextlib.suppress(FileNotFoundError):
+                file.rename(other)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        raise Refused(
+            f"{path} is damaged ({why}) and could not be set aside ({problem.strerror}); move it away, with what is "
+            "called so with `-wal` and `-shm`: everybody signs in again, and what is wrong is notified anew."
+        ) from problem
+    log.error(
+        "%s is damaged (%s): it is %s now, and a new one takes its place. Everybody signs in again, and what is wrong "
+        "is notified anew.",
+        path,
+        why,
+        kept,
+    )
+    return kept
+
+
+def damaged_copies(path: Path) -> list[Path]:
+    """Return the files that were set aside in the place of a database, sorted."""
+    found = path.parent.glob(f"{path.name}.{DAMAGED}-*")
+    return sorted(one for one in found if not one.name.endswith(LOGS))
+
+
+def _free_name(path: Path, at: datetime) -> Path:
+    """Return a name with the time in it that nothing has yet."""
+    while (kept := path.with_name(f"{path.name}.{DAMAGED}-{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")).exists():
+        at += timedelta(microseconds=1)
+    return kept
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread."""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -23,6 +24,7 @@ from reconciler.store.records import AlertRow, Noted, NotificationRow, Notificat
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
+MENDING = "restart the service, which sets the file aside and begins with a new one"
 WAITING = 1_000  # what waits to be written; more is refused
 FLOW_KEY_BYTES = 32
 NOTIFICATIONS, ALERTS, SESSIONS = "notifications", "alerts", "sessions"
@@ -133,7 +135,7 @@ class SqliteOperations:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
         def guarded() -> T:
-            with database.faults(done, of=of):
+            with database.faults(done, of=of, mending=MENDING):
                 return work()
 
         self._waiting += 1
@@ -148,11 +150,52 @@ def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
     return [(value,) for value in sorted(values)]
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """The connection to a file that is whole and of this version.
+def damage(path: Path) -> str:
+    """Return what is wrong with a damaged file; empty for one that is whole, missing, or not to be judged here.
 
-    One that is not stops the start and stays as it is: it may be another program's, or of a disk that is full for a
-    moment. Raises Refused.
+    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
+    them is refused.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        return ""
+    try:
+        with database.faults("read", of="database"), contextlib.closing(database.open_reader(path)) as connection:
+            return _damage(connection)
+    except StoreFault as fault:
+        cause = fault.__cause__
+        return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
+
+
+def _damage(connection: sqlite3.Connection) -> str:
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    schema = _schema(connection)
+    if schema and application != APPLICATION_ID:
+        return ""
+    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+    if verdict != "ok":
+        return str(verdict).partition("\n")[0]
+    # A version without its tables would be migrated to nothing, and fail at the first sign-in.
+    with contextlib.closing(sqlite3.connect(":memory:")) as pattern:
+        for step in database.migrations(PACKAGE):
+            if step.number <= version:
+                pattern.executescript(step.sql)
+        lacking = sorted({name for name, _ in _schema(pattern) - schema})
+    if lacking:
+        return f"it lacks {', '.join(lacking)}, or columns of that"
+    return "it has tables and no version" if schema and not version else ""
+
+
+def _schema(connection: sqlite3.Connection) -> set[tuple[str, str]]:
+    sql = database.load_queries(PACKAGE)
+    return set(connection.execute(sql["schema"]))
+
+
+def _opened(path: Path) -> sqlite3.Connection:
+    """Return the connection to a file, brought to this version.
+
+    A file that cannot be used stays as it is: it may be another program's, or of a disk that is full for a moment.
+    `files.set_aside_damaged` moves a damaged one before. Raises Refused.
     """
     try:
         connection = database.open_writer(path)
@@ -160,10 +203,6 @@ def _opened(path: Path) -> sqlite3.Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-                # It is small, and damage that is found later would be found by whoever signs in.
-                (found,) = connection.execute("pragma quick_check(1)").fetchone()
-            if found != "ok":
-                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
         except BaseException:
             connection.close()
             raise
@@ -180,5 +219,5 @@ def _why(problem: errors.ReconcilerError) -> str:
     if isinstance(problem, NewerStore):
         return "a later version of this program wrote them"
     if isinstance(problem, StoreFault):
-        return str(problem.__cause__).rstrip(".")
+        return errors.OPEN_FILES if errors.OPEN_FILES in problem.message else str(problem.__cause__).rstrip(".")
     return "the file is another program's database"

@@ -16,7 +16,8 @@ from typing import Any
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.shared import RemotePlace
 from reconciler.git.remotes.sources import Source
@@ -114,6 +115,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
             deliveries=Kept(),
             rates=RecordRates(RECORDS_A_SECOND),
             room=IntakeRoom(IN_FLIGHT_BYTES),
+            log_limits=RequestLimits(),
             sessions=sessions,
             board=Board(operations, clock=clock, place=Shown("default", "http://service")),
         )

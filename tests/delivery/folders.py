@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from reconciler.delivery.secrets import SecretDirectory, SecretSources
+from reconciler.delivery.secret_files import SecretDirectory
+from reconciler.delivery.secrets import SecretSources
 from tests import needs
 
 OUTSIDE = "canary-from-outside"

@@ -18,19 +18,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.delivery import egress
-from reconciler.delivery.egress import (
+from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
+from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
-    EgressPolicy,
     FailureCause,
     HttpAnswer,
     HttpRequest,
     HttpTarget,
-    Listener,
     Unanswered,
     Unsendable,
 )
-from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
 from reconciler.model import hosts
 from tests import needs
 from tests.delivery.servers import OK, Server, answers, free_port, listening, says
@@ -479,8 +478,7 @@ def endless(head: bytes, part: bytes) -> Callable[[asyncio.StreamWriter], Awaita
     ("reply", "cause"),
     [
         (silence, FailureCause.TIME),
-        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), FailureCause.ANSWER),
-        (says(b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" * 11 + OK), FailureCause.ANSWER),
+        (endless(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), FailureCause.TIME),
         (endless(b"HTTP/1.1 200 ", b"x" * 1000), FailureCause.ANSWER),
         (endless(b"HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n"), FailureCause.ANSWER),
         (endless(b"HTTP/1.1 200 OK\r\nX-A: ", b"x" * 1000), FailureCause.ANSWER),
@@ -509,9 +507,8 @@ async def test_interim_answers_come_before_the_answer() -> None:
 
 
 @pytest.mark.parametrize("backend", ["asyncio", "uvloop"])
-@pytest.mark.parametrize("message", [b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
-def test_a_flood_of_answers_holds_nobody_up(backend: str, message: bytes) -> None:
-    flood = message * (4 << 20 >> 5)
+def test_a_flood_of_answers_holds_nobody_up(backend: str) -> None:
+    flood = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n" * (4 << 20 >> 5)
 
     async def run() -> float:
         async with listening(says(flood)) as server, HttpClient(policy=OPEN) as client:

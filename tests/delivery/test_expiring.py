@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery.draining import MOST_MILLISECONDS, ExpiryMoment, believed_moment, is_ahead
+from reconciler.delivery.dead_letters import MOST_MILLISECONDS, ExpiryMoment, believed_moment, is_ahead
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue

@@ -8,8 +8,7 @@ from api import audit_events, auth, bodies, edge, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.delivery import intake, lanes, manager
-from reconciler.delivery.otlp import models as otlp
+from reconciler.delivery import intake_limits, manager, small_requests
 from reconciler.delivery.queue import contract, memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
@@ -65,7 +64,7 @@ PROVIDER = discovery.LIMITS
             f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
             f"of {rate_limits.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{2 * small_requests.LOOK_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
@@ -186,15 +185,18 @@ PROVIDER = discovery.LIMITS
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
         ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
-        ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
-        ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
+        (
+            "a body of [`/v1/logs`](logs.md), as it comes, and decoded",
+            f"`delivery.maxRequestBytes`, {Delivery().max_request_bytes // MEBIBYTE} MiB each",
+        ),
+        ("log records in a request", f"`delivery.maxRequestRecords`, {Delivery().max_request_records:,}"),
         ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
         (
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
         ),
-        ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
+        ("callers whose log records are counted", f"{intake_limits.MOST:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",

@@ -12,7 +12,6 @@ from pathlib import Path
 import yaml
 
 from api import edge, logs
-from reconciler.delivery.otlp import models
 from reconciler.settings.models import Delivery
 from tests import daemons, needs
 from tests.api.contracts import DOCUMENT
@@ -88,8 +87,8 @@ def test_the_limits_are_the_program_s() -> None:
     rows = pages.table(pages.section(PAGE, "Limits"))
     delivery = Delivery()
     assert [row["limit"] for row in rows] == [
-        f"{models.MOST_BYTES // MEBIBYTE} MiB each",
-        f"{models.MOST_RECORDS:,}",
+        f"{delivery.max_request_bytes // MEBIBYTE} MiB each",
+        f"{delivery.max_request_records:,}",
         f"{edge.MOST}",
         f"{delivery.records_per_second:,} a second; more at once are paid for afterwards",
         f"{delivery.max_in_flight_bytes // MEBIBYTE} MiB",

@@ -1,20 +1,24 @@
 """What observers make of what they look at: from which moment on it is told, and when it is over."""
 
+import resource
 import shutil
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from reconciler.delivery import http_sender
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
-from reconciler.delivery.secrets import SecretDirectory, SecretSources
+from reconciler.delivery.secret_files import SecretDirectory
+from reconciler.delivery.secrets import SecretSources
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
+from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications import certificates, observers
@@ -28,6 +32,12 @@ from tests.servers.certificates import Authority
 pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 40
+
+
+def end_of(file: Path) -> datetime:
+    span = http_sender.certificate_span(file.read_text())
+    assert span is not None
+    return span.until
 
 
 @dataclass
@@ -142,6 +152,45 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     [look] = await long_there(deliveries, clock).look()
     [found] = look.findings
     assert (found.cause.type, found.facts) == (NotificationType.DEAD_LETTERS, {"batches": 3})
+
+
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [
+        (Depth(quarantined=2), (Severity.WARNING, {"files": 2, "lost": 0})),
+        (Depth(quarantined=1, lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
+        (Depth(lost=1), (Severity.ERROR, {"files": 0, "lost": 1})),
+        (Depth(), None),
+    ],
+)
+async def test_damaged_queue_files_and_lost_batches_are_told(clock: Moment, depth: Depth, expected: object) -> None:
+    [look] = await observers.DeliveryObserver(Deliveries([lane(clock, depth=depth)]), clock=clock).look()
+    found = [one for one in look.findings if one.cause.type is NotificationType.QUEUE_DAMAGED]
+    assert [(one.severity, dict(one.facts)) for one in found] == ([] if expected is None else [expected])
+
+
+async def test_too_many_open_files_are_told_until_there_are_fewer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    folder = tmp_path / "open"
+    folder.mkdir()
+    observer = observers.OpenFilesObserver(folder)
+    told = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        for number in (50, 92, 99, 80, 60):
+            for path in folder.iterdir():
+                path.unlink()
+            for one in range(number + 1):  # and the folder itself
+                (folder / str(one)).touch()
+            [look] = await observer.look()
+            told.append([(one.fading, dict(one.facts)) for one in look.findings])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    facts = [{"percent": percent, "most": 100} for percent in (90, 90, 80)]
+    assert told == [[], [(False, facts[0])], [(False, facts[1])], [(True, facts[2])], []]
+    assert caplog.messages == [f"Of 100 files that the service may open, 92 are: {OPEN_FILES}."]
 
 
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
@@ -329,8 +378,7 @@ async def test_certificates_are_told_of_in_time(
     own = certificates.OwnCertificates(
         Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
     )
-    ends = certificates._leaf(made.chain.read_text())
-    assert ends is not None
+    ends = end_of(made.chain)
     clock.instant = ends + passed
     observer = certificates.CertificateObserver(
         own,
@@ -352,8 +400,7 @@ async def test_certificates_are_told_of_in_time(
 
 async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
     bundle = Authority.make(tmp_path).bundle
-    ends = certificates._leaf(bundle.read_text())
-    assert ends is not None
+    ends = end_of(bundle)
     clock.instant = ends
     for own in (
         certificates.OwnCertificates(Followed({"a": bundle}), bundle),
@@ -371,8 +418,7 @@ async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_
 async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
     authority = Authority.make(tmp_path)
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
-    ends = certificates._leaf(old.read_text())
-    assert ends is not None
+    ends = end_of(old)
     clock.instant = ends
     own = certificates.OwnCertificates(Followed({}), old)
     observer = certificates.CertificateObserver(

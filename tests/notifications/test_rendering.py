@@ -15,7 +15,6 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import rendering, texts
 from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.texts import EXPLAINED
 from tests.docs import pages
 from tests.notifications.observing import CAUSE, START, at
 
@@ -44,6 +43,7 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
     NotificationType.DEAD_LETTERS: {"batches": 3},
     NotificationType.QUEUE_NEARLY_FULL: {"percent": 100},
+    NotificationType.QUEUE_DAMAGED: {"files": 1, "lost": 2},
     NotificationType.LOGS_UNROUTED: {},
     NotificationType.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
     NotificationType.CERTIFICATE_EXPIRING: {
@@ -55,6 +55,8 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
     NotificationType.STORE_DEGRADED: {"message": "The store could not be read."},
     NotificationType.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
+    NotificationType.SESSIONS_LOST: {},
+    NotificationType.TOO_MANY_OPEN_FILES: {"percent": 90, "most": 1024},
 }
 
 
@@ -168,7 +170,7 @@ def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: 
 @pytest.mark.parametrize("type_", NotificationType)
 def test_every_type_has_its_part_of_the_page(type_: NotificationType) -> None:
     section = pages.section(DOCUMENT, type_.value)
-    assert " ".join(section.split()) == " ".join(EXPLAINED[type_])
+    assert " ".join(section.split()) == " ".join(texts.explanations()[type_])
     assert rendering.type_link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
 
 

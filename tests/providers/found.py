@@ -1,6 +1,6 @@
 """Where the providers and the browser are on this machine, or a skip that names what is missing.
 
-How they are started is in `certified`, `second` and `chromium`.
+How they are started is in `certified`, `second`, `dex` and `chromium`.
 """
 
 import functools
@@ -15,6 +15,7 @@ from tests import needs
 ROOT = Path(__file__).parents[2]
 NODE_MODULES = Path(__file__).with_name("node_modules")
 UNPACKED = ROOT / ".venv" / "glewlwyd"
+DEX = ROOT / ".venv" / "dex" / "dex"
 OLDEST_NODE = 20
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -33,6 +34,11 @@ def glewlwyd() -> Path:
     if not (UNPACKED / "usr" / "bin" / "glewlwyd").is_file():
         needs.lacking("Debian's glewlwyd (`make test-providers` unpacks it)")
     return UNPACKED
+
+
+def dex() -> Path:
+    """The program."""
+    return DEX if DEX.is_file() else needs.lacking("dex (`make test-providers` builds it)")
 
 
 def chromium() -> Path:

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.delivery.reporting import Behind
+from reconciler.delivery.contract import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
 from reconciler.server.delivering import RouteFollowing

@@ -45,7 +45,7 @@ class Following:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the mirror was made, or found, by this process."""
+        """Return whether the mirror was made, or found, by this process."""
         return self._remote.is_ready
 
     @property

@@ -145,7 +145,7 @@ class Mirror:
         await _to_its_end(remove_files, old)
 
     async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
-        """Where our refs are, all of them when none are named; what leads to no commit is left out."""
+        """Return where our refs are, all of them when none are named; what leads to no commit is left out."""
         fields = "--format=%(refname) %(objecttype) %(objectname)"
         output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
         lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
@@ -158,7 +158,7 @@ class Mirror:
         }
 
     async def reaches(self, commit: str) -> bool:
-        """Whether one of our refs leads to this commit. That the object is there says nothing of who may have it."""
+        """Return whether one of our refs leads to this commit. An object may be there that nobody may have."""
         if (await self._peeled([commit])).get(commit) != commit:
             return False
         lacking = await self._in_mirror("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
@@ -314,7 +314,7 @@ class Mirror:
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
             raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
         if output.status != 0:
-            raise errors.of_mirror(self.url, output, mirror=self.path)
+            raise errors.of_mirror(self.url, output)
         return output
 
     def _beside(self, suffix: str) -> Path:

@@ -22,7 +22,7 @@ Address: TypeAlias = tuple[str, Credentials]
 
 
 class RemotePlace(NamedTuple):
-    """Where the mirror of a remote is, and the home of the git program that fills it. Nobody else's.
+    """The folders of a remote: its mirror, and the home of the git program that fills it. Nobody else's.
 
     Both are in `state`, where no repository on this machine may lead.
     """
@@ -59,6 +59,7 @@ class Remote:
         self._fetches = SharedCalls(tally.counted(RemoteCall.FETCH, self._fetch), slots=slots, host=host, clock=clock)
         self._checks = SharedCalls(self._check, slots=own_slots, clock=clock)
         self._known: dict[Followed, SharedAnswer[RefHead]] = {}  # what the last looks told
+        self._unfetched: set[Followed] = set()  # what they told counts for the next poll too: the fetch failed
         self._unfit = RejectedHeads()
         self._probe = polls.PollProbe(clock)
         self.rest = RetryAfter(clock)
@@ -70,7 +71,7 @@ class Remote:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return where it is."""
         return self._address[0]
 
     async def poll(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
@@ -82,7 +83,9 @@ class Remote:
             self._probe.forget()
         with self.rest.waiting(insists=insists):
             known = self._known.get(followed)
-            if known is not None and known.began > since:
+            is_unfetched = followed in self._unfetched
+            self._unfetched.discard(followed)
+            if known is not None and (known.began > since or (is_unfetched and not insists)):
                 return known
             answer = await self._polls.ask(followed, since=since, insists=insists)
         if not polls.asks_to_retry_later(answer.result):  # how long still, `rest` knows
@@ -99,14 +102,19 @@ class Remote:
         if not insists:
             self._unfit.check(followed, head, self._bounds())
         with self.rest.waiting(insists=insists):
-            return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+            try:
+                return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+            except GitFault as fault:
+                if fault.transient:  # a server that refuses each second run of git would refuse each fetch
+                    self._unfetched.add(followed)
+                raise
 
     def has_head(self, commit: str) -> bool:
-        """Whether the mirror is known to hold a commit, since one of our refs leads to it."""
+        """Return whether the mirror is known to hold a commit, since one of our refs leads to it."""
         return commit in {held.commit for held in self._heads.values()}
 
     def seen(self) -> list[tuple[float, RefHead]]:
-        """Where what is followed was at the last look of each, and when that began."""
+        """Return where what is followed was at the last look of each, and when that began."""
         return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, RefHead)]
 
     async def ready(self) -> Mirror:
@@ -230,7 +238,7 @@ class Remote:
         return next((head for head in heads if known is not None and head == known.result), min(heads))
 
     async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
-        """Whether the mirror holds a head, of which our ref may not know yet."""
+        """Return whether the mirror holds a head, of which our ref may not know yet."""
         if head.is_held_as(self._heads.get(followed.private_ref)):
             return True
         is_known = followed.is_fixed or self.has_head(head.commit)
@@ -265,7 +273,7 @@ class Remote:
 
 
 async def _verdict(mirror: Mirror, head: RefHead, allowed: AllowedSigners) -> Exception | None:
-    """What a head that is not good has against it, which is nobody else's fault."""
+    """Return what a head that is not good has against it, which is nobody else's fault."""
     try:
         await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
     except ReconcilerError as fault:

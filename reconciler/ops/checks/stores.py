@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
@@ -12,12 +12,10 @@ from reconciler.ops import databases
 from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.store import audit, files
-from reconciler.store.audit import BrokenChain, VerifiedChain
+from reconciler.store.audit import BrokenChain
 from reconciler.store.contract import StoreFault
-from reconciler.store.files import STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.files import OPERATIONS, STORE, DatabaseIdentity, DatabaseKind
 from reconciler.store.records import DamagedVersion
-
-# Whether the two databases are there, ours, of a version that is known, and whole, and all that the store holds.
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
@@ -26,154 +24,106 @@ MUCH_FREE = 0.5  # of a file that nothing is in
 NAMED = 10  # damaged versions that a sentence names
 LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
-
 T = TypeVar("T")
 
-
-class StoreFacts(NamedTuple):
-    """One of them: `fault` when it cannot be used, what it is else, and what SQLite said of it, empty when it had no
-    time for that, which is more where the look `is_full`.
-    """
-
-    path: Path
-    kind: DatabaseKind
-    exists: bool
-    fault: str = ""
-    identity: DatabaseIdentity | None = None
-    verdict: str = ""
-    is_full: bool = False
-    damaged: tuple[DamagedVersion, ...] = ()  # stored versions without their checksum
+# The two databases: there, ours, of a known version, and whole with all that the store holds.
 
 
-def gather_stores(
+def check_database(
     path: Path, kind: DatabaseKind, *, is_full: bool, clock: Callable[[], float] = time.monotonic
-) -> StoreFacts:
-    """Look."""
+) -> list[DoctorFinding]:
+    """Check one of them. `is_full` takes an hour at most, and compares the checksum of each stored version."""
+    name = kind.file
     if not path.exists():
-        return StoreFacts(path, kind, exists=False)
+        return [_missing(path, kind)]
+    if kind is OPERATIONS and (wrong := files.damage(path)):
+        todo = "restart the service: it sets the file aside and begins a new one, and everybody signs in again"
+        return [error(name, f"{path} is damaged ({wrong})", todo)]
+    seconds = FULL_SECONDS if is_full else QUICK_SECONDS
+    watch = ProgressWatch(clock, seconds, lambda _: None)
+    damaged: list[DamagedVersion] | None = []
     try:
         found = files.identify(path, kind)
-        watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
-        verdict = _in_time(partial(files.verdict, path, kind, watch=watch, is_quick=not is_full)) or ""
-        damaged: list[DamagedVersion] | None = []
+        verdict = _in_time(partial(files.verdict, path, kind, watch=watch, is_quick=not is_full))
         if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
-            # SQLite looks at no checksum of ours.
-            damaged = _in_time(partial(files.damaged_versions, path, watch=watch))
-        if damaged is None:
-            verdict, damaged = "", []
-        return StoreFacts(
-            path, kind, exists=True, identity=found, verdict=verdict, is_full=is_full, damaged=tuple(damaged)
-        )
+            damaged = _in_time(partial(files.damaged_versions, path, watch=watch))  # SQLite knows no checksum of ours
     except ReconcilerError as problem:
-        return StoreFacts(path, kind, exists=True, fault=problem.message)
+        return [error(name, problem.message.rstrip("."), "")]
+    what = f"{path}: version {found.version}, {databases.size_text(found.size)}"
+    if verdict is None or damaged is None:
+        told = f"{what}, too large to be looked through in {seconds:g} seconds"
+        todo = ELSEWHERE if is_full else "look through it with `reconciler doctor --full`"
+        return [warning(name, told, todo), *_free(path, kind, found)]
+    if verdict != "ok" or damaged:
+        return [_damaged(path, kind, verdict, damaged)]
+    later = f"; the next start brings it to version {kind.latest}" if found.version < kind.latest else ""
+    return [ok(name, f"{what}, whole{later}"), *_free(path, kind, found)]
+
+
+def _damaged(path: Path, kind: DatabaseKind, verdict: str, damaged: list[DamagedVersion]) -> DoctorFinding:
+    if verdict != "ok":
+        return error(kind.file, f"{path} is damaged ({verdict})", "stop the service, and restore a backup")
+    told = f"{path}: {counted(len(damaged), 'stored version')} damaged: {_names(damaged)}"
+    return error(kind.file, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")
+
+
+def _missing(path: Path, kind: DatabaseKind) -> DoctorFinding:
+    if kind is not STORE:
+        return ok(kind.file, f"{path} is not there yet; the first start makes it")
+    told = f"there is no store at {path}, so no service has run there"
+    return warning(kind.file, told, f"where one has, elsewhere, {databases.ELSEWHERE}; else the first start makes it")
 
 
 def _in_time(look: Callable[[], T]) -> T | None:
-    """What a look finds; None when the time is up."""
+    """Return what a look finds; None when the time is up."""
     try:
         return look()
     except Refused:
         return None
 
 
-def judge_stores(facts: StoreFacts) -> list[DoctorFinding]:
-    """What is wrong with it."""
-    name = facts.kind.file
-    if not facts.exists and facts.kind is STORE:
-        told = f"there is no store at {facts.path}, so no service has run there"
-        return [warning(name, told, f"where one has, elsewhere, {databases.ELSEWHERE}; else the first start makes it")]
-    if not facts.exists:
-        return [ok(name, f"{facts.path} is not there yet; the first start makes it")]
-    if facts.identity is None:
-        return [error(name, facts.fault.rstrip("."), "")]
-    if facts.verdict not in ("", "ok"):
-        return [error(name, f"{facts.path} is damaged ({facts.verdict})", _mending(facts.kind))]
-    if facts.damaged:
-        total, first = len(facts.damaged), ", ".join(map(_name, facts.damaged[:NAMED]))
-        more = f" and {total - NAMED} more" if total > NAMED else ""
-        told = f"{facts.path}: {counted(total, 'stored version')} damaged: {first}{more}"
-        return [error(name, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")]
-    return [*_told(facts, facts.identity), *_free(facts, facts.identity)]
-
-
-def _told(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
-    name, what = facts.kind.file, f"{facts.path}: version {found.version}, {databases.size_text(found.size)}"
-    if not facts.verdict:
-        told = f"{what}, too large to be looked through in {FULL_SECONDS if facts.is_full else QUICK_SECONDS:g} seconds"
-        return [warning(name, told, ELSEWHERE if facts.is_full else "look through it with `reconciler doctor --full`")]
-    if found.version < facts.kind.latest:
-        return [ok(name, f"{what}, whole; the next start brings it to version {facts.kind.latest}")]
-    return [ok(name, f"{what}, whole")]
-
-
-def _free(facts: StoreFacts, found: DatabaseIdentity) -> list[DoctorFinding]:
+def _free(path: Path, kind: DatabaseKind, found: DatabaseIdentity) -> list[DoctorFinding]:
     free = found.free_pages * found.page_bytes
     if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
         return []
-    told = f"{databases.size_text(free)} of {facts.path} are unused, and go to what comes"
-    return [ok(facts.kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
+    told = f"{databases.size_text(free)} of {path} are unused, and go to what comes"
+    return [ok(kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
 
 
-def _mending(kind: DatabaseKind) -> str:
-    if kind is STORE:
-        return "stop the service, and restore a backup"
-    return f"stop the service, and remove {kind.file}: everybody signs in again"
+def _names(damaged: list[DamagedVersion]) -> str:
+    first = ", ".join(
+        f"version {one.version} of the {one.kind} {one.name} (project {one.project})" for one in damaged[:NAMED]
+    )
+    return f"{first} and {len(damaged) - NAMED} more" if len(damaged) > NAMED else first
 
 
-def _name(one: DamagedVersion) -> str:
-    return f"version {one.version} of the {one.kind} {one.name} (project {one.project})"
-
-
-# Whether the chain of the audit fits, where there is time for that.
+# The chain of the audit, as far as there is time.
 #
-# Whether events are gone that are to be kept is not looked at: for how long those that went were to be kept, the
-# settings of today need not say (`reconciler audit verify --retention`).
+# Events that are gone although they are to be kept are not looked for: the settings of today need not say for how long
+# older ones were to be kept (`reconciler audit verify --retention`).
 
 NAME = "audit"
 MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
 
 
-class AuditFacts(NamedTuple):
-    """The version of the store, None where none can be used, which the check of the store tells. What of its chain
-    fits, `broken` where it does not, `fault` where it could not be read; none of them when it had no time.
-    """
-
-    version: int | None = None
-    verified: VerifiedChain | None = None
-    broken: str = ""
-    fault: str = ""
-
-
-def gather_audits(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> AuditFacts:
-    """Look."""
+def check_audit(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> list[DoctorFinding]:
+    """Check the chain of the audit in a store; nothing for a store that cannot be used, which its own check reports."""
     try:
         version = files.identify(path, STORE).version if path.exists() else None
     except ReconcilerError:
-        return AuditFacts()
+        version = None
+    if version is None:
+        return []
     if version != STORE.latest:
-        return AuditFacts(version)
+        return [ok(NAME, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
     watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
     try:
-        return AuditFacts(version, audit.verify(path, watched=partial(files.watched, watch=watch, what=NAME)))
+        verified = audit.verify(path, watched=partial(files.watched, watch=watch, what=NAME))
     except BrokenChain as problem:
-        return AuditFacts(version, broken=problem.message)
+        return [error(NAME, problem.message.rstrip("."), MENDING)]
     except StoreFault as problem:
-        return AuditFacts(version, fault=problem.message)
-    except Refused:  # the time is up
-        return AuditFacts(version)
-
-
-def judge_audits(facts: AuditFacts) -> list[DoctorFinding]:
-    """What is wrong with it."""
-    if facts.version is None:
-        return []
-    if facts.version != STORE.latest:
-        return [ok(NAME, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
-    if facts.broken:
-        return [error(NAME, facts.broken.rstrip("."), MENDING)]
-    if facts.fault:
-        return [warning(NAME, f"not looked at: {facts.fault.rstrip('.')}", "mend the store first")]
-    if facts.verified is None:
+        return [warning(NAME, f"not looked at: {problem.message.rstrip('.')}", "mend the store first")]
+    except Refused:
         return [warning(NAME, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
-    links, events = counted(facts.verified.links, "link"), counted(facts.verified.events, "event")
+    links, events = counted(verified.links, "link"), counted(verified.events, "event")
     return [ok(NAME, f"the chain fits: {links} with {events}")]

@@ -79,7 +79,10 @@ async def test_keys_that_moved_are_found_by_reading_the_document_again() -> None
         await made.sign_in()
         made.provider.rotate()
         made.behaviour.document = {"jwks_uri": moved}
-        made.behaviour.answers = {"keys": hostile.failing(404), "moved-keys": hostile.json_of(made.provider.published())}
+        made.behaviour.answers = {
+            "keys": hostile.failing(404),
+            "moved-keys": hostile.json_of(made.provider.published()),
+        }
         await made.sign_in()
         made.wait(4000)
         await made.sign_in()

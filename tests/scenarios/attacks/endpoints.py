@@ -8,17 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
 from reconciler.delivery import egress
-from reconciler.delivery.egress import (
-    AnswerLimits,
-    Denied,
-    EgressPolicy,
-    HttpRequest,
-    HttpTarget,
-    Listener,
-    Unanswered,
-    Unsendable,
-)
+from reconciler.delivery.egress import EgressPolicy, Listener
 from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_request import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
 from tests.delivery.servers import OK, Server, answers, listening, says
 from tests.scenarios.attacks.scene import component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds

@@ -252,7 +252,7 @@ _REPOSITORY = (
     _file(
         "packed-refs that is a link to a secret elsewhere",
         linked("packed-refs", "hook"),
-        "unreachable: URL has a damaged file packed-refs; restore it",
+        "unreachable: URL cannot be read (`git fsck` there says why); mend that, and it is read",
     ),
     _file(
         "a branch that is a link into the state directory",

@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.delivery import batches
 from reconciler.delivery.batches import Leases
-from reconciler.delivery.queue.contract import Batch
+from reconciler.delivery.breaker import OPENS_AFTER, SendGate
+from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.pending import Pending
 from reconciler.delivery.queue.memory import MemoryQueue
-from reconciler.delivery.retry import OPENS_AFTER, AnswerVerdict, SendEnvironment, SendGate
-from reconciler.delivery.supply import Supply, Waiting
+from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.worlds import BEGAN, Time, destination, exporting, otlp, pass_time, put, settle
 from tests.servers import sinks
@@ -25,7 +25,7 @@ DOWN = AnswerVerdict(False, outage=True, status=503, cause="It answered 503.")
 
 class World(NamedTuple):
     queue: MemoryQueue
-    supply: Supply
+    pending: Pending
     gate: SendGate
 
 
@@ -33,8 +33,8 @@ def made(environment: SendEnvironment, *, consumers: int) -> World:
     queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
     wanted = destination(80, consumers=consumers, retry=Retry())
     gate = SendGate(environment, retry=wanted.retry, schedule=None)
-    holdings = Leases(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
-    return World(queue, Supply(holdings, wanted, environment=environment, gate=gate), gate)
+    leases = Leases(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
+    return World(queue, Pending(leases, wanted, environment=environment, gate=gate), gate)
 
 
 @pytest.fixture(params=[1, 10], ids=["line", "crowd"])
@@ -52,28 +52,28 @@ async def world(request: pytest.FixtureRequest) -> World:
 async def put_off_while_down(
     world: World, *, last: AnswerVerdict = DOWN, not_before: float = 0.0, delay: float = 0.0
 ) -> None:
-    """Have a parcel wait for an endpoint that is down, whose last answer is known."""
+    """Have a batch wait for an endpoint that is down, whose last answer is known."""
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
+    job = world.pending.pick()
     assert job is not None
     for verdict in (*[DOWN] * OPENS_AFTER, last):
         world.gate.note(verdict, is_probe=False)
-    job.parcel.not_before = not_before
-    world.supply.put_off(job.parcel, delay=delay)
+    job.batch.not_before = not_before
+    world.pending.put_off(job.batch, delay=delay)
 
 
 async def looked(world: World) -> int:
     """How often one looks until something is next, looking again whenever one is told to."""
     for times in range(1, 10_000):
-        if world.supply.pick() is not None:
+        if world.pending.pick() is not None:
             return times
-        assert world.supply.next_in() is not None, "nobody would look again"
+        assert world.pending.next_in() is not None, "nobody would look again"
     pytest.fail("nothing is ever next")
 
 
 async def test_whatever_time_passes_between_two_looks_records_that_linger_are_not_forgotten(world: World) -> None:
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    assert world.supply.pick() is not None
+    assert world.pending.pick() is not None
     await world.queue.append([otlp("2")], records=1, at=BEGAN)
 
     assert await looked(world) > 1
@@ -81,9 +81,9 @@ async def test_whatever_time_passes_between_two_looks_records_that_linger_are_no
 
 async def test_whatever_time_passes_between_two_looks_what_waits_is_not_forgotten(world: World) -> None:
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
+    job = world.pending.pick()
     assert job is not None
-    world.supply.put_off(job.parcel, delay=2.0)
+    world.pending.put_off(job.batch, delay=2.0)
 
     assert await looked(world) > 1
 
@@ -111,44 +111,44 @@ async def test_the_next_look_is_when_what_the_endpoint_asked_to_wait_for_may_be_
     time = Time()
     world = made(time.environment(), consumers=consumers)
     await put_off_while_down(world, not_before=50.0, delay=50.0)
-    assert world.supply.pick() is None
-    assert world.supply.next_in() == pytest.approx(world.gate.breaker.probe_at)
+    assert world.pending.pick() is None
+    assert world.pending.next_in() == pytest.approx(world.gate.breaker.probe_at)
     time.now = 20.0
-    assert world.supply.pick() is None
-    assert world.supply.next_in() == pytest.approx(30.0)
+    assert world.pending.pick() is None
+    assert world.pending.next_in() == pytest.approx(30.0)
     time.now = 50.0
-    assert world.supply.pick() is not None
+    assert world.pending.pick() is not None
 
 
 async def test_an_endpoint_that_was_corrected_is_asked_whatever_another_one_asked_for(world: World) -> None:
     await put_off_while_down(world, last=DOWN._replace(retry_after=HOUR), not_before=HOUR, delay=HOUR)
     world.gate.hurry()
-    world.supply.change(destination(80), is_elsewhere=True)
+    world.pending.change(destination(80), is_elsewhere=True)
 
     assert await looked(world) == 1
 
 
 async def test_what_another_endpoint_refused_is_due_at_once_with_one_that_was_corrected(world: World) -> None:
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
+    job = world.pending.pick()
     assert job is not None
-    job.parcel.not_before = HOUR
-    world.supply.put_off(job.parcel, delay=HOUR)
-    world.supply.change(destination(80), is_elsewhere=False)
-    assert world.supply.pick() is None
-    world.supply.change(destination(80), is_elsewhere=True)
+    job.batch.not_before = HOUR
+    world.pending.put_off(job.batch, delay=HOUR)
+    world.pending.change(destination(80), is_elsewhere=False)
+    assert world.pending.pick() is None
+    world.pending.change(destination(80), is_elsewhere=True)
 
     assert await looked(world) == 1
 
 
 async def test_when_the_endpoint_is_back_what_it_refused_waits_as_long_as_it_asked_for(world: World) -> None:
     await world.queue.append([otlp("1")], records=1, at=BEGAN)
-    job = world.supply.pick()
+    job = world.pending.pick()
     assert job is not None
-    world.supply.put_off(job.parcel, delay=HOUR)
-    world.supply.hurry()
+    world.pending.put_off(job.batch, delay=HOUR)
+    world.pending.end_outage()
 
-    assert world.supply.pick() is None
+    assert world.pending.pick() is None
 
 
 @pytest.mark.parametrize("late", [AnswerVerdict(True), AnswerVerdict(False, status=409, cause="It answered 409.")])
@@ -179,17 +179,6 @@ async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_fol
     gate.abandon()
 
     assert gate.breaker.may_probe(0.0)
-
-
-def test_the_next_probe_is_what_was_not_tried_for_longest_whenever_it_is_due() -> None:
-    waiting = Waiting()
-    made = batches.each([batches.lease(Batch(number, 1, 10, BEGAN)) for number in range(1, 5)])
-    for parcel, tried, due in zip(made, (3.0, 1.0, 4.0, 2.0), (10.0, 40.0, 20.0, 30.0), strict=True):
-        parcel.tried = tried
-        waiting.put(parcel, due=due)
-
-    assert [waiting.pop_longest_untried(5.0) for _ in range(5)] == [made[1], made[3], made[0], made[2], None]
-    assert (len(waiting), waiting.batches) == (0, 0)
 
 
 async def test_of_all_that_waits_for_an_endpoint_each_has_its_turn_as_the_probe() -> None:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import batches
+from reconciler.delivery import batches, breaker
 from reconciler.delivery import retry as delivery_retry
+from reconciler.delivery.breaker import OPENS_AFTER, Breaker, BreakerPhase
+from reconciler.delivery.environment import SendEnvironment
 from reconciler.delivery.queue.contract import Batch
-from reconciler.delivery.retry import OPENS_AFTER, Breaker, BreakerPhase, RetryDecision, SendEnvironment
+from reconciler.delivery.retry import RetryDecision
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.queues import ListQueue
-from tests.delivery.exporter.worlds import BEGAN, bodies, destination, exporting, otlp, put, sent, sources
+from tests.delivery.exporter.worlds import BEGAN, bodies, destination, exporting, put, sent, sources
 from tests.servers import sinks
 from tests.servers.certificates import Authority
 
@@ -49,28 +51,26 @@ def test_what_the_endpoint_asked_for_does_not_count_at_the_very_end_either() -> 
 def test_an_abandoned_probe_is_due_from_then_on_so_that_who_waits_for_that_instant_wakes() -> None:
     probing = Breaker(BreakerPhase.PROBING, OPENS_AFTER + 2, probe_at=1.0)
 
-    assert delivery_retry.breaker_abandoned(probing, at=5.0) == Breaker(
-        BreakerPhase.OPEN, OPENS_AFTER + 2, probe_at=5.0
-    )
+    assert breaker.breaker_abandoned(probing, at=5.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
 
 
 def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:
     reopened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
 
-    assert delivery_retry.breaker_failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
+    assert breaker.breaker_failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
 
 
 # Dividing
 
 
 def test_a_part_that_arrives_lets_the_rest_be_divided_further() -> None:
-    (whole,) = batches.merge_batches([batches.lease(Batch(1, 1024, 100, BEGAN))])
+    (whole,) = batches.merge_batches([batches.Lease(Batch(1, 1024, 100, BEGAN))])
     for _ in range(whole.credit.left):
-        assert batches.divide_batch(whole)
-    assert batches.divide_batch(whole) == []
+        assert whole.divide()
+    assert whole.divide() == []
 
-    batches.record_arrival(batches.halve_batch(whole)[0])  # 512 records: enough to find one among as many
-    assert [bool(batches.divide_batch(whole)) for _ in range(12)] == [True] * 11 + [False]
+    whole.halve()[0].record_arrival()  # 512 records: enough to find one among as many
+    assert [bool(whole.divide()) for _ in range(12)] == [True] * 11 + [False]
 
 
 async def test_many_poison_records_of_one_batch_take_no_neighbour_along() -> None:
@@ -85,21 +85,6 @@ async def test_many_poison_records_of_one_batch_take_no_neighbour_along() -> Non
     assert sorted(sink.records) == [number for number in range(1000) if number not in poison]
     dead = [text for _, payload in queue.dead.values() for text in bodies(payload)]
     assert sorted(dead) == sorted(f"bad-{number}" for number in poison)
-
-
-# What is left of a batch
-
-
-def test_a_field_of_another_wire_type_is_none_of_the_levels_and_is_kept() -> None:
-    stray = b"\x08\x05"  # the number of resource_logs, as an integer: to a parser an unknown field
-
-    assert b"".join(batches.only_records(stray + otlp("a", "b"), {1})) == stray + otlp("b")
-
-
-@pytest.mark.parametrize("payload", [b"\x0a\x05\x12", b"\x0a", b"\x0b\x00", b"\x00", b"\x0a" + b"\xff" * 11])
-def test_what_is_no_request_is_one_kind_of_mistake(payload: bytes) -> None:
-    with pytest.raises(ValueError, match="no export request"):
-        batches.only_records(payload, {0})
 
 
 # Certificates are held against the clock that the outlet was given

@@ -6,10 +6,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from reconciler.delivery.contract import TakenRecords
 from reconciler.delivery.queue import committer
 from reconciler.delivery.queue.contract import QueueFault
-from reconciler.delivery.queue.disk import DiskQueue
-from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.model.routes import Routes
 from tests.delivery.queue import places
 from tests.delivery.queue.test_faults import Hanging
@@ -79,27 +78,3 @@ async def test_queues_that_end_while_the_disk_hangs_share_one_wait_and_keep_no_o
         await until(lambda: len([*tmp_path.glob("queues/*/*/")]) == 1)
         await manager.change(of_other(routes(*gone)))
         assert await manager.take(OTHER, LOGS) == TakenRecords()
-
-
-async def test_what_operators_and_the_clock_ask_of_a_disk_that_hangs_has_an_end_and_other_queues_have_theirs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.05)
-    async with managing(tmp_path) as manager:
-        await manager.change(routes(webhook("a"), webhook("b")))
-        await manager.take(PROJECT, LOGS)
-        for lane in manager.figures().lanes:
-            assert lane.queue is not None
-            await places.bury_all(lane.queue)
-        first = manager.figures().lanes[0].queue
-        assert isinstance(first, DiskQueue)
-        async with first._dead._changing:  # as somebody has it whom the disk keeps waiting
-            for steps in (manager.replay(PROJECT, "a"), manager.discard(PROJECT, "a", queued=False, dead=True)):
-                with pytest.raises(QueueFull, match="The disk of the queues does not answer; try again when it does"):
-                    await anext(steps)
-            await manager.expire(before=places.NOW + 1)
-        letters = [manager.shown(PROJECT, name, answers=False)["deadLetters"]["batches"] for name in "ab"]
-        assert letters == [1, 0]
-    assert caplog.messages[0] == (
-        "The dead letters of a do not expire for now: The disk of the queues does not answer; try again when it does."
-    )

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import secrets
-from reconciler.delivery.secrets import MOST_BYTES, SecretDirectory, UnusableSecretFile
+from reconciler.delivery import secret_files
+from reconciler.delivery.secret_files import MOST_BYTES, SecretDirectory, UnusableSecretFile
 from tests.delivery.folders import OUTSIDE, with_permissions, write
 
 PROJECT = "default"
 
 
 def read(folder: Path, name: str, *, project: str = PROJECT, flat: bool = False) -> str:
-    return secrets.read_secret_file(SecretDirectory(folder, flat=flat), name, project=project)
+    return secret_files.read_secret_file(SecretDirectory(folder, flat=flat), name, project=project)
 
 
 def refused(folder: Path, name: str, *, flat: bool = False) -> bool:
@@ -203,7 +203,7 @@ def test_the_configured_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 def test_what_the_service_may_not_read_is_as_good_as_not_there(tmp_path: Path) -> None:
     file = write(tmp_path / PROJECT / "token")
     code = (
-        "import sys; from pathlib import Path; from reconciler.delivery import secrets as d\n"
+        "import sys; from pathlib import Path; from reconciler.delivery import secret_files as d\n"
         "try: print(d.read_secret_file(d.SecretDirectory(Path(sys.argv[1])), 'token', project='default'))\n"
         "except d.UnusableSecretFile: print('unusable')"
     )
@@ -235,16 +235,16 @@ def test_in_a_flat_folder_the_project_comes_first_and_folders_are_written_with_u
     write(tmp_path / "web_token", "three")
     write(tmp_path / "web-shop" / "x", "four")
     files = SecretDirectory(tmp_path, flat=True)
-    assert secrets.read_secret_file(files, "token", project="web-shop") == "one"
+    assert secret_files.read_secret_file(files, "token", project="web-shop") == "one"
     assert (
-        secrets.read_secret_file(files, "a/b", project="web-shop")
-        == secrets.read_secret_file(files, "a_b", project="web-shop")
+        secret_files.read_secret_file(files, "a/b", project="web-shop")
+        == secret_files.read_secret_file(files, "a_b", project="web-shop")
         == "two"
     )
-    assert secrets.read_secret_file(files, "token", project="web") == "three"
+    assert secret_files.read_secret_file(files, "token", project="web") == "three"
     for name in ("x", "shop_token", "web-shop/x"):
         with pytest.raises(UnusableSecretFile):
-            secrets.read_secret_file(files, name, project="web-shop")
+            secret_files.read_secret_file(files, name, project="web-shop")
 
 
 @pytest.mark.parametrize(
@@ -260,4 +260,4 @@ def test_in_a_flat_folder_the_project_comes_first_and_folders_are_written_with_u
 def test_the_folder_is_the_settings_then_systemds_then_the_state_directorys(
     setting: Path | None, environment: dict[str, str], expected: SecretDirectory
 ) -> None:
-    assert secrets.configured_directory(setting, state=Path("/state"), environment=environment) == expected
+    assert secret_files.configured_directory(setting, state=Path("/state"), environment=environment) == expected
