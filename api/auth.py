@@ -336,8 +336,10 @@ class Authenticator:
                 )
             return found[0]
         if self._anybody is None:
-            asking = ASK if self._has_passwords else ASK_FOR_A_KEY.format(self._web_url)
-            raise errors.Unauthenticated(asking, code=ErrorCode.NO_CREDENTIAL, challenge=self._challenge)
+            if self._has_passwords:
+                raise errors.Unauthenticated(ASK, code=ErrorCode.NO_CREDENTIAL, challenge=self._challenge)
+            asking = ASK_FOR_A_KEY.format(self._web_url)
+            raise errors.Unauthenticated(asking, code=ErrorCode.KEY_REQUIRED, challenge=self._challenge)
         return self._anybody
 
     def holder(self, key: str) -> Principal:

@@ -18,6 +18,7 @@ class ErrorCode(StrEnum):
     BODY_TIMEOUT = "body-timeout"
     # 401
     NO_CREDENTIAL = "no-credential"
+    KEY_REQUIRED = "key-required"
     UNKNOWN_KEY = "unknown-key"
     WRONG_PASSWORD = "wrong-password"  # noqa: S105 - a code and no password
     PASSWORDS_DISABLED = "passwords-disabled"
@@ -86,6 +87,7 @@ MEANINGS: dict[ErrorCode, tuple[str, str]] = {
     ErrorCode.INVALID_REQUEST: ("400", "the request is not HTTP, or not as documented: body, query, path or header"),
     ErrorCode.BODY_TIMEOUT: ("400, 503", "the body did not arrive in time"),
     ErrorCode.NO_CREDENTIAL: ("401", "the request carries no credential"),
+    ErrorCode.KEY_REQUIRED: ("401", "the request carries no key, and people sign in through a provider"),
     ErrorCode.UNKNOWN_KEY: ("401", "the key is unknown, revoked or expired"),
     ErrorCode.WRONG_PASSWORD: ("401, 403", "the name or the password is wrong; 403: the present password is another"),
     ErrorCode.PASSWORDS_DISABLED: ("401, 403", "people sign in through a provider, so passwords open nothing"),

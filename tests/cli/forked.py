@@ -39,7 +39,8 @@ LATER = (
     "argon2",
     "apscheduler.executors.asyncio",
     "uvicorn.lifespan.on",
-    "reconciler.cli.plan_sources",
+    "reconciler.review.static",
+    "rich.cells",
     "reconciler.worker.child",
 )
 READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(STREAMS))

@@ -6,7 +6,7 @@ import click
 
 from reconciler.cli import exits
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.session import OPTIONS
+from reconciler.cli.options import OPTIONS
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/command-line.md")

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.session import OPTIONS
+from reconciler.cli.options import OPTIONS
 from tests.docs import pages
 from tests.settings import reference
 
