@@ -4,7 +4,10 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from time import monotonic
 from types import MappingProxyType
 from typing import Any, ClassVar, TypeAlias
 
@@ -96,10 +99,123 @@ HEAD_BYTES = 64 * 1024  # the request line and all headers together; also the tr
 HEAD_SECONDS = 10.0  # for a whole head, from the opening of the connection or from the head's first byte
 STALLED_SECONDS = 60.0  # a client that takes nothing of its answer for so long is gone
 CONNECTIONS = 500  # half of the 1,024 files that a process may commonly open: git and the store need some too
+OF_ONE_ADDRESS = CONNECTIONS // 2  # connections without a request in progress, unless it is a trusted proxy
 PIPELINED = 64  # requests that wait on one connection for the answer to an earlier one
 WHOLE_ANSWER = "reconciler.whole_answer"  # among the extensions of a scope: see `BoundedConnection.answer_whole`
 WARN_SECONDS = 60.0  # between two lines about too many connections
 LINE_BYTES = 4  # the `: ` and the line's end, around each header
+
+
+class ConnectionState(Enum):
+    """The progress of a connection's request."""
+
+    IDLE = auto()  # none: before the first head is complete, and between requests
+    RECEIVING = auto()  # its head is complete, its body is not
+    ANSWERING = auto()
+    ENDED = auto()
+
+
+class Place:
+    """The place of one connection in the pool. `close` ends the connection at once."""
+
+    __slots__ = ("address", "close", "pool", "state")
+
+    def __init__(self, pool: "ConnectionPool", address: str, close: Callable[[], object]) -> None:
+        self.pool = pool
+        self.address = address
+        self.close = close
+        self.state = ConnectionState.IDLE
+
+    def change(self, state: ConnectionState) -> None:
+        """Note the progress of the connection's request."""
+        if self.state is not state and self.state is not ConnectionState.ENDED:
+            self.pool.move(self, state)
+
+    def leave(self) -> None:
+        """Free the place, once; the connection has ended."""
+        self.change(ConnectionState.ENDED)
+
+    def end(self) -> None:
+        """Free the place and close the connection."""
+        self.leave()
+        self.close()
+
+
+class ConnectionPool:
+    """All open connections of the HTTP server, so that silent ones never keep others out.
+
+    A connection without a request in progress is closed, the oldest first, when its address has too many of them or
+    when all places are taken. If every connection has a request, the oldest whose body has not arrived is closed. So a
+    new connection is refused only while the service answers `CONNECTIONS` requests.
+    """
+
+    def __init__(self, trusted: Sequence[IPv4Network | IPv6Network] = ()) -> None:
+        self._trusted = trusted
+        self._open = 0
+        # Each in the order in which the connections came into that state.
+        self._idle: dict[Place, None] = {}
+        self._receiving: dict[Place, None] = {}
+        self._idle_of: dict[str, dict[Place, None]] = {}  # by address
+        self._warned_at = float("-inf")
+
+    def admit(self, address: str, *, close: Callable[[], object]) -> Place | None:
+        """Return a place for a new connection, or None. `close` must end it at once."""
+        if self._open >= CONNECTIONS and not self._close_oldest(self._idle) and not self._close_oldest(self._receiving):
+            self._warn()
+            return None
+        self._open += 1
+        place = Place(self, self._counted(address), close)
+        self._enter(place)
+        return place
+
+    def move(self, place: Place, state: ConnectionState) -> None:
+        """Change the state of a connection."""
+        self._forget(place)
+        place.state = state
+        self._enter(place)
+        if state is ConnectionState.ENDED:
+            self._open -= 1
+
+    def _forget(self, place: Place) -> None:
+        if place.state is ConnectionState.RECEIVING:
+            del self._receiving[place]
+        elif place.state is ConnectionState.IDLE:
+            del self._idle[place]
+            if (same := self._idle_of.get(place.address)) is not None:
+                del same[place]
+                if not same:
+                    del self._idle_of[place.address]
+
+    def _enter(self, place: Place) -> None:
+        if place.state is ConnectionState.RECEIVING:
+            self._receiving[place] = None
+        elif place.state is ConnectionState.IDLE:
+            self._idle[place] = None
+            if place.address:
+                same = self._idle_of.setdefault(place.address, {})
+                same[place] = None
+                if len(same) > OF_ONE_ADDRESS:
+                    self._close_oldest(same)
+
+    def _counted(self, address: str) -> str:
+        """Return the address that the connection counts for; empty for a trusted proxy."""
+        try:
+            peer = ip_address(address)
+        except ValueError:
+            return ""  # a listener of another kind has no addresses
+        return "" if any(peer in network for network in self._trusted) else address
+
+    def _close_oldest(self, places: Mapping[Place, None]) -> bool:
+        oldest = next(iter(places), None)
+        if oldest is not None:
+            oldest.end()
+        return oldest is not None
+
+    def _warn(self) -> None:
+        now = monotonic()
+        if now - self._warned_at >= WARN_SECONDS:
+            self._warned_at = now
+            log.warning("%d HTTP requests are in progress; new connections are closed until some end.", CONNECTIONS)
 
 
 class _Refusal(Exception):
@@ -120,16 +236,17 @@ class BoundedConnection(HttpToolsProtocol):
         "_head_timer",
         "_in_head",
         "_piece",
+        "_place",
         "_received",
         "_refused",
         "_stall_timer",
     )
 
-    _warned_at: ClassVar[float] = float("-inf")
     _defaults: ClassVar[tuple[list[Header], bytes]] = ([], b"")
 
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, place: Place) -> None:
         super().__init__(config, server_state, app_state)
+        self._place = place
         self._in_head = True  # between requests too
         self._received = 0
         self._piece = 0
@@ -140,14 +257,12 @@ class BoundedConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            self._warn()
-            transport.abort()
-        else:
-            self._limit_time()
+        self._place.close = transport.abort
+        self._limit_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._place.leave()
         self._unlimit_time()
         self._forget_stall()
 
@@ -183,6 +298,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._received = 0
         if self._head_timer is not None:
             self._unlimit_time()
+        self._place.change(ConnectionState.RECEIVING)
 
     def on_body(self, body: bytes) -> None:
         self._received = 0
@@ -196,6 +312,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._unlimit_time()
         HttpToolsProtocol.on_message_complete(self)
+        if self._is_answering():
+            self._place.change(ConnectionState.ANSWERING)
 
     # A request that offers another protocol is read once more, without the offer.
 
@@ -219,6 +337,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         HttpToolsProtocol.on_response_complete(self)
+        if not self._is_answering():
+            self._place.change(ConnectionState.IDLE)
         if not self._in_head and self._head_timer is None and not self.transport.is_closing():
             self._limit_time()  # the answer came first, as a refusal does: the rest of the body must not trickle on
 
@@ -320,12 +440,6 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
-
-    def _warn(self) -> None:
-        now = self.loop.time()
-        if now - BoundedConnection._warned_at >= WARN_SECONDS:
-            BoundedConnection._warned_at = now
-            log.warning("%d HTTP connections are open; further ones are closed until some have ended.", CONNECTIONS)
 
 
 def _take_host(url: bytes, headers: list[Header]) -> None:

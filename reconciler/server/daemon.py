@@ -131,7 +131,12 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
             certificate = serving.configured_certificate(settings)
             more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
             async with serving.serve(
-                application, listener, certificate=certificate, drain_seconds=drain, more=more
+                application,
+                listener,
+                certificate=certificate,
+                drain_seconds=drain,
+                more=more,
+                trusted_proxies=settings.trusted_proxies,
             ) as served:
                 try:
                     await built.repositories.start(following.watched_repositories(settings))
