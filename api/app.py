@@ -28,9 +28,9 @@ from api.edge import Edge, RequestPlaces, path_pattern
 from api.errors import Told
 from api.pages import forms
 from api.pages import routes as pages
+from api.services import Services
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
-from reconciler.server.services import Services
 
 HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND

@@ -12,8 +12,7 @@ from starlette.responses import Response
 import schemas
 from api import bodies, errors
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import JSON, Json
+from api.errors import Json
 from reconciler.model import documents, positions
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
@@ -25,7 +24,7 @@ from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
 
-LIVE = AtOnce(b'{"status":"live"}', media_type=JSON)
+LIVE = Json(b'{"status":"live"}')
 READY = b'{"status":"ready"}'
 VERSION = json.dumps(__version__).encode()
 READY_SECONDS = 5.0  # a store that takes longer does not serve

@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from api.calls import Call, Endpoint, public
-from api.edge import AtOnce
+from api.errors import Content
 from api.pages import accounts, forms, paths, reference, sign_in
 from reconciler.notifications.texts import EXPLAINED
 
@@ -29,8 +29,8 @@ async def serve_icon(_call: Call) -> Response:
 
 
 @cache
-def _file(name: str, media_type: bytes) -> AtOnce:
-    return AtOnce((ASSETS / name).read_bytes(), media_type=media_type)
+def _file(name: str, media_type: bytes) -> Content:
+    return Content((ASSETS / name).read_bytes(), media_type=media_type)
 
 
 # The page that notifications lead to: what each type means and what to do.

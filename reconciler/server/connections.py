@@ -1,4 +1,7 @@
-"""Limits on one HTTP connection before a key was shown, and the headers of every answer."""
+"""Limits on HTTP connections before a credential was shown: places, heads, slow clients.
+
+This module alone subclasses uvicorn's protocol, whose version is pinned.
+"""
 
 import asyncio
 import json
@@ -8,60 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from enum import Enum, auto
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from time import monotonic
-from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from typing import Any
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from api.headers import SECURITY, Header
 from reconciler.model import error_codes
 from reconciler.model.error_codes import ErrorCode
-
-# Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
-
-Header: TypeAlias = tuple[bytes, bytes]
-
-SECURITY: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    # But for pages (`OF_PAGES`), nothing here is one: whatever a browser takes an answer for, it loads, runs and
-    # frames nothing of it.
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-
-OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
-    {
-        # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
-        b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-        b"base-uri 'none'; frame-ancestors 'none'",
-        # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
-        # header"), which proves nothing.
-        b"referrer-policy": b"same-origin",
-    }
-)
-"""What pages say instead."""
-
-HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
-"""A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
-
-
-def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
-    """The headers of a listener. `tls` says whether it has TLS itself.
-
-    HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
-    a certificate on `localhost` must not close what else is served there.
-    """
-    return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
-
-
-def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    """The same headers as pages for people carry them."""
-    return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)
-
 
 # Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
 #
@@ -101,7 +60,6 @@ STALLED_SECONDS = 60.0  # a client that takes nothing of its answer for so long 
 CONNECTIONS = 500  # half of the 1,024 files that a process may commonly open: git and the store need some too
 OF_ONE_ADDRESS = CONNECTIONS // 2  # connections without a request in progress, unless it is a trusted proxy
 PIPELINED = 64  # requests that wait on one connection for the answer to an earlier one
-WHOLE_ANSWER = "reconciler.whole_answer"  # among the extensions of a scope: see `BoundedConnection.answer_whole`
 WARN_SECONDS = 60.0  # between two lines about too many connections
 LINE_BYTES = 4  # the `: ` and the line's end, around each header
 
@@ -232,7 +190,6 @@ class BoundedConnection(HttpToolsProtocol):
     # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
     __slots__ = (
         "_data",
-        "_extensions",
         "_head_timer",
         "_in_head",
         "_piece",
@@ -241,8 +198,6 @@ class BoundedConnection(HttpToolsProtocol):
         "_refused",
         "_stall_timer",
     )
-
-    _defaults: ClassVar[tuple[list[Header], bytes]] = ([], b"")
 
     def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, place: Place) -> None:
         super().__init__(config, server_state, app_state)
@@ -253,7 +208,6 @@ class BoundedConnection(HttpToolsProtocol):
         self._refused = (400, ErrorCode.INVALID_REQUEST, "The request is not HTTP.")
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._extensions = {WHOLE_ANSWER: self.answer_whole}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
@@ -293,7 +247,6 @@ class BoundedConnection(HttpToolsProtocol):
         if self.url[:1] != b"/":
             _take_host(self.url, self.headers)
         HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
-        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
         self._in_head = False
         self._received = 0
         if self._head_timer is not None:
@@ -341,41 +294,6 @@ class BoundedConnection(HttpToolsProtocol):
             self._place.change(ConnectionState.IDLE)
         if not self._in_head and self._head_timer is None and not self.transport.is_closing():
             self._limit_time()  # the answer came first, as a refusal does: the rest of the body must not trickle on
-
-    def answer_whole(self, scope: Mapping[str, Any], status: int, head: bytes, body: bytes) -> bool:
-        """Send all of an answer in one piece, as bytes that need no checking; False, and nothing is sent, where the
-        usual way has more to do than that. `head` is lines of headers, the length of the body among them.
-
-        The usual way looks through each header with two expressions and writes twice, which costs as much as all else
-        that a small answer does.
-        """
-        cycle = self.cycle
-        if (
-            cycle.scope is not scope  # another request has come on this connection meanwhile
-            or cycle.response_started
-            or cycle.disconnected
-            or not cycle.keep_alive
-            or self.flow.write_paused
-            or scope["method"] == "HEAD"
-        ):
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        self._write(status, head, body)
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
-
-    def _write(self, status: int, head: bytes, body: bytes) -> None:
-        self.transport.write(b"".join((STATUS_LINE[status], self._common(), head, b"\r\n", body)))
-
-    def _common(self) -> bytes:
-        """The headers of the server's own. It makes a new list of them every second, for the date."""
-        headers = self.server_state.default_headers
-        if BoundedConnection._defaults[0] is not headers:
-            lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-            BoundedConnection._defaults = headers, lines
-        return BoundedConnection._defaults[1]
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
         """Called for whatever the parser cannot take, our refusals included."""

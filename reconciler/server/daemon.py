@@ -14,6 +14,7 @@ from typing import Any
 
 import uvloop
 
+from api.services import Services
 from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
@@ -21,7 +22,6 @@ from reconciler.reconcile.runs import Trigger
 from reconciler.server import following, parts, process, serving, sign_in
 from reconciler.server.parts import Parts
 from reconciler.server.process import ShutdownDeadline
-from reconciler.server.services import Services
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store, StoreFault

@@ -24,10 +24,10 @@ import api.app
 from api import auth, health
 from api.app import PUBLIC
 from api.calls import Endpoint
+from api.services import Services
 from reconciler.auth.passwords import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
-from reconciler.server.services import Services
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
 from tests.api.contracts import DOCUMENT, operations

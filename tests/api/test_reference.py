@@ -11,7 +11,7 @@ import api.app
 from api.calls import Call
 from api.pages import reference
 from api.pages.reference import Operation, reference_contents
-from reconciler.server.services import Services
+from api.services import Services
 from tests.api.callers import ask
 from tests.api.contracts import DOCUMENT, operations
 from tests.api.pages import documents

@@ -15,6 +15,7 @@ from unittest.mock import ANY
 
 import pytest
 
+from api import headers as answer_headers
 from reconciler.server import connections
 from tests import daemons
 from tests.daemons import Daemon, watched
@@ -81,7 +82,7 @@ def answer(client: socket.socket) -> int:
 
 def has_security(head: bytes) -> bool:
     """Whether an answer has the headers that every answer has."""
-    return all(b"\r\n" + name + b": " + value in head for name, value in connections.SECURITY)
+    return all(b"\r\n" + name + b": " + value in head for name, value in answer_headers.SECURITY)
 
 
 def is_cut(client: socket.socket, piece: bytes) -> bool:
