@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from api import health
+from api import openapi
 from api.calls import Call
 from api.pages import paths
 from api.pages.forms import Elsewhere, Page, page
@@ -452,4 +452,4 @@ def _whole() -> bytes:
 @cache
 def rendered() -> bytes:
     """The page; the same bytes for the life of the process."""
-    return bytes(page("reference", contents=reference_contents(json.loads(health.encoded_document()))).body)
+    return bytes(page("reference", contents=reference_contents(json.loads(openapi.encoded()))).body)
