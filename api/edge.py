@@ -17,7 +17,8 @@ from api import auth, errors
 from api.auth import Authenticator
 from api.calls import State
 from api.errors import Told
-from api.headers import Header, page_headers
+from api.headers import OF_REFERENCE, Header, page_headers
+from api.pages.paths import REFERENCE
 from api.services import Services
 from reconciler.auth import rate_limits
 from reconciler.model import ids, log_context
@@ -172,6 +173,7 @@ class Edge:
         self.note = services.measured.traffic.note
         self.headers = services.headers
         self.headers_of_pages = page_headers(services.headers)
+        self.headers_of_reference = page_headers(services.headers, instead=OF_REFERENCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -184,6 +186,8 @@ class Edge:
         scope["state"] = State(services=self.services, request=request)
         is_page = scope["path"] in self.pages or self.is_lost(scope)
         headers = self.headers_of_pages if is_page else self.headers
+        if scope["path"] == REFERENCE and is_page:
+            headers = self.headers_of_reference
         outgoing = Outgoing(scope, send, request=request, headers=headers)
         try:
             await self._admit(scope, receive, outgoing, is_page=is_page)

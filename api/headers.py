@@ -26,7 +26,18 @@ OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
         b"referrer-policy": b"same-origin",
     }
 )
-"""What pages say instead."""
+"""The headers of pages, in place of those."""
+
+OF_REFERENCE: Mapping[bytes, bytes] = MappingProxyType(
+    {
+        # Redoc: a script and the document, both from here. It makes its styles by itself.
+        b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "
+        b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+        b"frame-ancestors 'none'",
+        b"referrer-policy": b"same-origin",
+    }
+)
+"""The headers of the reference of the API."""
 
 HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
 """A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
@@ -41,6 +52,6 @@ def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
     return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
 
 
-def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    """The same headers as pages for people carry them."""
-    return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)
+def page_headers(headers: tuple[Header, ...], *, instead: Mapping[bytes, bytes] = OF_PAGES) -> tuple[Header, ...]:
+    """Return the same headers as pages for people carry them."""
+    return tuple((name, instead.get(name, value)) for name, value in headers)
