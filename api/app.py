@@ -16,6 +16,7 @@ from api import (
     health,
     logs,
     notifications,
+    openapi,
     plans,
     projects,
     repositories,
@@ -28,9 +29,9 @@ from api.edge import Edge, RequestPlaces, path_pattern
 from api.errors import Told
 from api.pages import forms
 from api.pages import routes as pages
+from api.services import Services
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
-from reconciler.server.services import Services
 
 HANDLE = Permission.HANDLE_DELIVERIES
 READ, CHANGE, APPROVE, SUSPEND = Permission.READ, Permission.CHANGE, Permission.APPROVE, Permission.SUSPEND
@@ -117,7 +118,7 @@ ROUTES = (
     ("/v1/api/notifications/{id}/status", Endpoint(POST=within_reach(notifications.set_status, READ))),
     ("/v1/alerts/test", Endpoint(POST=in_organization(notifications.send_test_alert, ORGANIZATION))),
     ("/metrics", Endpoint(GET=in_organization(health.scrape_metrics, Permission.READ_METRICS))),
-    ("/openapi.json", Endpoint(GET=public(health.serve_openapi))),
+    ("/openapi.json", Endpoint(GET=public(openapi.serve))),
     ("/hooks/{repository}", Endpoint(POST=public(repositories.deliver_hook))),
     ("/v1/{kind}/{name}/history", Endpoint(GET=in_project(resources.history, READ))),
     ("/v1/{kind}/{name}/history/redact", Endpoint(POST=in_project(resources.redact_resource, Permission.REDACT))),
@@ -136,7 +137,7 @@ _PUBLIC_PATTERN = re.compile("|".join(path_pattern(path) for path in sorted(PUBL
 
 def build(services: Services) -> Starlette:
     """The ASGI application that serves `services`."""
-    health.encoded_document()  # made now, so that a fault in the document stops the start and no request waits for it
+    openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     resource_queries.built_in_digest()  # likewise
     return _built((*ROUTES, *pages.ROUTES), services, otherwise=unknown, is_lost=is_lost)
 

@@ -12,7 +12,8 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from starlette.types import Scope
 
 from api import errors
-from api.errors import Header
+from api.headers import Header
+from api.services import Services
 from reconciler.auth import invitations
 from reconciler.auth.sessions import Session
 from reconciler.model import directory
@@ -20,7 +21,6 @@ from reconciler.model.directory import Directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 from reconciler.model.principals import Scope as PrincipalScope
-from reconciler.server.services import Services
 
 # Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
 

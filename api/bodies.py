@@ -15,7 +15,8 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api import calls, errors
 from api.calls import Call
-from api.errors import CONTENT_TYPE, Empty, Header
+from api.errors import CONTENT_TYPE, Empty
+from api.headers import Header
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
 from reconciler.model.clock import rfc3339

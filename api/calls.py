@@ -10,13 +10,13 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api import auth, errors
-from api.errors import Header
+from api.headers import Header
+from api.services import Services
 from reconciler.auth.sessions import Session
 from reconciler.model import principals
 from reconciler.model.directory import Directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import AccessVerdict, Actor, Permission, Principal
-from reconciler.server.services import Services
 
 # A call: one request as a handler sees it.
 #

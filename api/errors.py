@@ -4,10 +4,11 @@ import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, NamedTuple
 
 from starlette.responses import Response
 
+from api.headers import Header
 from reconciler.auth import changes as auth_changes
 from reconciler.auth.passwords import Throttled
 from reconciler.delivery import contract
@@ -24,21 +25,27 @@ from reconciler.worker import client
 #
 # An answer that is sent while it is read is in `bodies`.
 
-Header: TypeAlias = tuple[bytes, bytes]
 
 JSON = b"application/json"
 CONTENT_TYPE: Header = (b"content-type", JSON)
 
 
-class Json(Response):
-    """A JSON body that is bytes already."""
+class Content(Response):
+    """A body that is bytes already. It is never changed, so one may answer many requests."""
 
-    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+    def __init__(self, body: bytes, *, media_type: bytes, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
         # Starlette's own constructor encodes names and values of every header; these are bytes from the start.
         self.status_code = status
         self.body = body
         self.background = None
-        self.raw_headers = [CONTENT_TYPE, (b"content-length", b"%d" % len(body)), *headers]
+        self.raw_headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
+
+
+class Json(Content):
+    """A JSON body that is bytes already."""
+
+    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
+        super().__init__(body, media_type=JSON, status=status, headers=headers)
 
 
 class Empty(Response):

@@ -1,31 +1,23 @@
-"""Health, version, metrics and the OpenAPI document."""
+"""Health, version and metrics."""
 
 import asyncio
 import json
 import logging
-from functools import cache
-from importlib import resources
-from typing import TypeAlias
 
 from starlette.responses import Response
 
-import schemas
 from api import bodies, errors
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import JSON, Json
-from reconciler.model import documents, positions
+from api.errors import Json
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
-from reconciler.model.names import KINDS
-from reconciler.model.values import Value
 from reconciler.version import __version__
 
 # Whether the process lives, whether it can serve, and which version it is.
 
 logger = logging.getLogger(__name__)
 
-LIVE = AtOnce(b'{"status":"live"}', media_type=JSON)
+LIVE = Json(b'{"status":"live"}')
 READY = b'{"status":"ready"}'
 VERSION = json.dumps(__version__).encode()
 READY_SECONDS = 5.0  # a store that takes longer does not serve
@@ -76,56 +68,3 @@ def _wants_openmetrics(call: Call) -> bool:
     does not name it at all.
     """
     return any(OPENMETRICS in value for value in call.header(b"accept"))
-
-
-# The contract: `openapi.yaml`, written by hand, with the schema of every kind put in from the `schemas` package.
-
-Object: TypeAlias = dict[str, Value]
-
-OPENAPI_COMPONENTS = "#/components/schemas/"
-
-
-async def serve_openapi(_call: Call) -> Response:
-    """GET /openapi.json"""
-    return Json(encoded_document())
-
-
-@cache
-def encoded_document() -> bytes:
-    """The whole document as JSON; the same bytes for the life of the process."""
-    return json.dumps(openapi_document(), ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def openapi_document() -> Object:
-    """The whole document. Paths and members keep the order of the file, kinds that of `KINDS`."""
-    text = resources.files("api").joinpath("openapi.yaml").read_bytes()
-    whole = _object(documents.read(text, syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)[0].value)
-    components = _object(_object(whole["components"])["schemas"])
-    _object(components["KnownResource"])["anyOf"] = [{"$ref": f"{OPENAPI_COMPONENTS}{kind.name}"} for kind in KINDS]
-    for kind in KINDS:
-        components[kind.name] = schema_component(kind.name, schemas.load(kind.name))
-    return whole
-
-
-def schema_component(name: str, schema: Object) -> Object:
-    """A schema as a component: without an identity of its own, so that each reference in it starts at the document."""
-    kept = {member: value for member, value in schema.items() if member not in ("$id", "$schema")}
-    return _object(_moved(kept, root=OPENAPI_COMPONENTS + name))
-
-
-def _moved(value: Value, *, root: str) -> Value:
-    if isinstance(value, list):
-        return [_moved(item, root=root) for item in value]
-    if not isinstance(value, dict):
-        return value
-    moved = {member: _moved(item, root=root) for member, item in value.items()}
-    reference = value.get("$ref")
-    if isinstance(reference, str) and reference.startswith("#"):
-        moved["$ref"] = root + reference[1:]
-    return moved
-
-
-def _object(value: Value) -> Object:
-    if not isinstance(value, dict):
-        raise TypeError("the contract has something else where an object belongs")
-    return value

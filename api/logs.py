@@ -10,8 +10,8 @@ from starlette.types import Receive
 
 from api import bodies, calls, errors
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import Header, Told
+from api.errors import Content, Told
+from api.headers import Header
 from reconciler.delivery import intake_limits
 from reconciler.delivery.contract import TakenRecords
 from reconciler.delivery.intake_limits import IntakeRoom
@@ -29,7 +29,7 @@ TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
 """Tell whether a media type is JSON, of those that there are."""
 
 
-class Message(AtOnce):
+class Message(Content):
     """An answer of OTLP: senders of single records pay for little else."""
 
     def __init__(self, answer: OtlpAnswer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:

@@ -6,7 +6,8 @@ from starlette.responses import Response
 
 from api import bodies, calls, errors, repositories
 from api.calls import Call
-from api.errors import Header, Json
+from api.errors import Json
+from api.headers import Header
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.error_codes import ErrorCode

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from api import bodies, calls, errors, resource_queries
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import Empty, Header, Json
+from api.errors import Empty, Json
+from api.headers import Header
 from reconciler.model import names, rendering
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.names import Key, Selector
@@ -87,7 +87,7 @@ async def get(call: Call) -> Response:
     resource = _shown(call, resource, kind=key.kind)
     etag = bodies.of_version(resource, version=resource_queries.version(resource))
     body = errors.json_member(b"resource", resource)
-    return bodies.not_modified(call, etag) or AtOnce(body, media_type=errors.JSON, headers=(etag,))
+    return bodies.not_modified(call, etag) or Json(body, headers=(etag,))
 
 
 async def list_kind(call: Call) -> Response:

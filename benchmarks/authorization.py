@@ -19,13 +19,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import api.app
 from api.calls import AccessRule, Call, Endpoint
 from api.edge import Edge
+from api.services import Services
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.principals import DEFAULT_PROJECT, SERVICE_KEY, Role
-from reconciler.server.services import Services
 from tests.api import callers, parts
 from tests.auth import directories
 

@@ -12,7 +12,8 @@ from starlette.responses import Response
 from api import auth, bodies, calls, errors
 from api.auth import Cookies
 from api.calls import Call
-from api.errors import Header, Told
+from api.errors import Told
+from api.headers import Header
 from api.pages import paths
 from reconciler.auth.oidc import flows
 from reconciler.model.error_codes import ErrorCode

@@ -15,5 +15,6 @@ NOTIFICATIONS = "/docs/notifications"  # what each type means: notifications lea
 STYLE = "/assets/style.css"
 ICON = "/assets/icon.svg"
 FAVICON = "/favicon.ico"
+REDOC = "/assets/redoc.js"
 REFERENCE = "/docs"  # every operation of the interface
 REFERENCE_FOLDER = "/docs/"  # as people type it; it leads there

@@ -9,11 +9,11 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from api.calls import Call, Endpoint, public
-from api.edge import AtOnce
-from api.pages import accounts, forms, paths, reference, sign_in
+from api.errors import Content
+from api.pages import accounts, forms, paths, sign_in
 from reconciler.notifications import texts
 
-# The files that pages are shown with. There are two, and both come from here.
+# The files that pages are shown with. All of them come from here.
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -28,9 +28,14 @@ async def serve_icon(_call: Call) -> Response:
     return _file("icon.svg", b"image/svg+xml")
 
 
+async def serve_redoc(_call: Call) -> Response:
+    """GET /assets/redoc.js"""
+    return _file("redoc.js", b"text/javascript; charset=utf-8")
+
+
 @cache
-def _file(name: str, media_type: bytes) -> AtOnce:
-    return AtOnce((ASSETS / name).read_bytes(), media_type=media_type)
+def _file(name: str, media_type: bytes) -> Content:
+    return Content((ASSETS / name).read_bytes(), media_type=media_type)
 
 
 # The page that notifications lead to: what each type means and what to do.
@@ -52,6 +57,21 @@ def _pieces(sentence: str) -> list[tuple[bool, str]]:
     return [(place % 2 == 1, piece) for place, piece in enumerate(_CODE.split(sentence)) if piece]
 
 
+# `/docs`: every operation of the interface and every schema, shown by Redoc from `/openapi.json`.
+#
+# `assets/redoc.txt` has its version, licence and hash.
+
+
+async def show_reference(_call: Call) -> Response:
+    """GET /docs"""
+    return forms.page("reference")
+
+
+async def lead_to_reference(_call: Call) -> Response:
+    """GET /docs/"""
+    return forms.Elsewhere(paths.REFERENCE)
+
+
 # Every page, with its methods. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 ROUTES = (
@@ -67,9 +87,10 @@ ROUTES = (
     (paths.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
     (paths.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
     (paths.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
-    (paths.REFERENCE, Endpoint(GET=public(reference.show))),
-    (paths.REFERENCE_FOLDER, Endpoint(GET=public(reference.lead))),
+    (paths.REFERENCE, Endpoint(GET=public(show_reference))),
+    (paths.REFERENCE_FOLDER, Endpoint(GET=public(lead_to_reference))),
     (paths.STYLE, Endpoint(GET=public(serve_style))),
+    (paths.REDOC, Endpoint(GET=public(serve_redoc))),
     (paths.ICON, Endpoint(GET=public(serve_icon))),
     (paths.FAVICON, Endpoint(GET=public(serve_icon))),
 )

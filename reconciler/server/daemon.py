@@ -18,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from api.services import Services
 from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
@@ -25,7 +26,6 @@ from reconciler.reconcile.runs import Trigger
 from reconciler.server import following, parts, process, serving, sign_in
 from reconciler.server.parts import Parts
 from reconciler.server.process import ShutdownDeadline
-from reconciler.server.services import Services
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store, StoreFault
@@ -128,7 +128,12 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
             certificate = serving.configured_certificate(settings)
             more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
             async with serving.serve(
-                application, listener, certificate=certificate, drain_seconds=drain, more=more
+                application,
+                listener,
+                certificate=certificate,
+                drain_seconds=drain,
+                more=more,
+                trusted_proxies=settings.trusted_proxies,
             ) as served:
                 try:
                     await built.repositories.start(following.watched_repositories(settings))

@@ -12,6 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
+from api import headers
+from api.services import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
@@ -29,12 +31,11 @@ from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
-from reconciler.server import connections, delivering, following, notifying, process, serving, sign_in
+from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.schedules import AuditUpkeep
-from reconciler.server.services import Services
 from reconciler.settings.models import Settings
 from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
@@ -152,7 +153,7 @@ async def build_parts(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=connections.security_headers(tls=has_tls, web_url=settings.web_url),
+                headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
                     deliveries=delivery.manager.figures,

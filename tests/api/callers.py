@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
 
+from api.services import Services
 from reconciler.auth import passwords
 from reconciler.model.directory import Amendment, Audited, Key, Member, User
 from reconciler.model.principals import Role, Scope
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.auth import directories
 

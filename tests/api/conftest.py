@@ -14,11 +14,11 @@ import pytest
 from starlette.applications import Starlette
 
 import api.app
+from api.services import Services
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.server.services import Services
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller
 from tests.api.parts import Parts

@@ -9,10 +9,10 @@ from typing import Any
 import httpx2
 from jsonschema_rs import Draft202012Validator
 
-from api import health
+from api import openapi
 from reconciler.model.error_codes import MEANINGS, ErrorCode
 
-DOCUMENT: dict[str, Any] = json.loads(health.encoded_document())
+DOCUMENT: dict[str, Any] = json.loads(openapi.encoded())
 METHODS = ("get", "post", "delete", "put", "patch", "head", "options", "trace")
 ANY_METHOD = {405}  # of a method that a path does not take: not documented, since OpenAPI lists those that it takes
 

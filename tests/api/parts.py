@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from api.services import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
@@ -31,7 +32,6 @@ from reconciler.reconcile.repositories import Repositories
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review.service import Reviewing
 from reconciler.server import following
-from reconciler.server.services import Services
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient

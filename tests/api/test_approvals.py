@@ -10,10 +10,10 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.services import Services
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.reconcile.interventions import Intervention
-from reconciler.server.services import Services
 from reconciler.store.contract import Moved
 from reconciler.store.records import ApprovalRow, AuditRow
 from reconciler.store.sqlite import SqliteStore

@@ -9,9 +9,9 @@ import httpx2
 import pytest
 
 from api import auth
+from api.services import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import connect
 from tests.auth import directories

@@ -7,10 +7,10 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.services import Services
 from reconciler.model import builtins
 from reconciler.model.names import Key
 from reconciler.model.values import Value
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.conftest import connect
 

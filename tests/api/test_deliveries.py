@@ -8,9 +8,9 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.services import Services
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.model.principals import Role
-from reconciler.server.services import Services
 from tests.api import delivering
 from tests.api.conftest import connect, make_key
 from tests.api.delivering import Kept

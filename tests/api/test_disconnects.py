@@ -18,8 +18,8 @@ from starlette.types import Message
 
 import api.app
 from api import bodies
+from api.services import Services
 from reconciler.server import serving
-from reconciler.server.services import Services
 from reconciler.store.contract import Store
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore

@@ -15,9 +15,9 @@ import pytest
 
 from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
+from api.services import Services
 from reconciler.model.errors import Refused
 from reconciler.reconcile.locks import Locked
-from reconciler.server.services import Services
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
 from reconciler.store.sqlite import SqliteStore

@@ -18,11 +18,11 @@ import pytest
 
 import api.app
 from api import repositories
+from api.services import Services
 from reconciler.git import hooks
 from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL
 from reconciler.reconcile.loop import Loop
-from reconciler.server.services import Services
 from tests import forges
 from tests.api import callers, parts
 from tests.api.conftest import Follow, connect, until

@@ -9,10 +9,10 @@ import httpx2
 import pytest
 
 from api import auth, projects, users
+from api.services import Services
 from reconciler.auth import invitations
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role
-from reconciler.server.services import Services
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.conftest import connect, make_key

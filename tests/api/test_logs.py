@@ -20,12 +20,12 @@ from starlette.types import Message
 import api.app
 from api import errors, logs
 from api.edge import MOST as IN_FLIGHT
+from api.services import Services
 from reconciler.auth import changes
 from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
 from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import Logs, RequestLimits
 from reconciler.model.principals import Role, Scope
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.callers import ask
 from tests.api.conftest import connect, make_key

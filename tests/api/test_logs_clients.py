@@ -11,10 +11,10 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 
 import api.app
+from api.services import Services
 from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.delivery.otlp.models import Logs
 from reconciler.server import serving
-from reconciler.server.services import Services
 from tests import otlp_client
 from tests.api import parts
 from tests.api.conftest import until

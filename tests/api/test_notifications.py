@@ -7,10 +7,10 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.services import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.server.services import Services
 from tests.api.conftest import Populated, connect, make_key
 
 pytestmark = pytest.mark.anyio

@@ -3,7 +3,7 @@
 import pytest
 
 from api.edge import RequestPlace, RequestPlaces
-from reconciler.server.services import Services
+from api.services import Services
 from tests.api.conftest import Follow
 from tests.repositories import Repository
 

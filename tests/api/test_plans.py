@@ -13,12 +13,12 @@ import httpx2
 import msgspec
 import pytest
 
+from api.services import Services
 from reconciler.cli import plan as cli_plan
 from reconciler.model.plan import CutText
 from reconciler.model.principals import Role, Scope
 from reconciler.review.kept_plans import PlanRequest
 from reconciler.review.service import MOST_WAITING, Reviewing
-from reconciler.server.services import Services
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, destination, watched
 from tests.repositories import Repository

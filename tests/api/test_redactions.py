@@ -10,9 +10,9 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.services import Services
 from reconciler.model.names import Key
 from reconciler.model.principals import Role
-from reconciler.server.services import Services
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import connect, make_key
 from tests.api.parts import AT, destination

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from api import repositories
+from api.services import Services
 from reconciler.model.principals import Role
-from reconciler.server.services import Services
 from reconciler.store.contract import StoreFault
 from tests.api import parts
 from tests.api.conftest import Follow, connect, make_key, until

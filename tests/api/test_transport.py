@@ -10,11 +10,11 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api import headers as answer_headers
+from api.services import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
-from reconciler.server import connections
-from reconciler.server.services import Services
 from tests.api.conftest import connect, make_key
 from tests.auth import directories
 
@@ -256,7 +256,7 @@ async def test_every_answer_has_the_security_headers(
     services: Services, method: str, path: str, headers: list[tuple[str, str]], status: int
 ) -> None:
     for tls in (False, True):
-        expected = connections.security_headers(tls=tls, web_url=WEB)
+        expected = answer_headers.security_headers(tls=tls, web_url=WEB)
         changed = dataclasses.replace(services, anybody=LOCAL, web_url=WEB, headers=expected)
         async with connect(changed, key="") as client:
             answer = await send(client, method, path, *headers)
@@ -274,7 +274,7 @@ async def test_an_answer_to_what_went_wrong_has_the_security_headers(services: S
     async with connect(dataclasses.replace(services, accounts=Broken()), key="") as client:  # type: ignore[arg-type]
         answer = await client.get("/v1/me", headers={"X-Service-Api-Key": "x"})
     assert answer.status_code == 500
-    assert {(name.lower(), value) for name, value in answer.headers.raw} >= set(connections.SECURITY)
+    assert {(name.lower(), value) for name, value in answer.headers.raw} >= set(answer_headers.SECURITY)
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ async def test_an_answer_to_what_went_wrong_has_the_security_headers(services: S
 def test_browsers_are_told_to_come_back_by_https_where_they_are_meant_to(
     tls: bool, web_url: str, is_sent: bool
 ) -> None:
-    assert (connections.HSTS in connections.security_headers(tls=tls, web_url=web_url)) is is_sent
+    assert (answer_headers.HSTS in answer_headers.security_headers(tls=tls, web_url=web_url)) is is_sent
 
 
 async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(services: Services) -> None:

@@ -24,7 +24,7 @@ import traceback
 import warnings
 from typing import Any, Never
 
-from api import health
+from api import openapi
 from reconciler.cli import main
 from reconciler.model import builtins, names, validators
 
@@ -105,7 +105,7 @@ def prepare() -> None:
         importlib.import_module(entry.target.partition(":")[0])
     for module in LATER:
         importlib.import_module(module)
-    health.encoded_document()
+    openapi.encoded()
     builtins.shown()
     for kind in (None, *names.KINDS):
         validators.violations(kind, {})

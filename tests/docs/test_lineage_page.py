@@ -2,13 +2,13 @@
 
 import json
 
-from api import health
+from api import openapi
 from reconciler.git import history
 from reconciler.worker import history as worker_history
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/lineage.md")
-SCHEMAS = json.loads(health.encoded_document())["components"]["schemas"]
+SCHEMAS = json.loads(openapi.encoded())["components"]["schemas"]
 
 
 def test_the_example_has_every_field_and_no_other() -> None:

@@ -41,6 +41,14 @@ def dex() -> Path:
     return DEX if DEX.is_file() else needs.lacking("dex (`make test-providers` builds it)")
 
 
+def generators() -> Path:
+    """The folder with the programs of openapi-python-client's own environment."""
+    programs = ROOT / ".venv" / "generators" / "bin"
+    if not (programs / "openapi-python-client").is_file():
+        needs.lacking("openapi-python-client (`make test-providers` installs it)")
+    return programs
+
+
 def chromium() -> Path:
     """Debian's Chromium."""
     return CHROMIUM if CHROMIUM.exists() else needs.lacking(f"the program {CHROMIUM}")

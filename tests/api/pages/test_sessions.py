@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 import api.app
+from api.services import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.parts import LIFETIMES, Parts
 from tests.auth import directories

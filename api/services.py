@@ -1,4 +1,4 @@
-"""The services that the API calls."""
+"""The services that the API calls. The composition root (`reconciler.server.parts`) gives them."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -6,6 +6,8 @@ from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from api import headers as headers_of_answers
+from api.headers import Header
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
@@ -21,8 +23,6 @@ from reconciler.notifications.outbox import Outbox
 from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier
 from reconciler.review.service import Reviewing
-from reconciler.server import connections
-from reconciler.server.connections import Header
 from reconciler.store.contract import Store
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
@@ -115,7 +115,7 @@ class Services:
     web_url: str = ""
     has_tls: bool = False
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    headers: tuple[Header, ...] = connections.SECURITY
+    headers: tuple[Header, ...] = headers_of_answers.SECURITY
     hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
     paces: RateLimits = field(default_factory=RateLimits)
