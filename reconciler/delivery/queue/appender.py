@@ -38,13 +38,14 @@ class _Waiting(NamedTuple):
     payload: Sequence[Piece]
     written: asyncio.Future[None]
     synced: bool
+    died: int | None
 
 
 class Appender:
     """The end of one journal. `sync` and `roll_bytes` may be changed at any time.
 
-    `committed` is called after each commit that went well, with its segment and entries, `refused` with the numbers of
-    one that failed. `refused_at` is when the disk last failed, in seconds of the loop, or None.
+    `committed` is called after each commit that went well, with its segment and entries. `refused_at` is when the disk
+    last failed, in seconds of the loop, or None.
     """
 
     def __init__(
@@ -55,7 +56,6 @@ class Appender:
         committer: Committer,
         clock: Callable[[], int],
         committed: Callable[[Segment, Sequence[QueueEntry]], None],
-        refused: Callable[[Sequence[int]], None],
     ) -> None:
         """`header` has the kind and mark, the next number and the totals so far. Nothing is appended to old files."""
         self.sync = "commit"
@@ -68,7 +68,6 @@ class Appender:
         self._committer = committer
         self._clock = clock
         self._committed = committed
-        self._refused = refused
         self._totals = header.before
         self._waiting: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
@@ -88,13 +87,23 @@ class Appender:
         return self.refused_at is not None and asyncio.get_running_loop().time() < self.refused_at + within
 
     def append(
-        self, payload: Sequence[Piece], *, records: int, at: int, synced: bool, flags: int = segments.BATCH
+        self,
+        payload: Sequence[Piece],
+        *,
+        records: int,
+        at: int,
+        synced: bool = False,
+        flags: int = segments.BATCH,
+        died: int | None = None,
     ) -> asyncio.Future[None]:
-        """Append a payload; the future is done when it is written as `sync` says, and on disk if `synced`."""
+        """Append a payload; the future is done when it is written as `sync` says, and on disk if `synced`.
+
+        `died` is when a replayed dead letter died first.
+        """
         size = sum(map(len, payload))
         frame = Frame(self.next_number, records, size, at, segments.checksum(payload), flags)
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(frame, payload, written, synced))
+        self._waiting.append(_Waiting(frame, payload, written, synced, died))
         self.next_number += 1
         self.waiting_size += frame.length
         self.waiting_records += records
@@ -140,7 +149,7 @@ class Appender:
         self.waiting_size -= sum(one.frame.length for one in written)
         self.waiting_records -= sum(one.frame.records for one in written)
         if failure is None:
-            self._keep([one.frame for one in written], file, segment, synced=synced)
+            self._keep(written, file, segment, synced=synced)
         else:
             self._fail(failure)
             if file is self._file and file.descriptor == CLOSED:
@@ -148,7 +157,6 @@ class Appender:
                 if self._is_unsynced:
                     self._doubt(failure)
                 self._is_unsynced = False
-            self._refused([one.frame.number for one in written])
         for one in written:
             if one.written.done():
                 continue
@@ -159,7 +167,7 @@ class Appender:
         if self._waiting:
             self._commit_soon()
 
-    def _keep(self, written: Sequence[Frame], file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
+    def _keep(self, written: Sequence[_Waiting], file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
         if self.refused_at is not None:
             log.warning(TAKES, self._folder)
         self.refused_at = None
@@ -167,10 +175,12 @@ class Appender:
             self.seal()
             self._segment, self._file = segment, file
         entries = []
-        for frame in written:
-            entries.append(QueueEntry(frame.number, frame.records, frame.size, frame.taken_at, segment, segment.end))
+        for frame, _, _, _, died in written:
+            entries.append(QueueEntry.of(frame, segment, segment.end))
             segment.end += frame.length
-        added = segments.sum_frames(written)
+            if died is not None:
+                segment.acknowledged.replay(frame.number, died)
+        added = segments.sum_frames(entries)
         segment.left = segment.left.plus(added)
         self._totals = self._totals.plus(added)
         if not synced and self.sync == "interval":

@@ -35,9 +35,7 @@ class DeadLetters:
     """Changes wait for each other; listing sees what is there when it comes to it."""
 
     def __init__(self, folder: Path, *, recovered: Recovered, shared: Shared) -> None:
-        self.journal = Journal(
-            folder, recovered=recovered, shared=shared, committed=self._committed, refused=lambda _: None
-        )
+        self.journal = Journal(folder, recovered=recovered, shared=shared, committed=self._committed)
         self.limit = 0  # in bytes; `expire` deletes the oldest letters that are over it
         self.oldest: int | None = None  # when the first letters died
         self._changing = asyncio.Lock()

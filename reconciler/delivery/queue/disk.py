@@ -56,10 +56,7 @@ class DiskQueue:
     ) -> None:
         self.folder = folder
         self._space = shared.space
-        self._replayed: dict[int, int] = {}  # numbers that are being written: when those dead letters died first
-        self._journal = Journal(
-            folder, recovered=queued, shared=shared, committed=self._committed, refused=self._refused
-        )
+        self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
         self._line: QueueLine[QueueEntry] = QueueLine(self._fill)
         self._walk = JournalWalk(self._journal, held=self._held)
@@ -122,22 +119,13 @@ class DiskQueue:
         # A quota of the disk shows only when the disk refuses.
         if is_beyond or self._space.spare() < self._coming(size) or self._journal.appender.refused_at is not None:
             self._journal.make_room()
-        if died is not None:
-            self._replayed[self._journal.appender.next_number] = died
-        return self._journal.appender.append(payload, records=records, at=at, synced=died is not None)
+        return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
             if len(self._line.ready) < READY and self._filling is None and self._walk.step(entry):
                 self._line.ready.append(_queued(entry))
-            died = self._replayed.pop(entry.number, None)
-            if died is not None:
-                self._journal.replay(entry, died)
         self._line.wake()
-
-    def _refused(self, numbers: Sequence[int]) -> None:
-        for number in numbers:
-            self._replayed.pop(number, None)
 
     # The line.
 

@@ -65,7 +65,7 @@ class _Step:
 
 
 class Journal:
-    """One journal. `committed` is called with entries that are on disk now, `refused` with numbers that never will be.
+    """One journal. `committed` is called with entries that are on disk now.
 
     `left` is what is queued, `disk` its bytes on disk, `last` the highest committed number.
     """
@@ -77,7 +77,6 @@ class Journal:
         recovered: Recovered,
         shared: Shared,
         committed: Callable[[Sequence[QueueEntry]], None],
-        refused: Callable[[Sequence[int]], None],
     ) -> None:
         self.folder = folder
         self.mark = recovered.header.mark
@@ -108,7 +107,6 @@ class Journal:
             committer=shared.committer,
             clock=shared.clock,
             committed=self._appended,
-            refused=refused,
         )
 
     def start(self) -> None:
@@ -128,6 +126,7 @@ class Journal:
         self.last = entries[-1].number
         self.left = self.left.plus(segments.sum_frames(entries))
         self._account(segment)
+        self._touch(segment)
         self._committed(entries)
 
     def _account(self, segment: Segment) -> None:
@@ -163,11 +162,6 @@ class Journal:
         entry.segment.acknowledged.try_batch(entry.number, progress)
         self._touch(entry.segment)
 
-    def replay(self, entry: QueueEntry, died: int) -> None:
-        """Record that a batch was a dead letter, which died first at that time."""
-        entry.segment.acknowledged.replay(entry.number, died)
-        self._touch(entry.segment)
-
     # Damage.
 
     def settle(self, segment: Segment, readable: Totals) -> None:
@@ -192,7 +186,7 @@ class Journal:
         self.damaged.append(segment.path)
 
         def copy(_: System) -> None:
-            self.damaged[place] = recovery.copy_to_quarantine(segment.path, kind=self._header.kind)
+            self.damaged[place] = recovery.put_in_quarantine(segment.path, kind=self._header.kind, is_served=True)
 
         self._committer.do(copy, lambda failure: recovery.report_quarantine(segment.path, failure))
 

@@ -16,7 +16,6 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -187,7 +186,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
     if one.content is not None and one.content.is_damaged:
         failure = None
         try:
-            copy_to_quarantine(one.path, kind=kind)
+            put_in_quarantine(one.path, kind=kind, is_served=True)
         except OSError as fault:
             failure = fault
         report_quarantine(one.path, failure)
@@ -246,7 +245,7 @@ def _acknowledgements(path: Path, *, kind: int) -> bytes:
     """Read the file; batches of which nothing can be read are sent again. Anything but a file is moved away."""
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            move_to_quarantine(path, kind=kind)
+            put_in_quarantine(path, kind=kind, is_served=False)
         return files.read_whole(path, limit=acknowledgements.MOST_READ_BYTES).data
     return b""
 
@@ -257,7 +256,7 @@ def _put_away(one: _Found, *, kind: int) -> None:
         if one.length <= segments.SEGMENT_HEADER_BYTES and not one.is_foreign:
             one.path.unlink()  # a crash came before the first frame
             return
-        move_to_quarantine(one.path, kind=kind)
+        put_in_quarantine(one.path, kind=kind, is_served=False)
     except OSError as fault:
         log.error("The queue file %s cannot be read, nor moved away (%s).", one.path, fault.strerror)
     else:
@@ -267,29 +266,40 @@ def _put_away(one: _Found, *, kind: int) -> None:
 # Quarantine.
 
 
-def copy_to_quarantine(path: Path, *, kind: int) -> Path:
-    """Put a second name, or a copy, of a file in quarantine, and return the path there. Raises OSError."""
-    places = _places(path, kind=kind)
-    for number, place in enumerate(places):
-        try:
-            os.link(path, place)
-        except FileExistsError:
-            if not _is_same(path, place):  # else an earlier process did it
-                continue
-        except OSError:  # a file system without links: only the first file of a name, else each start would add one
-            if number == 0:
+def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
+    """Put a file in quarantine, or only a second name of it while it is served; return the path there. Raises OSError.
+
+    A file that an earlier process put there is there once.
+    """
+    folder = _quarantine(path.parent, kind=kind)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    first = folder / (f"{DEAD_PREFIX}{path.name}" if kind == segments.DEAD else path.name)
+    for place in itertools.chain([first], (first.with_stem(f"{first.stem}-{more}") for more in itertools.count(2))):
+        beside = place.with_suffix(segments.ACKNOWLEDGED)
+        if os.path.lexists(place) and os.path.samestat(path.lstat(), place.lstat()):
+            if not is_served:
+                path.unlink()
+        elif os.path.lexists(place) or os.path.lexists(beside):
+            continue
+        elif not is_served:
+            path.rename(place)
+        elif not _link(path, place):  # a file system without links
+            if place == first:  # only one copy: else each start would add one
                 shutil.copyfile(path, place)
+            return first
+        if not is_served:
+            with contextlib.suppress(FileNotFoundError):
+                path.with_suffix(segments.ACKNOWLEDGED).rename(beside)
         return place
     raise AssertionError
 
 
-def move_to_quarantine(path: Path, *, kind: int) -> None:
-    """Move a file, and its acknowledgements, to quarantine. Raises OSError."""
-    place = next(one for one in _places(path, kind=kind) if _is_free(one) or _is_same(path, one))
-    path.replace(place)
-    path.unlink(missing_ok=True)  # it stays where both names are of the same file
-    with contextlib.suppress(FileNotFoundError):
-        path.with_suffix(segments.ACKNOWLEDGED).rename(place.with_suffix(segments.ACKNOWLEDGED))
+def _link(path: Path, place: Path) -> bool:
+    try:
+        os.link(path, place)
+    except OSError:
+        return False
+    return True
 
 
 def report_quarantine(path: Path, failure: Exception | None) -> None:
@@ -322,20 +332,3 @@ def _highest_of(path: Path) -> int:
 
 def _quarantine(folder: Path, *, kind: int) -> Path:
     return (folder.parent if kind == segments.DEAD else folder) / QUARANTINE
-
-
-def _places(path: Path, *, kind: int) -> Iterator[Path]:
-    """Return the paths that a file may get, in the order in which they are tried."""
-    folder = _quarantine(path.parent, kind=kind)
-    folder.mkdir(mode=0o700, exist_ok=True)
-    first = folder / (f"{DEAD_PREFIX}{path.name}" if kind == segments.DEAD else path.name)
-    yield first
-    yield from (first.with_stem(f"{first.stem}-{more}") for more in itertools.count(2))
-
-
-def _is_free(place: Path) -> bool:
-    return not any(os.path.lexists(one) for one in (place, place.with_suffix(segments.ACKNOWLEDGED)))
-
-
-def _is_same(path: Path, place: Path) -> bool:
-    return os.path.lexists(place) and os.path.samestat(path.lstat(), place.lstat())

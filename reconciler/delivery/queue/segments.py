@@ -299,7 +299,12 @@ class QueueEntry:
     size: int
     taken_at: int
     segment: Segment
-    offset: int = SEGMENT_HEADER_BYTES
+    offset: int
+
+    @classmethod
+    def of(cls, frame: Frame, segment: Segment, offset: int) -> "QueueEntry":
+        """Return the entry of a frame."""
+        return cls(frame.number, frame.records, frame.size, frame.taken_at, segment, offset)
 
     @property
     def totals(self) -> Totals:

@@ -114,7 +114,7 @@ class JournalWalk:
             frame = segments.decode_frame(chunk, self._offset - begins, mark=self._journal.mark)
             if frame is None or self._offset + frame.length > segment.end:
                 return bool(found)
-            entry = QueueEntry(frame.number, frame.records, frame.size, frame.taken_at, segment, self._offset)
+            entry = QueueEntry.of(frame, segment, self._offset)
             # Lower numbers are of frames that the file had before it was emptied.
             if entry.number < segment.first or entry.number <= self._last or entry.has_left:
                 self._offset = entry.end
