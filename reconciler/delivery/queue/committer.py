@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery.queue.contract import Piece
-from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.files import Space, System
 
 MOST_PIECES = 1000  # of one call; the kernel takes 1024
 END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
@@ -31,11 +31,13 @@ class _Request(NamedTuple):
 class Committer:
     """Used from one loop. The thread starts with the first piece of work."""
 
-    def __init__(self, system: System) -> None:
+    def __init__(self, system: System, space: Space) -> None:
         self.faults = 0  # writes that the disk failed
         self._system = system
+        self._space = space
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._is_looking = False
 
     def do(self, work: Work, ended: Ended) -> None:
         """Run something on the thread after all earlier work; `ended` is called on the loop, with the error if any."""
@@ -60,6 +62,18 @@ class Committer:
         """Wait for all earlier work."""
         await self.done(lambda _: None)
 
+    def has_space(self, size: int) -> bool:
+        """Return true if so many bytes may be written. The disk is asked again when it may not."""
+        if self._space.spare >= size:
+            return True
+        if not self._is_looking:
+            self._is_looking = True
+            self.do(lambda _: None, self._looked)
+        return False
+
+    def _looked(self, _: Exception | None) -> None:
+        self._is_looking = False
+
     def stop(self) -> None:
         """End the thread after its present work. Callers wait for their work with `done`."""
         if self._thread is not None:
@@ -73,6 +87,7 @@ class Committer:
                 request.work(self._system)
             except Exception as fault:  # the caller hears of it; the thread serves all queues
                 failure = fault
+            self._space.look()
             try:
                 request.loop.call_soon_threadsafe(request.ended, failure)
             except RuntimeError:  # the loop ended and did not close the queues

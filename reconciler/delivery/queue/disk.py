@@ -55,6 +55,7 @@ class DiskQueue:
         self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: str
     ) -> None:
         self.folder = folder
+        self._committer = shared.committer
         self._space = shared.space
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
@@ -91,8 +92,8 @@ class DiskQueue:
         kept = self._journal.kept
         if kept + self._coming(size) > self._limits.max_bytes:
             return Shortage.BYTES
-        spare = self._space.spare() + self._journal.disk - kept
-        return Shortage.DISK if spare < self._coming(size) or appender.was_refused(within=REFUSED_SECONDS) else None
+        has_space = self._committer.has_space(self._coming(size) + kept - self._journal.disk)
+        return Shortage.DISK if not has_space or appender.was_refused(within=REFUSED_SECONDS) else None
 
     def may_hold(self, *, size: int) -> bool:
         """See the contract."""
@@ -117,7 +118,7 @@ class DiskQueue:
             return refused
         is_beyond = self._journal.disk + self._coming(size) > self._limits.max_bytes
         # A quota of the disk shows only when the disk refuses.
-        if is_beyond or self._space.spare() < self._coming(size) or self._journal.appender.refused_at is not None:
+        if is_beyond or self._space.spare < self._coming(size) or self._journal.appender.refused_at is not None:
             self._journal.make_room()
         return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
 
@@ -222,7 +223,7 @@ class DiskQueue:
         dead = self._dead.journal
         if sum(map(len, payload)) > MOST_BYTES or dead.appender.was_refused(within=REFUSED_SECONDS):
             return None
-        spare = dead.left.size + dead.appender.waiting_size + self._space.spare()
+        spare = dead.left.size + dead.appender.waiting_size + self._space.spare
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
         return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
 

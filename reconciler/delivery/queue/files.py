@@ -190,16 +190,19 @@ def _read_some(descriptor: int, offset: int, size: int) -> bytes:
     return os.pread(descriptor, min(size, BLOCK_BYTES), offset)
 
 
-class Space(NamedTuple):
-    """The free space of the file system that a folder is on. `reserve` bytes are left free."""
+class Space:
+    """The free space of the file system that a folder is on, as it was after the last write. `reserve` is left free."""
 
-    folder: Path
-    reserve: int
+    def __init__(self, folder: Path, *, reserve: int) -> None:
+        self.spare = PLENTY  # bytes that may be written; below zero when the disk is beyond its reserve
+        self._folder = folder
+        self._reserve = reserve
 
-    def spare(self) -> int:
-        """Return how many bytes may be written; below zero when the disk is beyond its reserve."""
+    def look(self) -> None:
+        """Ask the file system, which may wait for the disk."""
         try:
-            found = os.statvfs(self.folder)
+            found = os.statvfs(self._folder)
         except OSError:  # the append will say what is wrong
-            return PLENTY
-        return found.f_bavail * found.f_frsize - self.reserve
+            self.spare = PLENTY
+        else:
+            self.spare = found.f_bavail * found.f_frsize - self._reserve

@@ -95,6 +95,7 @@ class Journal:
         self._busy: set[Segment] = set()
         self._retry: dict[Segment, None] = {}  # the disk failed something of these; they wait, and keep nobody waiting
         self._unwritten: set[Segment] = set()  # the last write of their acknowledgements failed
+        self._stuck: set[Segment] = set()  # the disk failed to remove or empty their files
         self._timer: asyncio.TimerHandle | None = None
         self._retry_timer: asyncio.TimerHandle | None = None
         self._is_open = False
@@ -221,9 +222,9 @@ class Journal:
     @property
     def kept(self) -> int:
         """The bytes on disk that stay when more is appended: a header when the journal is empty."""
-        if self.is_empty and not any(segment.is_stuck for segment in self._retry):
+        if self.is_empty and not self._stuck:
             return segments.SEGMENT_HEADER_BYTES
-        going = [segment for segment in self._busy if segment.is_spent and not segment.is_stuck]
+        going = [segment for segment in self._busy if segment.is_spent and segment not in self._stuck]
         return self.disk - sum(segment.counted - segments.SEGMENT_HEADER_BYTES for segment in going)
 
     def make_room(self) -> None:
@@ -238,7 +239,7 @@ class Journal:
             self.appender.seal()
 
     def _is_last_long(self) -> bool:
-        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._space.spare() // SHARES))
+        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._space.spare // SHARES))
         return self.segments[-1].end >= long or self.appender.refused_at is not None
 
     # Writing acknowledgements, and giving files back.
@@ -288,7 +289,7 @@ class Journal:
             lambda one: one.is_spent and one not in self._busy and one not in self._retry, self.segments[:-1]
         )
         first = [*found]
-        return first[:1] if first and first[0].is_stuck else first
+        return first[:1] if first and first[0] in self._stuck else first
 
     def _step(self, segment: Segment, verb: str, act: Callable[[System], None] | None) -> _Step:
         if act is not None:
@@ -323,9 +324,11 @@ class Journal:
             segment, acknowledged = step.segment, step.segment.acknowledged
             self._busy.discard(segment)
             if step.act is not None and step.fault is None and not step.is_skipped:
-                segment.is_stuck, segment.is_drained, segment.end = False, True, segments.SEGMENT_HEADER_BYTES
+                segment.is_drained, segment.end = True, segments.SEGMENT_HEADER_BYTES
                 acknowledged.file_removed()
+                self.reader.forget(segment.path)  # it may have been read meanwhile
                 self._unwritten.discard(segment)
+                self._stuck.discard(segment)
                 if step.verb == "removed":
                     self.segments.remove(segment)
                     self.disk -= segment.counted
@@ -334,9 +337,9 @@ class Journal:
                 self._touch(segment)
             if step.fault is not None:
                 self._committer.faults += 1
-                if not segment.is_stuck:
+                if segment not in self._stuck:
                     log.warning(NOT_GIVEN_BACK, segment.path, step.verb, os.strerror(step.fault.errno or 0))
-                segment.is_stuck = True
+                self._stuck.add(segment)
                 self._try_later(segment)
             if step.write_fault is not None:
                 self._committer.faults += 1

@@ -56,7 +56,8 @@ class Queues:
         system = system or System()
         self._system = system
         self._folders = QueueFolders(root, system=system, clock=clock, randomness=randomness)
-        self._shared = Shared(Committer(system), QueueReader(), Space(root, reserve), clock)
+        self._space = Space(root, reserve=reserve)
+        self._shared = Shared(Committer(system, self._space), QueueReader(), self._space, clock)
         self._open: dict[Path, _Open] = {}
         self._removing: dict[Path, _Removing] = {}  # they are open still
         self._opening = asyncio.Lock()
@@ -84,6 +85,7 @@ class Queues:
             raise
         self._lock = descriptor
         folders.sweep_folders(self._root)
+        self._space.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
         """Open the queue of a destination, and make it if there is none. Raises QueueFault.
@@ -173,7 +175,8 @@ class Queues:
 
     def spare(self) -> int:
         """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
-        return self._shared.space.spare()
+        self._shared.committer.has_space(0)  # it asks the disk when there is none
+        return self._space.spare
 
     @property
     def faults(self) -> int:

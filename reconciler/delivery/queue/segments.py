@@ -256,8 +256,8 @@ class Segment:
     """A segment of an open journal.
 
     `end` is where the last committed frame ends, `left` is what has not left. A sealed segment gets no more frames. A
-    drained one has no frames that count, though bytes of it may still be on disk. `is_stuck` says that the disk failed
-    to remove or empty the file. `counted` is how many bytes of it are in the journal's sum.
+    drained one has no frames that count, though bytes of it may still be on disk. `counted` is
+    how many bytes of it are in the journal's sum.
     """
 
     path: Path
@@ -271,7 +271,6 @@ class Segment:
     is_sealed: bool = False
     is_drained: bool = False
     is_damaged: bool = False
-    is_stuck: bool = False
     counted: int = 0
 
     @property
