@@ -33,8 +33,8 @@ class Committer:
 
     def __init__(self, system: System, space: Space) -> None:
         self.faults = 0  # writes that the disk failed
+        self.space = space  # as it was after the last work
         self._system = system
-        self._space = space
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_looking = False
@@ -64,7 +64,7 @@ class Committer:
 
     def has_space(self, size: int) -> bool:
         """Return true if so many bytes may be written. The disk is asked again when it may not."""
-        if self._space.spare >= size:
+        if self.space.spare >= size:
             return True
         if not self._is_looking:
             self._is_looking = True
@@ -87,7 +87,7 @@ class Committer:
                 request.work(self._system)
             except Exception as fault:  # the caller hears of it; the thread serves all queues
                 failure = fault
-            self._space.look()
+            self.space.look()
             try:
                 request.loop.call_soon_threadsafe(request.ended, failure)
             except RuntimeError:  # the loop ended and did not close the queues

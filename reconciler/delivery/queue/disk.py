@@ -56,7 +56,6 @@ class DiskQueue:
     ) -> None:
         self.folder = folder
         self._committer = shared.committer
-        self._space = shared.space
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
         self._line: QueueLine[QueueEntry] = QueueLine(self._fill)
@@ -118,7 +117,11 @@ class DiskQueue:
             return refused
         is_beyond = self._journal.disk + self._coming(size) > self._limits.max_bytes
         # A quota of the disk shows only when the disk refuses.
-        if is_beyond or self._space.spare < self._coming(size) or self._journal.appender.refused_at is not None:
+        if (
+            is_beyond
+            or self._committer.space.spare < self._coming(size)
+            or self._journal.appender.refused_at is not None
+        ):
             self._journal.make_room()
         return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
 
@@ -223,7 +226,7 @@ class DiskQueue:
         dead = self._dead.journal
         if sum(map(len, payload)) > MOST_BYTES or dead.appender.was_refused(within=REFUSED_SECONDS):
             return None
-        spare = dead.left.size + dead.appender.waiting_size + self._space.spare
+        spare = dead.left.size + dead.appender.waiting_size + self._committer.space.spare
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
         return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
 

@@ -24,7 +24,7 @@ from reconciler.delivery.queue.acknowledgements import AcknowledgementWrite, Pro
 from reconciler.delivery.queue.appender import Appender
 from reconciler.delivery.queue.committer import Committer, write_all
 from reconciler.delivery.queue.contract import Piece
-from reconciler.delivery.queue.files import QueueReader, Space, System
+from reconciler.delivery.queue.files import QueueReader, System
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.delivery.queue.segments import QueueEntry, Segment
 from reconciler.model.text import counted
@@ -47,7 +47,6 @@ class Shared(NamedTuple):
 
     committer: Committer
     reader: QueueReader
-    space: Space
     clock: Callable[[], int]
 
 
@@ -89,7 +88,6 @@ class Journal:
         self.last = recovered.header.first - 1
         self._header = recovered.header
         self._committer = shared.committer
-        self._space = shared.space
         self._committed = committed
         self._dirty: dict[Segment, None] = {}
         self._busy: set[Segment] = set()
@@ -239,7 +237,7 @@ class Journal:
             self.appender.seal()
 
     def _is_last_long(self) -> bool:
-        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._space.spare // SHARES))
+        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._committer.space.spare // SHARES))
         return self.segments[-1].end >= long or self.appender.refused_at is not None
 
     # Writing acknowledgements, and giving files back.

@@ -56,8 +56,7 @@ class Queues:
         system = system or System()
         self._system = system
         self._folders = QueueFolders(root, system=system, clock=clock, randomness=randomness)
-        self._space = Space(root, reserve=reserve)
-        self._shared = Shared(Committer(system, self._space), QueueReader(), self._space, clock)
+        self._shared = Shared(Committer(system, Space(root, reserve=reserve)), QueueReader(), clock)
         self._open: dict[Path, _Open] = {}
         self._removing: dict[Path, _Removing] = {}  # they are open still
         self._opening = asyncio.Lock()
@@ -85,7 +84,7 @@ class Queues:
             raise
         self._lock = descriptor
         folders.sweep_folders(self._root)
-        self._space.look()
+        self._shared.committer.space.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
         """Open the queue of a destination, and make it if there is none. Raises QueueFault.
@@ -176,7 +175,7 @@ class Queues:
     def spare(self) -> int:
         """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
         self._shared.committer.has_space(0)  # it asks the disk when there is none
-        return self._space.spare
+        return self._shared.committer.space.spare
 
     @property
     def faults(self) -> int:
