@@ -5,7 +5,7 @@ Acknowledgements are written within 100 ms and never forced to disk: after a cra
 A segment of which everything left is removed if it is the first one. Another one is emptied to its header, which says
 so: a missing file in the middle would look lost. The last one stays, for its numbers; when nothing is queued, it is
 sealed and emptied too, once it is long or its room is needed. None of that needs room on the disk. A segment that the
-disk does not remove or empty is tried again every second; its acknowledgements are written meanwhile.
+disk does not remove or empty is tried again every second; its acknowledgements were written before.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Shared(NamedTuple):
 
 @dataclass(slots=True)
 class _Step:
-    """Work on one segment: remove or empty its file, or else write its acknowledgements. Faults are set afterwards."""
+    """Work on one segment: write its acknowledgements, then remove or empty its file. Faults are set afterwards."""
 
     segment: Segment
     act: Callable[[System], None] | None
@@ -327,32 +327,32 @@ class Journal:
                 self.reader.forget(segment.path)  # it may have been read meanwhile
                 self._unwritten.discard(segment)
                 self._stuck.discard(segment)
+                self._account(segment)
                 if step.verb == "removed":
                     self.segments.remove(segment)
                     self.disk -= segment.counted
-                    continue
+                continue
             if step.is_skipped:
                 self._touch(segment)
             if step.fault is not None:
-                self._committer.faults += 1
                 if segment not in self._stuck:
                     log.warning(NOT_GIVEN_BACK, segment.path, step.verb, os.strerror(step.fault.errno or 0))
                 self._stuck.add(segment)
                 self._try_later(segment)
             if step.write_fault is not None:
-                self._committer.faults += 1
                 acknowledged.write_failed()
                 if not self._unwritten:
                     log.warning(NOT_WRITTEN, segment.path, os.strerror(step.write_fault.errno or 0))
                 self._unwritten.add(segment)
                 self._try_later(segment)
-            elif step.write is not None:
+            else:
                 self._unwritten.discard(segment)
             self._account(segment)
         for segment in [*self._dirty, *self._removable()]:
             self._touch(segment)
 
     def _try_later(self, segment: Segment) -> None:
+        self._committer.faults += 1
         self._dirty.pop(segment, None)
         self._retry[segment] = None
         if self._retry_timer is None and self._is_open:
@@ -388,26 +388,22 @@ class Journal:
 
 
 def _run(system: System, steps: Sequence[_Step]) -> None:
-    """Run steps. A fault of one keeps no other from running, but nothing is removed behind a file that stays."""
-    is_removing = True
+    """Write acknowledgements, then give files back. A fault of one step keeps no other from running."""
     for step in steps:
-        if step.act is not None:
-            step.is_skipped = step.verb == "removed" and not is_removing
-            if not step.is_skipped:
-                step.fault = _attempt(step.act, system)
-            if step.fault is not None:
-                is_removing = False
-            elif not step.is_skipped:
-                continue
         if step.write is not None:
             offset, data, is_anew = step.write
             path = step.segment.acknowledgements_path
-            write = (
-                partial(replace, path=path, data=data)
-                if is_anew
-                else partial(write_at, path=path, data=data, offset=offset)
-            )
+            if is_anew:
+                write = partial(replace, path=path, data=data)
+            else:
+                write = partial(write_at, path=path, data=data, offset=offset)
             step.write_fault = _attempt(write, system)
+    is_removing = True
+    for step in steps:
+        if step.act is not None:
+            step.is_skipped = step.verb == "removed" and not is_removing  # none behind a file that stays
+            step.fault = None if step.is_skipped else _attempt(step.act, system)
+            is_removing = is_removing and step.fault is None
 
 
 def _attempt(act: Callable[[System], None], system: System) -> OSError | None:
