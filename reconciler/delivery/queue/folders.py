@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.delivery.queue import segments
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.files import PASSING, System
 from reconciler.model import ids
@@ -27,7 +28,7 @@ log = logging.getLogger(__name__)
 FILE = "queue.json"
 GONE = "queue.gone.json"  # of a queue that was removed, and of which damaged files are kept
 DEAD_LETTERS = "dead"  # the folder of the segments of dead letters
-QUARANTINE = "quarantine"  # the folder of damaged segments
+QUARANTINE = "quarantine"  # the folder of damaged segments, in that of the queue
 PARTIAL = ".new"  # the end of the name of a folder that is being made
 VERSION = 1
 MOST_BYTES = 64 << 10
@@ -152,9 +153,8 @@ class QueueFolders:
                 shutil.rmtree(folder)
             else:
                 (folder / FILE).rename(folder / GONE)
-                for path in folder.iterdir():
-                    if path.is_file() and path.name != GONE:
-                        path.unlink()
+                for path in [*folder.glob(f"*{segments.SUFFIX}"), *folder.glob(f"*{segments.ACKNOWLEDGED}")]:
+                    path.unlink()
                 shutil.rmtree(folder / DEAD_LETTERS, ignore_errors=True)
         return read_identity(folder) is None
 

@@ -22,12 +22,12 @@ from pathlib import Path
 from reconciler.delivery.queue import acknowledgements, files, segments
 from reconciler.delivery.queue.acknowledgements import Acknowledgements, Totals
 from reconciler.delivery.queue.files import PASSING
+from reconciler.delivery.queue.folders import QUARANTINE
 from reconciler.delivery.queue.segments import Frame, Segment, SegmentHeader
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
 
-QUARANTINE = "quarantine"
 DEAD_PREFIX = "dead-"  # before the name of a segment of dead letters
 
 
