@@ -1,28 +1,18 @@
-"""The file of acknowledgements beside each segment."""
+"""Acknowledgements: which batches left a segment, and what was tried of the others. Pure: reads and writes no file.
 
-import errno
-import os
+Each segment has a file of acknowledgements beside it. Records are appended, each with a checksum. The first unreadable
+record ends the file: what follows is forgotten, and those batches are sent again.
+"""
+
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.queue import frames
-from reconciler.delivery.queue.committer import CLOSED, CommitFile
-from reconciler.delivery.queue.files import System
-from reconciler.delivery.queue.frames import NOTHING, NumberSet, Progress, Segment, SegmentTotals
-
-# The file of acknowledgements beside each segment: what left the queue, and what was tried of what did not. Pure.
-#
-# Records are appended, each with a checksum. Whatever cannot be read ends the file: what it would have said is
-# forgotten, and the batches are sent again.
-
 MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
+MOST_READ_BYTES = 64 << 20  # of a file; what the rest says is forgotten
 
 REWRITE_BYTES = 1 << 20  # of a file, before it is written anew
-REWRITE_TIMES = 8  # as long as what it has to say
+REWRITE_TIMES = 8  # as long as it would be then
 PROGRESS_BYTES = 64  # about, of one record
 
 DONE = 1
@@ -33,241 +23,213 @@ REPLAYED = 4
 _PREFIX = struct.Struct("<IIB")  # checksum of all after it, length of the body, kind
 _CHECKSUM_BYTES = 4
 _DONE = struct.Struct("<QII")  # number, records, bytes
-_PROGRESSED = struct.Struct("<QIQ")  # number, attempts, spent; then a bit for each record that is done
+_PROGRESSED = struct.Struct("<QIQ")  # number, attempts, milliseconds; then a bit for each record that is done
 _REPLAYED = struct.Struct("<QQ")  # number, when it died first
 _SEVERAL = struct.Struct("<QQQQ")  # first number, batches, records, bytes; then a bit for each number
 
 
-def rewrite_at(tried: int, size: int) -> int:
-    """From which length on a file is written anew that has to say something of so many batches that did not leave, and
-    of those that did in so many bytes of bits.
-    """
-    return max(REWRITE_BYTES, REWRITE_TIMES * (tried * PROGRESS_BYTES + size))
+class Totals(NamedTuple):
+    """A sum of batches, their records, and their bytes of payload."""
+
+    batches: int = 0
+    records: int = 0
+    size: int = 0
+
+    def plus(self, other: "Totals") -> "Totals":
+        """Add another one."""
+        return Totals(self.batches + other.batches, self.records + other.records, self.size + other.size)
+
+    def minus(self, other: "Totals") -> "Totals":
+        """Subtract another one; no part goes below zero."""
+        return Totals(
+            max(0, self.batches - other.batches), max(0, self.records - other.records), max(0, self.size - other.size)
+        )
 
 
-def longest(held: SegmentTotals) -> int:
-    """No file is longer beside a segment that holds so much: once it may grow beyond where it is written anew, by what
-    was tried of each batch, with a bit for each record, that it was a dead letter, and that it left.
-    """
-    return rewrite_at(2 * held.batches, held.batches) + 2 * held.batches * PROGRESS_BYTES + held.records
+NOTHING = Totals()
 
 
-def done(number: int, totals: SegmentTotals, *, mark: int) -> bytes:
-    """One batch left the queue."""
-    return _record(DONE, _DONE.pack(number, totals.records, totals.size), mark=mark)
+class Progress(NamedTuple):
+    """The attempts of a batch that has not left: see `contract.Batch`. `done` has a bit for each record."""
+
+    attempts: int
+    spent: int
+    done: bytes
+
+    @property
+    def places(self) -> frozenset[int]:
+        """The records that are done, by their place in the batch."""
+        return frozenset(
+            8 * at + bit for at, byte in enumerate(self.done) if byte for bit in range(8) if byte >> bit & 1
+        )
 
 
-def progressed(number: int, progress: Progress, *, mark: int) -> bytes:
-    """What was tried of one batch; the last record of a batch counts."""
-    body = _PROGRESSED.pack(number, progress.attempts, progress.spent) + progress.done
-    return _record(PROGRESSED, body, mark=mark)
+class NumberSet:
+    """A set of numbers that are close together, from `first` on: one bit each."""
+
+    def __init__(self, first: int = 0) -> None:
+        self.first = first
+        self._bits = bytearray()
+
+    def add(self, number: int) -> None:
+        """Add a number, which is not below the first."""
+        block, bit = divmod(number - self.first, 8)
+        if block >= len(self._bits):
+            self._bits.extend(bytes(block + 1 - len(self._bits)))
+        self._bits[block] |= 1 << bit
+
+    def add_bits(self, first: int, bits: bytes) -> None:
+        """Add the number `first` + 8 j + i for each bit i of byte j. Numbers below our first are left out."""
+        shift = first - self.first
+        added = int.from_bytes(bits, "little")
+        value = int.from_bytes(self._bits, "little") | (added << shift if shift >= 0 else added >> -shift)
+        self._bits = bytearray(value.to_bytes((value.bit_length() + 7) // 8, "little"))
+
+    def __contains__(self, number: int) -> bool:
+        block, bit = divmod(number - self.first, 8)
+        return 0 <= block < len(self._bits) and bool(self._bits[block] >> bit & 1)
+
+    def bits(self) -> bytes:
+        """Return bytes as `add_bits` takes them, with our first."""
+        return bytes(self._bits)
+
+    def highest(self) -> int:
+        """Return the highest number, or the one before the first."""
+        return self.first + int.from_bytes(self._bits, "little").bit_length() - 1
 
 
-def replayed(number: int, died: int, *, mark: int) -> bytes:
-    """One batch was a dead letter, which died first at that time."""
-    return _record(REPLAYED, _REPLAYED.pack(number, died), mark=mark)
+def pack_places(places: frozenset[int]) -> bytes:
+    """Return places in a batch as bits, as `Progress.done` has them."""
+    numbers = NumberSet()
+    for place in places:
+        numbers.add(place)
+    return numbers.bits()
 
 
-def several(first: int, bits: bytes, totals: SegmentTotals, *, mark: int) -> bytes:
-    """Batches left the queue together: bit i of byte j is the number `first` + 8 j + i."""
-    return _record(SEVERAL, _SEVERAL.pack(first, *totals) + bits, mark=mark)
+class AcknowledgementWrite(NamedTuple):
+    """Bytes for the file: at an offset, or in the place of the whole file if `is_anew`."""
 
-
-def _record(kind: int, body: bytes, *, mark: int) -> bytes:
-    sealed = _PREFIX.pack(0, len(body), kind)[_CHECKSUM_BYTES:] + body
-    return zlib.crc32(sealed, mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
-
-
-@dataclass(slots=True)
-class Acknowledged:
-    """What a file says. After `end` nothing is readable."""
-
-    done: NumberSet
-    totals: SegmentTotals = NOTHING
-    progress: dict[int, Progress] = field(default_factory=dict)
-    died: dict[int, int] = field(default_factory=dict)
-    end: int = 0
-
-
-def read_acknowledgements(data: bytes, *, first: int, mark: int) -> Acknowledged:
-    """What the file of the segment says that begins with `first`."""
-    found = Acknowledged(NumberSet(first))
-    if not data.startswith(MAGIC):
-        return found
-    at = len(MAGIC)
-    batches = records = size = 0
-    while at + _PREFIX.size <= len(data):
-        checksum, length, kind = _PREFIX.unpack_from(data, at)
-        end = at + _PREFIX.size + length
-        if end > len(data) or zlib.crc32(data[at + _CHECKSUM_BYTES : end], mark) != checksum:
-            break
-        body = data[at + _PREFIX.size : end]
-        at = end
-        added = _take(found, kind, body, first=first)
-        batches, records, size = batches + added.batches, records + added.records, size + added.size
-    found.totals, found.end = SegmentTotals(batches, records, size), at
-    return found
-
-
-def _take(found: Acknowledged, kind: int, body: bytes, *, first: int) -> SegmentTotals:
-    """Take a record in; how much it adds to what left."""
-    if kind == DONE:
-        number, records, size = _DONE.unpack(body)
-        if number < first or number in found.done:  # below: the file was emptied and begins anew
-            return SegmentTotals()
-        found.done.add(number)
-        found.progress.pop(number, None)
-        found.died.pop(number, None)
-        return SegmentTotals(1, records, size)
-    if kind == PROGRESSED:
-        number, attempts, spent = _PROGRESSED.unpack_from(body)
-        if number >= first and number not in found.done:
-            found.progress[number] = Progress(attempts, spent, body[_PROGRESSED.size :])
-    elif kind == REPLAYED:
-        number, died = _REPLAYED.unpack(body)
-        if number >= first and number not in found.done:
-            found.died[number] = died
-    elif kind == SEVERAL:
-        begins, *totals = _SEVERAL.unpack_from(body)
-        if begins >= first:
-            found.done.add_bits(begins, body[_SEVERAL.size :])
-            return SegmentTotals(*totals)
-    return SegmentTotals()
-
-
-# Writing the files of a journal on the committer's thread: acknowledgements, and segments that are used up.
-
-PARTIAL = ".new"
-
-
-class FileWrite(NamedTuple):
-    """Something for a file of acknowledgements: at an offset, or instead of it all if `is_anew`. The file lacks
-    `records` and `unsaved` until it is written.
-    """
-
-    segment: Segment
     offset: int
     data: bytes
-    before: int
     is_anew: bool
-    records: list[bytes]
-    unsaved: set[int]
 
 
-def remove_segment(system: System, used_up: Sequence[Segment], removed: list[Segment]) -> None:
-    """Remove segments of which all left, one after another; `removed` gets each that is. Raises OSError."""
-    for segment in used_up:
-        # In this order: what is acknowledged must not come back when a crash comes between the two.
-        system.remove(segment.path)
-        system.remove(segment.acknowledgements)
-        removed.append(segment)
+class Acknowledgements:
+    """The acknowledgements of one segment, which begins with the number `first`.
 
-
-def empty_segment(system: System, file: CommitFile, header: bytes) -> None:
-    """Leave nothing of a segment but another header. A crash before the end leaves frames, or what was acknowledged of
-    some, that the header disowns. Raises OSError; unless the header was written, what was acknowledged is there then.
+    `gone` sums what left, `progress` has what was tried of the rest, `died` when a replayed dead letter died first.
+    `length` is the file's, with the write under way.
     """
-    is_open = file.descriptor != CLOSED
-    descriptor = file.descriptor if is_open else system.open(file.path)
-    try:
-        if system.write(descriptor, [header], 0, synced=True) != len(header):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        system.cut(descriptor, len(header))
-        system.remove(file.path.with_suffix(frames.ACKNOWLEDGED))
-    finally:
-        if not is_open:
-            system.close(descriptor)
 
+    def __init__(self, first: int, *, mark: int) -> None:
+        self.done = NumberSet(first)
+        self.gone = Totals()
+        self.progress: dict[int, Progress] = {}
+        self.died: dict[int, int] = {}
+        self.length = 0
+        self._mark = mark
+        self._unwritten: list[bytes] = []
+        self._tried: set[int] = set()  # numbers whose progress is not written
+        self._is_stale = False  # a write failed: only a new file can be trusted
+        self._length_before = 0  # the write under way
 
-def replace_segment(system: System, file: CommitFile, header: bytes) -> None:
-    """The same for a segment whose bytes are in quarantine, too: it gets other ones."""
-    write_anew(system, file.path, header)
-    system.remove(file.path.with_suffix(frames.ACKNOWLEDGED))
+    def leave(self, number: int, totals: Totals) -> None:
+        """Record that one batch left."""
+        self._leave(number, totals)
+        self._tried.discard(number)
+        self._unwritten.append(self._record(DONE, _DONE.pack(number, totals.records, totals.size)))
 
+    def leave_range(self, first: int, last: int, totals: Totals) -> None:
+        """Record that all batches in a range of numbers left. Numbers that left before may be among them."""
+        bits = ((1 << (last - first + 1)) - 1).to_bytes((last - first + 8) // 8, "little")
+        self.done.add_bits(first, bits)
+        self.gone = self.gone.plus(totals)
+        self._unwritten.append(self._several(first, bits, totals))
 
-def write_anew(system: System, path: Path, data: bytes) -> None:
-    """Other bytes for a file, all of them or none."""
-    partial = path.with_name(path.name + PARTIAL)
-    try:
-        write_acknowledgements(system, partial, 0, data)
-        partial.rename(path)
-    except OSError:
-        system.remove(partial)
-        raise
+    def try_batch(self, number: int, progress: Progress) -> None:
+        """Record an attempt. Only the last one before a write is written."""
+        self.progress[number] = progress
+        self._tried.add(number)
 
+    def replay(self, number: int, died: int) -> None:
+        """Record that a batch was a dead letter, which died first at that time in Unix milliseconds."""
+        self.died[number] = died
+        self._unwritten.append(self._record(REPLAYED, _REPLAYED.pack(number, died)))
 
-def put_all(system: System, writes: Sequence[FileWrite], written: set[Segment]) -> None:
-    """Write down what left, or was tried, of each; `written` gets those that are. One that fails keeps no other from
-    being written. Raises the first OSError, at the end.
-    """
-    faults: list[OSError] = []
-    for write in writes:
-        try:
-            _put(system, write)
-            written.add(write.segment)
-        except OSError as fault:
-            faults.append(fault)
-    if faults:
-        raise faults[0]
+    def take_write(self) -> AcknowledgementWrite | None:
+        """Return what has to be written, which counts as written from now on; None when that is nothing."""
+        tried = len(self.progress) + len(self.died)
+        rewrite_at = max(REWRITE_BYTES, REWRITE_TIMES * (tried * PROGRESS_BYTES + len(self.done.bits())))
+        is_anew = self._is_stale or self.length >= rewrite_at
+        if is_anew:
+            self._unwritten = [self._several(self.done.first, self.done.bits(), self.gone)]
+            self._unwritten += [
+                self._record(REPLAYED, _REPLAYED.pack(number, died)) for number, died in sorted(self.died.items())
+            ]
+            self._tried = set(self.progress)
+        elif not self._unwritten and not self._tried:
+            return None
+        offset = 0 if is_anew else self.length
+        records = [*([] if offset else [MAGIC]), *self._unwritten, *map(self._progressed, sorted(self._tried))]
+        data = b"".join(records)
+        self._unwritten, self._tried, self._is_stale = [], set(), False
+        self._length_before, self.length = self.length, offset + len(data)
+        return AcknowledgementWrite(offset, data, is_anew)
 
+    def write_failed(self) -> None:
+        """A write failed: all is written anew with the next one."""
+        self._is_stale = True
+        self.length = self._length_before
 
-def _put(system: System, one: FileWrite) -> None:
-    path = one.segment.acknowledgements
-    if one.is_anew:
-        write_anew(system, path, one.data)
-    else:
-        write_acknowledgements(system, path, one.offset, one.data)
+    def file_removed(self) -> None:
+        """The segment was emptied: its header says that all left."""
+        self.length = 0
+        self._unwritten, self._tried, self._is_stale = [], set(), False
 
+    def _progressed(self, number: int) -> bytes:
+        attempts, spent, done = self.progress[number]
+        return self._record(PROGRESSED, _PROGRESSED.pack(number, attempts, spent) + done)
 
-def write_acknowledgements(system: System, path: Path, offset: int, data: bytes) -> None:
-    """Bytes of a file of acknowledgements, which is made when it is missing. Raises OSError.
+    def _several(self, first: int, bits: bytes, totals: Totals) -> bytes:
+        return self._record(SEVERAL, _SEVERAL.pack(first, *totals) + bits)
 
-    At their place, so that what a full disk left of an earlier attempt is written over.
-    """
-    descriptor = system.open(path, make=True)
-    try:
-        written = system.write(descriptor, [data], offset, synced=False)
-        if written != len(data):
-            raise OSError("the disk took a part")
-    finally:
-        system.close(descriptor)
+    def _record(self, kind: int, body: bytes) -> bytes:
+        sealed = _PREFIX.pack(0, len(body), kind)[_CHECKSUM_BYTES:] + body
+        return zlib.crc32(sealed, self._mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
 
+    def _leave(self, number: int, totals: Totals) -> None:
+        self.done.add(number)
+        self.progress.pop(number, None)
+        self.died.pop(number, None)
+        self.gone = self.gone.plus(totals)
 
-# What is to be written beside a segment: what left it, and what was tried of the rest. Pure.
+    def read(self, data: bytes) -> None:
+        """Take in the bytes of the file."""
+        if not data.startswith(MAGIC):
+            return
+        at = len(MAGIC)
+        while at + _PREFIX.size <= len(data):
+            checksum, length, kind = _PREFIX.unpack_from(data, at)
+            end = at + _PREFIX.size + length
+            if end > len(data) or zlib.crc32(data[at + _CHECKSUM_BYTES : end], self._mark) != checksum:
+                break
+            self._take(kind, data[at + _PREFIX.size : end])
+            at = end
+        self.length = at
 
-
-def pending_acknowledgement(segment: Segment, *, mark: int) -> FileWrite | None:
-    """What is to be written of a segment, which counts as written from now on; None when that is nothing."""
-    if segment.acknowledged >= rewrite_at(len(segment.progress) + len(segment.died), segment.done.size):
-        return _all(segment, mark=mark)
-    if not segment.unwritten and not segment.unsaved:
-        return None
-    return _taken(segment, offset=segment.acknowledged, is_anew=False, mark=mark)
-
-
-def _all(segment: Segment, *, mark: int) -> FileWrite:
-    unwritten, unsaved = segment.unwritten, segment.unsaved  # what the file lacks, if this cannot be written
-    segment.unsaved = set(segment.progress)
-    segment.unwritten = [several(segment.done.first, segment.done.bits(), segment.gone, mark=mark)]
-    segment.unwritten += [replayed(number, died, mark=mark) for number, died in sorted(segment.died.items())]
-    write = _taken(segment, offset=0, is_anew=True, mark=mark)
-    return write._replace(records=unwritten, unsaved=unsaved)
-
-
-def _taken(segment: Segment, *, offset: int, is_anew: bool, mark: int) -> FileWrite:
-    records = [] if offset else [MAGIC]
-    records += segment.unwritten
-    records += [progressed(number, segment.progress[number], mark=mark) for number in sorted(segment.unsaved)]
-    data = b"".join(records)
-    before, segment.acknowledged = segment.acknowledged, offset + len(data)
-    write = FileWrite(segment, offset, data, before, is_anew, segment.unwritten, segment.unsaved)
-    segment.unwritten, segment.unsaved = [], set()
-    return write
-
-
-def take_back_acknowledgement(write: FileWrite) -> None:
-    """A write failed: what the file lacks is written with what is next."""
-    segment = write.segment
-    segment.unwritten = write.records + segment.unwritten
-    segment.unsaved |= write.unsaved & segment.progress.keys()
-    segment.acknowledged = write.before
+    def _take(self, kind: int, body: bytes) -> None:
+        """Take in one record. One of a number below the first is from before the file was emptied and used anew."""
+        (number,) = struct.unpack_from("<Q", body)
+        if number < self.done.first or (kind != SEVERAL and number in self.done):
+            return
+        if kind == DONE:
+            _, records, size = _DONE.unpack(body)
+            self._leave(number, Totals(1, records, size))
+        elif kind == PROGRESSED:
+            _, attempts, spent = _PROGRESSED.unpack_from(body)
+            self.progress[number] = Progress(attempts, spent, body[_PROGRESSED.size :])
+        elif kind == REPLAYED:
+            self.died[number] = _REPLAYED.unpack(body)[1]
+        elif kind == SEVERAL:
+            self.done.add_bits(number, body[_SEVERAL.size :])
+            self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))
