@@ -51,7 +51,10 @@ class Clients(contextlib.ExitStack):
 def asked(client: socket.socket) -> bool:
     """Whether a connection is answered."""
     client.sendall(LIVE)
-    return client.recv(1_000).startswith(b"HTTP/1.1 200 ")
+    answer = b""
+    while not answer.endswith(b"}") and (piece := client.recv(1_000)):  # head and body may come apart
+        answer += piece
+    return answer.startswith(b"HTTP/1.1 200 ")
 
 
 def closed(clients: list[socket.socket]) -> list[bool]:
