@@ -203,8 +203,8 @@ _WIRE = (
     ),
     _wire(
         "a flood of interim answers before the answer",
-        at_a_server(to("127.0.0.1"), b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200_000 + OK),
-        "127.0.0.1:<port> did not answer in HTTP, or at too great length; 1 connections, 1 requests",
+        at_a_server(to("127.0.0.1"), b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200_000 + OK),  # bounded by time
+        "200; 1 connections, 1 requests",
     ),
     _wire(
         "a flood of answers behind the answer",
