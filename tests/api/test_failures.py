@@ -137,7 +137,7 @@ async def test_a_change_that_others_keep_from_the_store_is_503_with_a_sentence(
 async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
     services: Services, client: httpx2.AsyncClient
 ) -> None:
-    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(50)]  # more than is free in it
+    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(8)]
     assert isinstance(services.store, SqliteStore)
     with engines.full(services.store._writer):
         answer = await client.post("/v1/apply", json={"resources": resources})
