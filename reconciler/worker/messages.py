@@ -370,12 +370,27 @@ def framed(message: Order | Answer) -> bytes:
     return LENGTH.pack(len(payload)) + payload
 
 
+def take_frame(received: bytearray) -> bytearray | None:
+    """Take the payload of the first message out of what came; None while it is not whole. Raises ValueError."""
+    if len(received) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack_from(received)
+    if length > FRAME_LIMIT:
+        raise ValueError(f"a frame of {length} bytes")
+    end = LENGTH.size + length
+    if len(received) < end:
+        return None
+    payload = received[LENGTH.size : end]
+    del received[:end]
+    return payload
+
+
 def order(payload: bytes) -> Order:
     """Decode what the service sent. Raises msgspec.DecodeError for anything else."""
     return _orders.decode(payload)
 
 
-def answer(payload: bytes) -> Answer:
+def answer(payload: bytes | bytearray) -> Answer:
     """Decode what the worker sent. Raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)
 
