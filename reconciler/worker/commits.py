@@ -3,16 +3,21 @@
 Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
 meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
 is read from their mirrors.
+
+The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run finds what it can in
+a moment; the lineage job searches for the rest in the background.
 """
 
 import hashlib
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
+import msgspec
 from msgspec import structs
 
 from reconciler.git import trees as git_trees
@@ -35,10 +40,11 @@ from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, Ow
 from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
+from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
-from reconciler.worker import history, messages, trees
-from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted, Neighbour
+from reconciler.worker import messages, trees
+from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted, LineageFound, LineageJob, Neighbour
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
 
@@ -366,7 +372,7 @@ def read_commit(
     with view.snapshot() as revision:
         decision = decide()
     is_first = remembered is None or remembered.commit is None
-    changed_by = history.lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
+    changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
     return ReadCommit(job, snapshot, remembered, changed_by, revision, decision, decide_again)
 
 
@@ -503,3 +509,146 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
 def _batches(rows: Iterator[T]) -> Iterator[tuple[T, ...]]:
     while batch := tuple(islice(rows, INDEX_PART)):
         yield batch
+
+
+RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
+FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
+BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
+REST_SECONDS = 0.01
+MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
+LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
+
+Source = dict[str, Value]
+
+
+def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
+    """`changedBy` of these files of a commit, as far as it is found in a moment."""
+    end = time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS)
+    return _changed_by(snapshot, paths, go_on=lambda: time.monotonic() < end)
+
+
+def explain_lineage(
+    job: LineageJob,
+    view: PlanningView,
+    *,
+    number: int,
+    emit: Emit,
+    rests: Callable[[], bool],
+) -> LineageFound:
+    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
+
+    Raises StoreFault.
+    """
+    with view.snapshot():
+        unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
+        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
+    end = time.monotonic() + BACKGROUND_SECONDS
+
+    def go_on() -> bool:
+        while rests() and time.monotonic() < end:
+            time.sleep(REST_SECONDS)
+        return time.monotonic() < end
+
+    rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
+    for start in range(0, len(rows), LINEAGE_PART):
+        emit(_lineage_part(rows[start : start + LINEAGE_PART]))
+    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
+    is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
+
+
+def _lineage_part(rows: Sequence[tuple[records.LineageRow, Sequence[records.OriginRow]]]) -> Changes:
+    named = {origin.id: origin for _, come_from in rows for origin in come_from}
+    return Changes(origins=tuple(named.values()), lineages=tuple(row for row, _ in rows))
+
+
+def _lineage_rows(
+    mirror: Path,
+    project: str,
+    resources: Sequence[records.Unexplained],
+    come_from: Mapping[int, records.OriginRow],
+    *,
+    go_on: Callable[[], bool],
+) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
+    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
+    them were read from.
+    """
+    known = _Origins(come_from)
+    by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
+    for one in resources:
+        commit, path = known.place(one)
+        by_commit[commit][one] = path
+    for commit, paths in by_commit.items():
+        if not go_on():
+            return
+        try:
+            with Snapshot.open(mirror, commit) as snapshot:
+                found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
+        except GitFault:
+            continue  # the mirror was made anew after a force-push, for instance
+        for one, path in paths.items():
+            if path in found:
+                go_on()  # rests; what was found is told even when the time is up
+                yield known.row(project, one, found[path])
+
+
+def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
+    found = snapshot.last_changes(list(paths), go_on=go_on)
+    shown = {commit.id: _shown_commit(commit) for commit in set(found.values())}
+    return {path: shown[commit.id] for path, commit in found.items()}
+
+
+def _shown_commit(commit: CommitInfo) -> Value:
+    return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
+
+
+class _Origins:
+    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
+
+    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
+        self._rows = rows
+        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
+        self._told: dict[tuple[int, object], records.OriginRow] = {}
+
+    def place(self, one: records.Unexplained) -> tuple[str, str]:
+        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
+        what was adopted without a new version the status alone knows.
+        """
+        shown = self._sources[one.shown]
+        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
+
+    def row(
+        self, project: str, one: records.Unexplained, changed_by: Value
+    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
+        """The row that tells of that commit what it may be told of, with its origins."""
+        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
+        status = None if one.status is None else self._with(one.status, changed_by)
+        row = records.LineageRow(
+            project,
+            *one.key,
+            one.version,
+            before=one.origin,
+            origin=version.id,
+            status_before=one.status,
+            status=None if status is None else status.id,
+        )
+        return row, (version,) if status is None else (version, status)
+
+    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
+        commit = cast("Source", changed_by)["commit"]
+        told = self._told.get((origin, commit))
+        if told is None:
+            before = self._rows[origin]
+            told = self._told[origin, commit] = records.origin_row(
+                {**self._sources[origin], "changedBy": changed_by},
+                actor=before.actor,
+                run=before.run,
+                request=before.request,
+                created_at=before.created_at,
+            )
+        return told
+
+    def _is_same(self, one: records.Unexplained) -> bool:
+        """The status tells of the commit that the version is of."""
+        version, shown = self._sources[one.origin], self._sources[one.shown]
+        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))
