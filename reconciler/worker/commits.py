@@ -13,9 +13,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import cast
 
 import msgspec
 from msgspec import structs
@@ -25,7 +25,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import desired, errors, outcomes, positions, principals, violations
+from reconciler.model import errors, outcomes, principals, violations
 from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
@@ -44,7 +44,7 @@ from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
 from reconciler.worker import messages, trees
-from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted, LineageFound, LineageJob, Neighbour
+from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, Exhausted, LineageFound, LineageJob, Neighbour
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
 
@@ -61,21 +61,20 @@ def read_circumstances(
     # In another history, only the commit that a person looked at is approved, and its descendants.
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
         approval = None
+    released = (
+        remembered is not None
+        and remembered.state == RepositoryState.READY
+        and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
+        and (remembered.head, remembered.tree) == (job.commit, tree)
+    )
     return PruneCircumstances(
         window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
         approved=None if approval is None else approval.keys,
         unrelated=unrelated,
         lost=lost,
-        released=_is_released(job, remembered, tree=tree),
+        released=released,
         stayed=frozenset(view.stays(job.repository)),
     )
-
-
-def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
-    # A repository that was just resumed may have drifted.
-    if remembered is None or remembered.state != RepositoryState.READY or remembered.fingerprint is None:
-        return False
-    return (remembered.head, remembered.tree) == (job.commit, tree)
 
 
 def find_claims(
@@ -171,10 +170,8 @@ def _documents(
     blobs = view.blobs(neighbour.repository, sorted(places))
     found = []
     for path in sorted(blobs):
-        allowance.file(blobs[path], trees.taken(snapshot.size(blobs[path])))
-        read = desired.read_file(snapshot.read(blobs[path], positions.FILE_LIMITS.bytes), path=path, rules=rules) or ()
-        allowance.documents(len(read))
-        found += [one for one in read if one.key in places[path] and one.owned]
+        read = trees.read_documents(path, blobs[path], snapshot, rules=rules, allowance=allowance)
+        found += [one for one in read or () if one.key in places[path] and one.owned]
     return found
 
 
@@ -312,9 +309,6 @@ def decide_commit(
 
 INDEX_PART = 1_000  # index rows in one part
 
-Emit = Callable[[Changes], None]
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class ReadCommit:
@@ -447,7 +441,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
         yield Changes(pruned=(PruneRow(job.repository, at=at, owned=owned, deleted=pruned.unapproved),))
     held = pruned.held_rows(job.repository)
     if held != decision.stayed:
-        for rows in _batches(iter(sorted(held))):
+        for rows in messages.batches(sorted(held), INDEX_PART):
             yield Changes(held=rows)
 
 
@@ -464,9 +458,9 @@ def _index_parts(
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
         yield Changes(forgotten_files=tuple((job.repository, file.path) for file in reading.files))
-    for files in _batches(trees.file_rows(reading, repository=job.repository)):
+    for files in messages.batches(trees.file_rows(reading, repository=job.repository), INDEX_PART):
         yield Changes(files=files)
-    for rows in _batches(iter(wanted)):
+    for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
 
 
@@ -504,11 +498,6 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
     if remembered is None or remembered.commit is None or remembered.commit == commit:
         return False
     return not snapshot.is_ancestor(remembered.commit, commit)
-
-
-def _batches(rows: Iterator[T]) -> Iterator[tuple[T, ...]]:
-    while batch := tuple(islice(rows, INDEX_PART)):
-        yield batch
 
 
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
@@ -550,16 +539,12 @@ def explain_lineage(
         return time.monotonic() < end
 
     rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
-    for start in range(0, len(rows), LINEAGE_PART):
-        emit(_lineage_part(rows[start : start + LINEAGE_PART]))
+    for part in messages.batches(rows, LINEAGE_PART):
+        origins = {origin.id: origin for _, come_from in part for origin in come_from}
+        emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
     is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
     return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
-
-
-def _lineage_part(rows: Sequence[tuple[records.LineageRow, Sequence[records.OriginRow]]]) -> Changes:
-    named = {origin.id: origin for _, come_from in rows for origin in come_from}
-    return Changes(origins=tuple(named.values()), lineages=tuple(row for row, _ in rows))
 
 
 def _lineage_rows(

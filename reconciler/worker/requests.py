@@ -6,7 +6,7 @@ see.
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
@@ -44,10 +44,7 @@ from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, HeadRow, OriginRow, VersionRow
 from reconciler.worker import messages
-from reconciler.worker.messages import RedactJob, RedactPlanned, RequestJob, RequestPlanned, Verb
-
-Emit = Callable[[Changes], None]
-
+from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
 NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
@@ -481,47 +478,47 @@ class _Obstacle(Exception):
     """Nothing may be rewritten; the message says why."""
 
 
-class _Parts:
+class _RedactedRows(ChangePart):
     """Rows, sent on whenever there are many. In a dry run they are dropped."""
 
     def __init__(self, emit: Emit, *, dry_run: bool) -> None:
+        super().__init__()
         self._emit = emit
         self._dry_run = dry_run
-        self.rows = ChangePart()
 
     def added(self, size: int = 0) -> None:
-        """Count one more of `rows`, which holds so many bytes."""
-        if self.rows.add(size):
+        """Count one more row, which holds so many bytes."""
+        if self.add(size):
             self.flush()
 
     def flush(self) -> None:
         """Send what is gathered."""
-        part = self.rows.take()
+        part = self.take()
         if not self._dry_run:
             self._emit(part)
 
 
 def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
     """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
-    parts = _Parts(emit, dry_run=job.dry_run)
+    rows = _RedactedRows(emit, dry_run=job.dry_run)
     with view.snapshot() as revision:
         key = Key(job.kind, job.name)
         if not view.last_versions(job.context.project, [key]):
             return RedactPlanned(number, revision, exists=False)
         try:
-            versions, places, rewritten = _versions(job, key, view, parts)
+            versions, places, rewritten = _versions(job, key, view, rows)
         except _Obstacle as obstacle:
             return RedactPlanned(number, revision, exists=True, obstacle=str(obstacle))
-        places += _status(job, key, view, parts) + _quotes(job, view, parts)
-        ends_routes = _end_routes(job, key, view, parts, rewritten=rewritten)
-    parts.rows.audit.append(_audit(job, versions, places))
-    parts.flush()
+        places += _status(job, key, view, rows) + _quotes(job, view, rows)
+        ends_routes = _end_routes(job, key, view, rows, rewritten=rewritten)
+    rows.audit.append(_audit(job, versions, places))
+    rows.flush()
     return RedactPlanned(
         number, revision, exists=True, versions=tuple(versions), places=places, ends_routes=ends_routes
     )
 
 
-def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tuple[list[int], int, set[int]]:
+def _versions(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows) -> tuple[list[int], int, set[int]]:
     """Return the versions in which a reader sees the text, the number of strings, and all rewritten versions, also
     those that have it as a secret. Raises _Obstacle.
     """
@@ -535,8 +532,8 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
         if left is None:
             continue
         row = records.RewrittenRow(project, *key, version.version, left.body, left.secrets)
-        parts.rows.rewritten.append(row)
-        parts.added(len(left.body) + len(left.secrets or b""))
+        rows.rewritten.append(row)
+        rows.added(len(left.body) + len(left.secrets or b""))
         rewritten.add(version.version)
         places += left.places
         if left.places:
@@ -544,7 +541,9 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> tu
     return seen, places, rewritten
 
 
-def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, rewritten: Collection[int]) -> bool:
+def _end_routes(
+    job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows, *, rewritten: Collection[int]
+) -> bool:
     """End the last good routes that a rewritten version is in force in; whether there were any."""
     project = job.context.project
     ended = False
@@ -560,13 +559,13 @@ def _end_routes(job: RedactJob, key: Key, view: PlanningView, parts: _Parts, *, 
             ended = True
             past = structs.replace(past, at=job.context.at)
             row = records.PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
-            parts.rows.past_routes.append(row)
-            parts.added()
-            _restate(job, Key("Configuration", name), past, view, parts)
+            rows.past_routes.append(row)
+            rows.added()
+            _restate(job, Key("Configuration", name), past, view, rows)
     return ended
 
 
-def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _Parts) -> None:
+def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, rows: _RedactedRows) -> None:
     """Write what a Configuration says of delivery without the webhooks that were redacted."""
     project = job.context.project
     stored = view.documents(project, [key]).get(key)
@@ -577,8 +576,8 @@ def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, parts: _P
         lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
         status = rendering.with_incomplete(key.kind, status, lines)
         row = records.HeadStatusRow(project, *key, stored.incomplete, status)
-        parts.rows.head_statuses.append(row)
-        parts.added(len(status))
+        rows.head_statuses.append(row)
+        rows.added(len(status))
 
 
 def _left(
@@ -604,7 +603,7 @@ def _left(
     return left
 
 
-def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
+def _status(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows) -> int:
     """Redact the status: what it lists as missing may quote an earlier version, or its type."""
     project = job.context.project
     identity = view.identities(project, [key]).get(key)
@@ -615,17 +614,17 @@ def _status(job: RedactJob, key: Key, view: PlanningView, parts: _Parts) -> int:
     places = sum(one != other for one, other in zip(lines, left, strict=True))
     if places:
         status = rendering.with_incomplete(key.kind, identity.status, left)
-        parts.rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
-        parts.added(len(status))
+        rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
+        rows.added(len(status))
     return places
 
 
-def _quotes(job: RedactJob, view: PlanningView, parts: _Parts) -> int:
+def _quotes(job: RedactJob, view: PlanningView, rows: _RedactedRows) -> int:
     places = 0
     for quote in view.quotes(job.context.project, rendering.spellings(job.text)):
         row = quote._replace(text=rendering.redaction_sentence(quote.text, job.text))
-        parts.rows.quotes.append(row)
-        parts.added(len(row.text))
+        rows.quotes.append(row)
+        rows.added(len(row.text))
         places += 1
     return places
 

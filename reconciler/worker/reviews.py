@@ -28,7 +28,6 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import (
     code_owners,
     components,
-    desired,
     diffs,
     documents,
     masking,
@@ -41,6 +40,7 @@ from reconciler.model import (
 )
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
@@ -60,7 +60,7 @@ from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import HeldRow
-from reconciler.worker import commits
+from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
@@ -494,12 +494,10 @@ def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rule
     """Read the documents of a file of the base, as far as it can be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
-    size = base.size(change.old_blob)
-    if size > positions.FILE_LIMITS.bytes or change.old_blob in allowance.aside:
-        return {}
-    allowance.file(change.old_blob, size)
-    data = base.read(change.old_blob, positions.FILE_LIMITS.bytes)
-    return {one.key: one for one in desired.read_file(data, path=change.path, rules=rules) or () if one.key is not None}
+    with suppress(Refused):
+        found = trees.read_documents(change.path, change.old_blob, base, rules=rules, allowance=allowance)
+        return {one.key: one for one in found or () if one.key is not None}
+    return {}
 
 
 def _unchanged_keys(reading: TreeReading, before: _Before) -> frozenset[Key]:
