@@ -7,6 +7,7 @@ is anything else to do. The process ends when its input does: the service is gon
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import queue
@@ -15,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeAlias
+from typing import BinaryIO, NoReturn, TypeAlias, get_args
 
 import msgspec
 
@@ -27,7 +28,7 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, history, messages, requests, reviews, routes, sandbox
+from reconciler.worker import commits, messages, requests, reviews, routes, sandbox
 from reconciler.worker.sandbox import Granted
 from reconciler.worker.trees import Allowance
 
@@ -58,6 +59,7 @@ def _granted(store: str, mirrors: str) -> Granted:
 
 Steps: TypeAlias = Generator[None, None, messages.Planned]
 """A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
+OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
 class Worker:
@@ -67,20 +69,12 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        jobs: tuple[type[messages.Job], ...] = (
-            messages.CommitJob,
-            messages.RequestJob,
-            messages.LineageJob,
-            messages.RedactJob,
-            messages.RoutesJob,
-            messages.ReviewJob,
-        )
         # A commit takes much memory and time: the next one is read when its plan is made.
         self._lanes = {
             job.__struct_config__.tag: JobLane(
                 job.__name__, self._begin, self._go_on, one_at_a_time=job is messages.CommitJob
             )
-            for job in jobs
+            for job in get_args(messages.Job)
         }
 
     def serve(self, orders: BinaryIO) -> None:
@@ -94,17 +88,16 @@ class Worker:
         """Return True while there is work that somebody waits for."""
         return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
-    def _begin(self, envelope: messages.Envelope, views: "StoreViews") -> Steps | None:
-        """Begin a job; returns its steps if it waits for the project's lock."""
+    def _begin(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         self._send(messages.Begun(envelope.number))
-        return self._go_on(envelope.number, self._steps(envelope, views))
+        return self._steps(envelope, open_view)
 
-    def _go_on(self, number: int, steps: Steps) -> Steps | None:
-        """Run a job to where it waits for the project's lock, or to its end."""
+    def _go_on(self, number: int, steps: Steps) -> bool:
+        """Run a job to its end, or to where it waits for the project's lock: then return True."""
         try:
             next(steps)
             self._send(messages.Ready(number))
-            return steps
+            return True
         except StopIteration as end:
             self._send(end.value)
             if isinstance(end.value, messages.CommitPlanned) and end.value.full:
@@ -119,9 +112,9 @@ class Worker:
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
             self._send(messages.Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
-        return None
+        return False
 
-    def _steps(self, envelope: messages.Envelope, views: "StoreViews") -> Steps:
+    def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         number = envelope.number
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
@@ -135,7 +128,7 @@ class Worker:
         def at(blob: str) -> None:
             self._send(messages.At(number, blob))
 
-        view = views.of(envelope.job.context.store)
+        view = open_view(envelope.job.context.store)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:
@@ -152,9 +145,9 @@ class Worker:
                     yield
                     planned = requests.plan_request(request, view, number=number, emit=emit)
             case messages.LineageJob() as job:
-                planned = history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
+                planned = commits.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
             case messages.RedactJob() as job:
-                planned = history.plan_redaction(job, view, number=number, emit=emit)
+                planned = requests.plan_redaction(job, view, number=number, emit=emit)
             case messages.RoutesJob() as job:
                 planned = routes.find_routes(job, view, number=number, emit=emit, route=route)
             case messages.ReviewJob() as job:
@@ -175,8 +168,8 @@ class JobLane:
     def __init__(
         self,
         name: str,
-        begin: "Callable[[messages.Envelope, StoreViews], Steps | None]",
-        go_on: "Callable[[int, Steps], Steps | None]",
+        begin: Callable[[messages.Envelope, OpenView], Steps],
+        go_on: Callable[[int, Steps], bool],
         *,
         one_at_a_time: bool,
     ) -> None:
@@ -200,49 +193,30 @@ class JobLane:
         return self._is_running or bool(self._later) or not self._orders.empty()
 
     def _work(self) -> None:
-        views = StoreViews()
-        while True:
-            order = self._next()
-            self._is_running = True
-            try:
-                self._run(order, views)
-            except BaseException:
-                _end()  # without its thread the lane would take jobs, and nobody would do them
-            self._is_running = False
+        open_view = functools.cache(engines.open_view)
+        try:
+            while True:
+                order = self._later.popleft() if self._later and not self._ready else self._orders.get()
+                self._is_running = True
+                self._run(order, open_view)
+                self._is_running = False
+        except BaseException:
+            _end()  # without its thread the lane would take jobs, and nobody would do them
 
-    def _next(self) -> messages.Order:
-        while True:
-            if self._later and not self._ready:
-                return self._later.popleft()
-            order = self._orders.get()
-            if not (self._one_at_a_time and self._ready and isinstance(order, messages.Envelope)):
-                return order
-            self._later.append(order)
-
-    def _run(self, order: messages.Order, views: "StoreViews") -> None:
+    def _run(self, order: messages.Order, open_view: OpenView) -> None:
         match order:
+            case messages.Envelope() if self._one_at_a_time and self._ready:
+                self._later.append(order)
+                return
             case messages.Envelope(number=number):
-                steps = self._begin(order, views)
+                steps = self._begin(order, open_view)
             case messages.Proceed(number=number):
-                steps = self._go_on(number, self._ready.pop(number))
+                steps = self._ready.pop(number)
             case messages.Abandon(number=number):
                 self._ready.pop(number).close()
                 return
-        if steps is not None:
+        if self._go_on(number, steps):
             self._ready[number] = steps
-
-
-class StoreViews:
-    """An open view of each store that a lane was asked about; there is one store, in practice."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, PlanningView] = {}
-
-    def of(self, store: str) -> PlanningView:
-        """Open it on first use. Raises StoreFault."""
-        if store not in self._open:
-            self._open[store] = engines.open_view(store)
-        return self._open[store]
 
 
 def _end() -> NoReturn:

@@ -3,16 +3,21 @@
 Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
 meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
 is read from their mirrors.
+
+The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run finds what it can in
+a moment; the lineage job searches for the rest in the background.
 """
 
 import hashlib
+import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import cast
 
+import msgspec
 from msgspec import structs
 
 from reconciler.git import trees as git_trees
@@ -20,7 +25,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import desired, errors, outcomes, positions, principals, violations
+from reconciler.model import errors, outcomes, principals, violations
 from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
@@ -35,10 +40,11 @@ from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, Ow
 from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
+from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
-from reconciler.worker import history, messages, trees
-from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted, Neighbour
+from reconciler.worker import messages, trees
+from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, Exhausted, LineageFound, LineageJob, Neighbour
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
 
@@ -55,21 +61,20 @@ def read_circumstances(
     # In another history, only the commit that a person looked at is approved, and its descendants.
     if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
         approval = None
+    released = (
+        remembered is not None
+        and remembered.state == RepositoryState.READY
+        and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
+        and (remembered.head, remembered.tree) == (job.commit, tree)
+    )
     return PruneCircumstances(
         window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
         approved=None if approval is None else approval.keys,
         unrelated=unrelated,
         lost=lost,
-        released=_is_released(job, remembered, tree=tree),
+        released=released,
         stayed=frozenset(view.stays(job.repository)),
     )
-
-
-def _is_released(job: CommitJob, remembered: RepositoryRow | None, *, tree: str) -> bool:
-    # A repository that was just resumed may have drifted.
-    if remembered is None or remembered.state != RepositoryState.READY or remembered.fingerprint is None:
-        return False
-    return (remembered.head, remembered.tree) == (job.commit, tree)
 
 
 def find_claims(
@@ -165,10 +170,8 @@ def _documents(
     blobs = view.blobs(neighbour.repository, sorted(places))
     found = []
     for path in sorted(blobs):
-        allowance.file(blobs[path], trees.taken(snapshot.size(blobs[path])))
-        read = desired.read_file(snapshot.read(blobs[path], positions.FILE_LIMITS.bytes), path=path, rules=rules) or ()
-        allowance.documents(len(read))
-        found += [one for one in read if one.key in places[path] and one.owned]
+        read = trees.read_documents(path, blobs[path], snapshot, rules=rules, allowance=allowance)
+        found += [one for one in read or () if one.key in places[path] and one.owned]
     return found
 
 
@@ -306,9 +309,6 @@ def decide_commit(
 
 INDEX_PART = 1_000  # index rows in one part
 
-Emit = Callable[[Changes], None]
-T = TypeVar("T")
-
 
 @dataclass(frozen=True, slots=True)
 class ReadCommit:
@@ -366,7 +366,7 @@ def read_commit(
     with view.snapshot() as revision:
         decision = decide()
     is_first = remembered is None or remembered.commit is None
-    changed_by = history.lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
+    changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
     return ReadCommit(job, snapshot, remembered, changed_by, revision, decision, decide_again)
 
 
@@ -441,7 +441,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
         yield Changes(pruned=(PruneRow(job.repository, at=at, owned=owned, deleted=pruned.unapproved),))
     held = pruned.held_rows(job.repository)
     if held != decision.stayed:
-        for rows in _batches(iter(sorted(held))):
+        for rows in messages.batches(sorted(held), INDEX_PART):
             yield Changes(held=rows)
 
 
@@ -458,9 +458,9 @@ def _index_parts(
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
         yield Changes(forgotten_files=tuple((job.repository, file.path) for file in reading.files))
-    for files in _batches(trees.file_rows(reading, repository=job.repository)):
+    for files in messages.batches(trees.file_rows(reading, repository=job.repository), INDEX_PART):
         yield Changes(files=files)
-    for rows in _batches(iter(wanted)):
+    for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
 
 
@@ -500,6 +500,140 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
     return not snapshot.is_ancestor(remembered.commit, commit)
 
 
-def _batches(rows: Iterator[T]) -> Iterator[tuple[T, ...]]:
-    while batch := tuple(islice(rows, INDEX_PART)):
-        yield batch
+RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
+FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
+BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
+REST_SECONDS = 0.01
+MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
+LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
+
+Source = dict[str, Value]
+
+
+def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
+    """`changedBy` of these files of a commit, as far as it is found in a moment."""
+    end = time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS)
+    return _changed_by(snapshot, paths, go_on=lambda: time.monotonic() < end)
+
+
+def explain_lineage(
+    job: LineageJob,
+    view: PlanningView,
+    *,
+    number: int,
+    emit: Emit,
+    rests: Callable[[], bool],
+) -> LineageFound:
+    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
+
+    Raises StoreFault.
+    """
+    with view.snapshot():
+        unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
+        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
+    end = time.monotonic() + BACKGROUND_SECONDS
+
+    def go_on() -> bool:
+        while rests() and time.monotonic() < end:
+            time.sleep(REST_SECONDS)
+        return time.monotonic() < end
+
+    rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
+    for part in messages.batches(rows, LINEAGE_PART):
+        origins = {origin.id: origin for _, come_from in part for origin in come_from}
+        emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
+    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
+    is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
+
+
+def _lineage_rows(
+    mirror: Path,
+    project: str,
+    resources: Sequence[records.Unexplained],
+    come_from: Mapping[int, records.OriginRow],
+    *,
+    go_on: Callable[[], bool],
+) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
+    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
+    them were read from.
+    """
+    known = _Origins(come_from)
+    by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
+    for one in resources:
+        commit, path = known.place(one)
+        by_commit[commit][one] = path
+    for commit, paths in by_commit.items():
+        if not go_on():
+            return
+        try:
+            with Snapshot.open(mirror, commit) as snapshot:
+                found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
+        except GitFault:
+            continue  # the mirror was made anew after a force-push, for instance
+        for one, path in paths.items():
+            if path in found:
+                go_on()  # rests; what was found is told even when the time is up
+                yield known.row(project, one, found[path])
+
+
+def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
+    found = snapshot.last_changes(list(paths), go_on=go_on)
+    shown = {commit.id: _shown_commit(commit) for commit in set(found.values())}
+    return {path: shown[commit.id] for path, commit in found.items()}
+
+
+def _shown_commit(commit: CommitInfo) -> Value:
+    return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
+
+
+class _Origins:
+    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
+
+    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
+        self._rows = rows
+        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
+        self._told: dict[tuple[int, object], records.OriginRow] = {}
+
+    def place(self, one: records.Unexplained) -> tuple[str, str]:
+        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
+        what was adopted without a new version the status alone knows.
+        """
+        shown = self._sources[one.shown]
+        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
+
+    def row(
+        self, project: str, one: records.Unexplained, changed_by: Value
+    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
+        """The row that tells of that commit what it may be told of, with its origins."""
+        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
+        status = None if one.status is None else self._with(one.status, changed_by)
+        row = records.LineageRow(
+            project,
+            *one.key,
+            one.version,
+            before=one.origin,
+            origin=version.id,
+            status_before=one.status,
+            status=None if status is None else status.id,
+        )
+        return row, (version,) if status is None else (version, status)
+
+    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
+        commit = cast("Source", changed_by)["commit"]
+        told = self._told.get((origin, commit))
+        if told is None:
+            before = self._rows[origin]
+            told = self._told[origin, commit] = records.origin_row(
+                {**self._sources[origin], "changedBy": changed_by},
+                actor=before.actor,
+                run=before.run,
+                request=before.request,
+                created_at=before.created_at,
+            )
+        return told
+
+    def _is_same(self, one: records.Unexplained) -> bool:
+        """The status tells of the commit that the version is of."""
+        version, shown = self._sources[one.origin], self._sources[one.shown]
+        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

@@ -5,13 +5,16 @@ nothing of what it sends is evaluated: a message that does not have its declared
 """
 
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import TypeAlias
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
+from reconciler.store.records import Changes
 
 LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
@@ -42,10 +45,12 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.project} at {self.at})"
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """Another repository of the same project, which may become the owner of resources that this one drops.
+class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings by which the files of a repository are read.
 
-    A forgotten field would change the meaning, so none has a default. `branch`: see `CommitJob`.
+    A forgotten field would change the meaning, so none has a default. `branch` is where the commit was found: a branch
+    by its short name, any other ref by its full one, or the id of a commit. `include` and `exclude` are patterns of
+    files, as in the settings; no pattern includes every file.
     """
 
     repository: str
@@ -59,31 +64,23 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...]
 
 
-class CommitJob(msgspec.Struct, frozen=True, kw_only=True, tag="commit"):
-    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read.
+class Neighbour(RepositoryFiles, frozen=True, kw_only=True):
+    """Another repository of the same project, which may become the owner of resources that this one drops."""
 
-    `branch` is where the commit was found: a branch by its short name, any other ref by its full one, or the id of a
-    commit. `include` and `exclude` are patterns of files, as in the settings; no pattern includes every file. `origin`
-    is a digest of the URL and of what is followed there.
+
+class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
+    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
+    a digest of the URL and of what is followed there.
     """
 
     context: Context
-    repository: str
-    mirror: str
     commit: str
-    branch: str
-    path: str
     run: str
     full: bool
     prune: bool
     atomic: bool
     prune_min_count: int
     prune_max_percent: int
-    allowed_kinds: tuple[str, ...]
-    allowed_names: tuple[str, ...]
-    accept_invalid: bool
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
     origin: str
     neighbours: tuple[Neighbour, ...]
     aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
@@ -359,6 +356,18 @@ Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlann
 Answer: TypeAlias = Begun | Ready | At | Part | RoutesPart | Planned | Failed
 """Everything that the child sends."""
 
+Emit: TypeAlias = Callable[[Changes], None]
+"""A job sends each part of its change by this."""
+T = TypeVar("T")
+
+
+def batches(rows: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """Yield rows, so many at a time."""
+    left = iter(rows)
+    while batch := tuple(islice(left, size)):
+        yield batch
+
+
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
 _answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
@@ -370,12 +379,27 @@ def framed(message: Order | Answer) -> bytes:
     return LENGTH.pack(len(payload)) + payload
 
 
+def take_frame(received: bytearray) -> bytearray | None:
+    """Take the payload of the first message out of what came; None while it is not whole. Raises ValueError."""
+    if len(received) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack_from(received)
+    if length > FRAME_LIMIT:
+        raise ValueError(f"a frame of {length} bytes")
+    end = LENGTH.size + length
+    if len(received) < end:
+        return None
+    payload = received[LENGTH.size : end]
+    del received[:end]
+    return payload
+
+
 def order(payload: bytes) -> Order:
     """Decode what the service sent. Raises msgspec.DecodeError for anything else."""
     return _orders.decode(payload)
 
 
-def answer(payload: bytes) -> Answer:
+def answer(payload: bytes | bytearray) -> Answer:
     """Decode what the worker sent. Raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)
 

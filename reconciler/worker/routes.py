@@ -6,8 +6,6 @@ something else; that is stored anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -24,7 +22,8 @@ from reconciler.planner import stored as planner_stored
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, StoredVersion
-from reconciler.worker.messages import RoutesFound, RoutesJob
+from reconciler.worker import messages
+from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
 
 PART = 200  # routes or destinations in one part: less than a millisecond of decoding
 STATUSES = 250  # in one part
@@ -34,9 +33,7 @@ TOO_MANY = (
     "The Configurations of the project {project} route more than 64 MiB; deliver from fewer, or split the project."
 )
 
-Emit = Callable[[Changes], None]
 Send = Callable[[Routes], None]
-T = TypeVar("T")
 
 
 def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
@@ -48,7 +45,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, 
     with view.snapshot() as revision:
         search = _Search(view, project)
         restated = 0
-        for rows in _batches(search.compile(), STATUSES):
+        for rows in messages.batches(search.compile(), STATUSES):
             emit(Changes(head_statuses=rows))
             restated += len(rows)
         former = search.former(job.left)
@@ -236,10 +233,5 @@ def _parts(
         "wanting": wanting,
     }
     for name, found in kinds.items():
-        for some in _batches(iter(found), PART):
+        for some in messages.batches(found, PART):
             yield msgspec.structs.replace(empty, **{name: some})
-
-
-def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
-    while batch := tuple(islice(items, size)):
-        yield batch

@@ -203,16 +203,25 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
         refusal = desired.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
         return FileReading(file.path, file.blob, documents=(refusal,))
     try:
-        allowance.file(file.blob, taken(snapshot.size(file.blob)))
-        data = snapshot.read(file.blob, positions.FILE_LIMITS.bytes)
+        found = read_documents(file.path, file.blob, snapshot, rules=rules, allowance=allowance)
     except Refused as refused:
         refusal = desired.unreadable(Place(file.path, 1, 1), refused.message)
         return FileReading(file.path, file.blob, documents=(refusal,))
-    found = desired.read_file(data, path=file.path, rules=rules)
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
-    allowance.documents(len(found))
     return FileReading(file.path, file.blob, documents=found)
+
+
+def read_documents(
+    path: str, blob: str, snapshot: Snapshot, *, rules: DocumentRules, allowance: Allowance
+) -> tuple[Desired, ...] | None:
+    """Read the documents of a file; None for an empty one. Raises Exhausted, and Refused for a file that is set aside
+    or too large.
+    """
+    allowance.file(blob, taken(snapshot.size(blob)))
+    found = desired.read_file(snapshot.read(blob, positions.FILE_LIMITS.bytes), path=path, rules=rules)
+    allowance.documents(len(found or ()))
+    return found
 
 
 def file_size(file: TreeFile, snapshot: Snapshot) -> int:

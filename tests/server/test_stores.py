@@ -100,7 +100,7 @@ from pathlib import Path
 path = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
-from reconciler.worker.child import StoreViews as Views
+from reconciler.store import engines
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.ops import backup as backing_up, databases as upgrading
@@ -109,7 +109,7 @@ from reconciler.store.files import STORE, DatabasePlaces as Places
 from reconciler.ops.databases import ProgressWatch as Watch
 async def use():
     store = SqliteStore(path)
-    Views().of(str(path))
+    engines.open_view(str(path))
     places = Places(path, path.with_name("ops.db"))
     upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
     watch = Watch(lambda: 0.0, 60, lambda _: None)
