@@ -359,9 +359,6 @@ class PlanningView(Protocol):
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         """The resource documents of these files in the applied head."""
 
-    def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        """Return the files of the applied head that define one of these keys."""
-
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""
 

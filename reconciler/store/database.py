@@ -219,34 +219,20 @@ def migrate(
 
     A process that dies meanwhile leaves the store as it was.
     """
-    _check_whose(connection, application_id)
-    latest = steps[-1].number
-    present = _version(connection)
+    # Another program's database is refused. Ours is empty when new, and says whose it is from the first step on.
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if tables and application != application_id:
+        raise Refused("The store's file is another program's database; name another with `store.url`.")
+    latest, present = steps[-1].number, _version(connection)
     if present > latest:
         raise NewerStore(
             f"The store is of version {present}, and this program knows versions up to {latest}: "
             "it was written by a later version; install that one, or restore a backup made before the upgrade."
         )
-    if present < latest:
-        _apply(connection, [step for step in steps if step.number > present], application_id)
-
-
-def _check_whose(connection: sqlite3.Connection, application_id: int) -> None:
-    """Refuse another program's database: ours is empty when new, and says whose it is from the first step on."""
-    (application,) = connection.execute("pragma application_id").fetchone()
-    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-    if tables and application != application_id:
-        raise Refused("The store's file is another program's database; name another with `store.url`.")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    row: tuple[int] = connection.execute("pragma user_version").fetchone()
-    return row[0]
-
-
-def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], application_id: int) -> None:
-    latest = steps[-1].number
-    script = "\n".join(step.sql for step in steps)
+    if present == latest:
+        return
+    script = "\n".join(step.sql for step in steps if step.number > present)
     record = f"pragma user_version = {latest}; pragma application_id = {application_id};"
     try:
         # Together: for each transaction the disk is waited for, and a new store has all steps before it.
@@ -257,3 +243,8 @@ def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], applicati
         # Another process that opened the store at the same moment may have taken these steps first.
         if _version(connection) < latest:
             raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    row: tuple[int] = connection.execute("pragma user_version").fetchone()
+    return row[0]

@@ -47,7 +47,7 @@ async def open_store(url: str, state_directory: Path) -> OpenStore:
 
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView.open(Path(address))
+    return SqlitePlanningView(Path(address))
 
 
 class ViewFiles(NamedTuple):

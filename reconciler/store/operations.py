@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -34,11 +34,8 @@ UNREAD = "unread"
 T = TypeVar("T")
 
 
-class _Step(NamedTuple):
-    """A statement, and the rows for which it runs."""
-
-    name: str
-    rows: Iterable[Sequence[object]]
+_Step: TypeAlias = tuple[str, Iterable[Sequence[object]]]
+"""The name of a statement, and the rows for which it runs."""
 
 
 class SqliteOperations:
@@ -51,20 +48,20 @@ class SqliteOperations:
         self._waiting = 0
 
     async def flow_key(self) -> bytes:
-        await self._write(_Step("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
+        await self._write(("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
         return bytes((await self._all("fact", "flow_key"))[0][0])
 
     async def sessions(self) -> list[SessionRow]:
         return [SessionRow(*row) for row in await self._all("all_sessions")]
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
-        await self._write(_Step("remove_session", _each(without)), _Step("insert_session", [row]))
+        await self._write(("remove_session", _each(without)), ("insert_session", [row]))
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
-        await self._write(_Step("remove_session", _each(digests)))
+        await self._write(("remove_session", _each(digests)))
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        step = _Step("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
+        step = ("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
 
         def touch() -> None:
             with database.unsynced(self._connection):
@@ -86,24 +83,24 @@ class SqliteOperations:
 
     async def note(self, noted: Noted) -> None:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
-        steps = [
-            _Step("put_notification", noted.put),
-            _Step("remove_notification", forgotten),
-            _Step("remove_notification_statuses", forgotten),
-            _Step("remove_read_statuses", unread),
-            _Step("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
+        steps: list[_Step] = [
+            ("put_notification", noted.put),
+            ("remove_notification", forgotten),
+            ("remove_notification_statuses", forgotten),
+            ("remove_read_statuses", unread),
+            ("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
         ]
         if noted.targets is not None:
-            steps += [_Step("remove_alert_targets", [()]), _Step("insert_alert_target", _each(noted.targets))]
+            steps += [("remove_alert_targets", [()]), ("insert_alert_target", _each(noted.targets))]
         await self._write(*steps, of=NOTIFICATIONS)
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         is_unread = row.status == UNREAD
-        step = _Step("remove_notification_status", [row[:2]]) if is_unread else _Step("put_notification_status", [row])
+        step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
         await self._write(step, of=NOTIFICATIONS)
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
-        await self._write(_Step("remove_alert", _each(ids)), of=ALERTS)
+        await self._write(("remove_alert", _each(ids)), of=ALERTS)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
@@ -118,8 +115,8 @@ class SqliteOperations:
     def _take(self, *steps: _Step) -> None:
         """Take the steps in one transaction."""
         with database.transaction(self._connection, kind="immediate"):
-            for step in steps:
-                self._connection.each(step.name, step.rows)
+            for name, rows in steps:
+                self._connection.each(name, rows)
 
     async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
         """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
@@ -194,10 +191,6 @@ def _opened(path: Path) -> Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-                # It is small, and damage that is found later would break a sign-in.
-                (found,) = connection.execute("pragma quick_check(1)").fetchone()
-            if found != "ok":
-                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
         except BaseException:
             connection.close()
             raise

@@ -11,27 +11,15 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import checksums, database, records
 from reconciler.store.contract import BATCH
-from reconciler.store.database import Connection, Row
-
-MANY = 100  # keys, for which it costs little to ask first whether there is anything
-
-_OF_RESOURCES = frozenset({"stored", "compared", "last_versions", "identities", "bodies", "documents", "referrers"})
-"""The statements about keys of a project that find nothing where no version of anything was ever stored."""
-
-_LARGE = frozenset({"compared"})
-"""Those whose rows are read one at a time: a thousand bodies may be gigabytes."""
+from reconciler.store.database import Row
 
 
 class SqlitePlanningView:
     """See `contract.PlanningView` for what each method promises."""
 
-    def __init__(self, reader: Connection) -> None:
-        self._reader = reader
-
-    @classmethod
-    def open(cls, path: Path) -> "SqlitePlanningView":
-        """A view on a connection of its own. Raises `StoreFault` when the store cannot be opened."""
-        return cls(database.open_reader(path))
+    def __init__(self, path: Path) -> None:
+        """Open a connection of its own. Raises `StoreFault` when the store cannot be opened."""
+        self._reader = database.open_reader(path)
 
     @contextmanager
     def snapshot(self) -> Iterator[int]:
@@ -43,30 +31,30 @@ class SqlitePlanningView:
         return 0 if row is None else int(row[0])
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        return {stored.key: stored for stored in map(_stored, self._keyed("stored", project, keys))}
+        return {stored.key: stored for stored in map(_stored, self._batched("stored", project, keys))}
 
     def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         known = keys if isinstance(keys, Collection) else list(keys)
         found = self.stored(project, known)
-        for kind, name, body, secrets, checksum in self._keyed("compared", project, known):
+        for kind, name, body, secrets, checksum in self._batched("compared", project, known):
             if checksums.is_damaged(body, secrets, checksum):
                 key = Key(kind, name)
                 found[key] = structs.replace(found[key], damaged=True)
         return found
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
-        return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
+        return {Key(kind, name): version for kind, name, version in self._batched("last_versions", project, keys)}
 
     def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
-        rows = self._keyed("identities", project, keys)
+        rows = self._batched("identities", project, keys)
         return {Key(kind, name): records.Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
-        rows = self._keyed("bodies", project, keys)
+        rows = self._batched("bodies", project, keys)
         return {Key(*row[8:10]): checksums.shown_row(row, damaged=lambda *_: None) for row in rows}
 
     def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
-        rows = self._keyed("documents", project, keys)
+        rows = self._batched("documents", project, keys)
         return {Key(*row[:2]): records.StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
 
     def configurations(self, project: str) -> Iterator[tuple[Key, records.StoredDocument]]:
@@ -76,7 +64,7 @@ class SqlitePlanningView:
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         found: dict[Key, set[Key]] = {}
-        for target_kind, target_name, kind, name in self._keyed("referrers", project, targets):
+        for target_kind, target_name, kind, name in self._batched("referrers", project, targets):
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
 
@@ -126,7 +114,7 @@ class SqlitePlanningView:
         return [(path, Key(kind, name)) for path, kind, name in rows]
 
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
-        return [(Key(kind, name), path) for kind, name, path in self._keyed("places_of", repository, keys)]
+        return [(Key(kind, name), path) for kind, name, path in self._batched("places_of", repository, keys)]
 
     def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         rows = self._reader.run("without_lineage", repository, project, limit)
@@ -157,9 +145,6 @@ class SqlitePlanningView:
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         return [records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
 
-    def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        return {row[0] for row in self._keyed("paths_wanting", repository, keys)}
-
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return dict(self._batched("blobs", repository, paths))
 
@@ -180,7 +165,7 @@ class SqlitePlanningView:
         return records.Approval(row[1], keys)
 
     def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
-        return {Key(kind, name): digest for kind, name, digest in self._keyed("wanted_digests", repository, keys)}
+        return {Key(kind, name): digest for kind, name, digest in self._batched("wanted_digests", repository, keys)}
 
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.run("suspended_at", at))
@@ -197,20 +182,13 @@ class SqlitePlanningView:
             for version, *held in rows:
                 yield records.StoredVersion(key, version, *_whole(*held))
 
-    def _keyed(self, name: str, scope: str, keys: Iterable[Key]) -> Iterator[Row]:
-        # Of a project without any version nothing else is there either, and a first read asks for everything it brings.
-        known = list(keys)
-        is_worth_asking = len(known) > MANY and name in _OF_RESOURCES
-        if is_worth_asking and self._reader.first("has_versions", scope) is None:
-            return iter(())
-        return self._batched(name, scope, known)
-
-    def _batched(self, name: str, scope: str, values: Sequence[object]) -> Iterator[Row]:
-        # One JSON array per batch: the statement is prepared once, and no limit on its variables is met.
-        for start in range(0, len(values), BATCH):
-            batch = _json(values[start : start + BATCH])
-            with closing(self._reader.run(name, scope, batch)) as rows:
-                yield from rows if name in _LARGE else rows.fetchall()
+    def _batched(self, name: str, scope: str, values: Iterable[object]) -> Iterator[Row]:
+        # One JSON array per batch: the statement is prepared once, and no limit on its variables is met. Rows are read
+        # one at a time: a thousand bodies may be gigabytes.
+        known = list(values)
+        for start in range(0, len(known), BATCH):
+            with closing(self._reader.run(name, scope, _json(known[start : start + BATCH]))) as rows:
+                yield from rows
 
 
 def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[bytes, bytes | None]:

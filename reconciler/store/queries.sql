@@ -74,10 +74,6 @@ cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]
 join version v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin);
 
--- Whether a project may hold anything.
--- name: has_versions
-select 1 from version where project = ? limit 1;
-
 -- The newest version that a resource ever had, also when it was deleted since.
 -- name: last_versions
 select json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]'), max(v.version)
@@ -189,11 +185,6 @@ select count(*) from wanted where repository = ?;
 select w.repository, w.path, w.position, w.kind, w.name, w.digest, w.unconverged
 from json_each(?2) k
 cross join wanted w on w.repository = ?1 and w.path = k.value;
-
--- name: paths_wanting
-select distinct w.path
-from json_each(?2) k
-cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]') and w.name = json_extract(k.value, '$[1]');
 
 -- name: blobs
 select f.path, f.blob

@@ -5,6 +5,7 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs 
 
 import asyncio
 import json
+import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
@@ -55,18 +56,6 @@ def _some(connection: Connection, name: str, *arguments: object, named: int) -> 
 _encoder = msgspec.json.Encoder()
 
 
-class _Status(msgspec.Struct, omit_defaults=True):
-    """A struct, since there are many: a mapping of each took three times as long to make and to write."""
-
-    kind: str | None
-    name: str | None
-    status: str
-    reason: str | None = None
-    path: str | None = None
-    line: int | None = None
-    notes: tuple[str, ...] = ()
-
-
 def _render_run(values: Row) -> bytes:
     row = records.RunRow(*values)
     shown: dict[str, object] = {
@@ -90,8 +79,10 @@ def _render_run(values: Row) -> bytes:
 
 def _render_run_status(values: Row) -> bytes:
     row = records.StatusRow(*values)
-    notes = () if row.notes is None else tuple(row.notes.split("\n"))
-    return _encoder.encode(_Status(row.kind, row.name, row.status, row.reason, row.path, row.line, notes))
+    notes = None if row.notes is None else row.notes.split("\n")
+    optional = {"reason": row.reason, "path": row.path, "line": row.line, "notes": notes}
+    shown = {"kind": row.kind, "name": row.name, "status": row.status}
+    return _encoder.encode(shown | {name: value for name, value in optional.items() if value is not None})
 
 
 # What is read from the file and rendered at a stretch, at most a millisecond each.
@@ -130,7 +121,7 @@ class SqliteStore:
         except BaseException:
             self._writer.close()
             raise
-        self._file = _file(path)
+        self._file = _stat(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-writer")
         self._damage = Damage()
         self._commits = records.CommitFigures()
@@ -154,7 +145,8 @@ class SqliteStore:
         """Raise StoreFault where the file is not the one that was opened: what is written to a file that was removed
         is lost with the end of the process, and nobody else sees it before.
         """
-        if self._file is None or _file(self.path) != self._file:
+        found = _stat(self.path)
+        if self._file is None or found is None or not os.path.samestat(found, self._file):
             raise StoreFault(LOST.format(path=self.path))
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
@@ -221,9 +213,8 @@ class SqliteStore:
         return after
 
     def figures(self) -> records.StoreFigures:
-        return records.StoreFigures(
-            self._commits, _size(self.path), _size(self.path.with_name(f"{self.path.name}-wal"))
-        )
+        file, log = _stat(self.path), _stat(self.path.with_name(f"{self.path.name}-wal"))
+        return records.StoreFigures(self._commits, file and file.st_size, log and log.st_size)
 
     async def examine(self) -> None:
         while await self._on_writer(checksums.judge_some):  # noqa: ASYNC110 - a pause, not a wait
@@ -406,18 +397,9 @@ class SqliteStore:
         return rows[0] if rows else None
 
 
-def _file(path: Path) -> tuple[int, int] | None:
-    """Which file a path leads to, by its device and inode; None where there is none."""
+def _stat(path: Path) -> os.stat_result | None:
     try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
-def _size(file: Path) -> int | None:
-    try:
-        return file.stat().st_size
+        return path.stat()
     except OSError:
         return None
 

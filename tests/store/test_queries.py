@@ -25,7 +25,6 @@ WHOLE = {
     "suspended_at",
 }  # they tell all rows, or the newest ones in the order of the primary key
 SORTS = {
-    "paths_wanting": ["USE TEMP B-TREE FOR DISTINCT"],
     "last_versions": ["USE TEMP B-TREE FOR GROUP BY"],
     "unconverged": ["USE TEMP B-TREE FOR ORDER BY"],  # of what is incomplete, to be merged with what comes in order
 }
