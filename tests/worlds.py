@@ -198,7 +198,7 @@ class World:
         if is_new:
             database.migrate(self._writer, steps=database.migrations())
             self._writer.execute(database.load_queries()["put_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = SqlitePlanningView.open(self.path)
+        self.view = SqlitePlanningView(self.path)
 
     def close(self) -> None:
         """Close the store."""

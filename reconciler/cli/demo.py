@@ -211,8 +211,8 @@ async def _narrate(running: Running, repository: Path, *, key: str, endpoint: st
     store = running.services.store
     told: set[str] = set()
     while True:
-        for recent in await store.runs(repository="example", limit=1):
-            run = json.loads(recent)
+        recent = [run async for page in store.runs_pages(repository="example", projects=None, limit=1) for run in page]
+        for run in map(json.loads, recent):
             if run["id"] in told:
                 continue
             _, *statuses = [json.loads(shown) async for page in store.run_pages(run["id"]) for shown in page]

@@ -102,9 +102,8 @@ class Reconciler:
     async def recall(self) -> None:
         """Learn what the store remembers. Raises StoreFault."""
         name, memory = self.watched.name, self.memory
-        memory.row = row = await self._store.repository(name)
-        memory.suspension = await self._store.suspension(name)
-        memory.last_run = await self._store.last_run(name)
+        row, memory.suspension, memory.last_run, _ = await self._store.remembered(name, held=0)
+        memory.row = row
         # The index is that of the last applied head. It does not say whether a refused one waits, so it may.
         was_refused = row is not None and row.head is not None and row.tree is None
         memory.waits_for_store = was_refused or await self._store.waits_for_store(name)

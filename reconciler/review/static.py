@@ -26,8 +26,8 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
+from reconciler.store.engines import ScratchStore, open_scratch
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.store.scratch import ScratchStore, open_scratch
 from reconciler.worker import commits, reviews, trees
 from reconciler.worker.commits import PlanMode
 from reconciler.worker.messages import CommitJob, Context

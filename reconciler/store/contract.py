@@ -126,28 +126,16 @@ class Store(Protocol):
         first, in pages.
         """
 
-    async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
-        """Return the newest runs at once, in all projects."""
-
-    async def last_run(self, repository: str) -> str | None:
-        """The id of a repository's newest finished run."""
-
     async def waits_for_store(self, repository: str) -> bool:
         """Return True when the head has a document that is `waiting`, or the repository owns something incomplete, or
         something that is to go and is in use.
         """
-
-    async def held(self, repository: str, *, limit: int) -> records.Held:
-        """Return the resources that are `held` of a repository, the first of them in byte order of kind and name."""
 
     async def repository(self, name: str) -> records.RepositoryRow | None:
         """Return the state of a repository between runs."""
 
     async def remembered(self, name: str, *, held: int) -> records.Remembered:
         """Return everything known of a repository, at one revision, with at most `held` names of held resources."""
-
-    async def suspension(self, repository: str) -> records.SuspensionRow | None:
-        """The suspension of a repository, also one whose time is over."""
 
     async def drift(self, repository: str, *, project: str) -> int:
         """Count the resources that no longer are as the repository's applied head wants them: changed or
@@ -370,9 +358,6 @@ class PlanningView(Protocol):
 
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         """The resource documents of these files in the applied head."""
-
-    def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        """Return the files of the applied head that define one of these keys."""
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.model.errors import Refused
-from reconciler.store import checksums, database, directory_rows, operations
+from reconciler.store import checksums, database, operations
+from reconciler.store import commit as commits
 from reconciler.store.contract import NewerStore
+from reconciler.store.database import Connection
 from reconciler.store.records import AuditRow, DamagedVersion
 
 log = logging.getLogger(__name__)
@@ -105,7 +107,7 @@ class Watch(Protocol):
 
 
 @contextmanager
-def watched(connection: sqlite3.Connection, watch: Watch, what: str) -> Iterator[None]:
+def watched(connection: Connection, watch: Watch, what: str) -> Iterator[None]:
     """End the statement that runs meanwhile when the time is up. Raises Refused then."""
 
     def look() -> int:
@@ -150,7 +152,7 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
     with (
         database.faults("copied", of=kind.name),
         closing(database.open_reader(source)) as reader,
-        closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as writer,
+        closing(sqlite3.connect(uri, uri=True, factory=Connection, isolation_level=None)) as writer,
     ):
         for pragma in ("journal_mode = off", "synchronous = off"):
             writer.execute(f"pragma {pragma}").fetchone()
@@ -167,9 +169,8 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
         reader.backup(writer, pages=PAGES, progress=step, sleep=PAUSE_SECONDS)
         writer.execute("pragma journal_mode = delete").fetchone()
         if kind.forgotten and "session" in _tables(writer):
-            sql = database.load_queries(operations.PACKAGE)
             for name in kind.forgotten:
-                writer.execute(sql[name])
+                writer.run(name)
             writer.execute("vacuum")  # pages that are not used any more hold them too
     return found
 
@@ -197,10 +198,13 @@ def verdict(path: Path, kind: DatabaseKind, *, watch: Watch, is_quick: bool) -> 
 def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
     """Return every stored version without its checksum. Raises Refused when the time is up, StoreFault."""
     found: list[DamagedVersion] = []
+    last, before = 0, -1
     with _reading(path, STORE) as connection:
-        for step in checksums.damaged(connection):
-            watch.check(f"The look through {path}")
+        while last != before:
+            before = last
+            step, last = checksums.damaged(connection, after=before)
             found += step
+            watch.check(f"The look through {path}")
     return found
 
 
@@ -217,7 +221,8 @@ def settle(path: Path) -> None:
 def tell(path: Path, events: Sequence[AuditRow]) -> None:
     """Write audit events to a store that no process uses; it has no log beside it afterwards. Raises StoreFault."""
     with database.faults("written"), closing(database.open_writer(path)) as connection:
-        directory_rows.tell(connection, events)
+        with database.transaction(connection, kind="immediate"):
+            commits.tell(connection, events)
         connection.execute("pragma journal_mode = delete").fetchone()
 
 
@@ -279,12 +284,12 @@ def _free_name(path: Path, at: datetime) -> Path:
 
 
 @contextmanager
-def _reading(path: Path, kind: DatabaseKind) -> Iterator[sqlite3.Connection]:
+def _reading(path: Path, kind: DatabaseKind) -> Iterator[Connection]:
     with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
         yield connection
 
 
-def _identity(connection: sqlite3.Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
+def _identity(connection: Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
     names = ("application_id", "user_version", "page_count", "page_size", "freelist_count")
     found = DatabaseIdentity(*(int(connection.execute(f"pragma {name}").fetchone()[0]) for name in names))
     if found.application_id != kind.application_id:
@@ -293,9 +298,8 @@ def _identity(connection: sqlite3.Connection, kind: DatabaseKind, path: Path) ->
     return found
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    sql = database.load_queries(operations.PACKAGE)
-    return [name for (name,) in connection.execute(sql["tables"])]
+def _tables(connection: Connection) -> list[str]:
+    return [name for (name,) in connection.run("tables")]
 
 
 def _quoted(name: str) -> str:

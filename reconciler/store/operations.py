@@ -13,13 +13,14 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store.database import Connection, Row
 from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
 
 PACKAGE = "reconciler.store.ops_db"
@@ -33,11 +34,8 @@ UNREAD = "unread"
 T = TypeVar("T")
 
 
-class _Step(NamedTuple):
-    """A statement, and the rows for which it runs."""
-
-    name: str
-    rows: Iterable[Sequence[object]]
+_Step: TypeAlias = tuple[str, Iterable[Sequence[object]]]
+"""The name of a statement, and the rows for which it runs."""
 
 
 class SqliteOperations:
@@ -45,34 +43,25 @@ class SqliteOperations:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
-        self._sql = database.load_queries(PACKAGE)
         self._connection = _opened(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0
 
     async def flow_key(self) -> bytes:
-        sql = self._sql
-
-        def make() -> bytes:
-            with database.transaction(self._connection, kind="immediate"):
-                self._connection.execute(sql["make_fact"], ("flow_key", os.urandom(FLOW_KEY_BYTES)))
-                (key,) = self._connection.execute(sql["fact"], ("flow_key",)).fetchone()
-            return bytes(key)
-
-        return await self._run("written", make)
+        await self._write(("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
+        return bytes((await self._all("fact", "flow_key"))[0][0])
 
     async def sessions(self) -> list[SessionRow]:
-        sql = self._sql["all_sessions"]
-        return await self._run("read", lambda: [SessionRow(*row) for row in self._connection.execute(sql)])
+        return [SessionRow(*row) for row in await self._all("all_sessions")]
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
-        await self._write(_Step("remove_session", _each(without)), _Step("insert_session", [row]))
+        await self._write(("remove_session", _each(without)), ("insert_session", [row]))
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
-        await self._write(_Step("remove_session", _each(digests)))
+        await self._write(("remove_session", _each(digests)))
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        step = _Step("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
+        step = ("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
 
         def touch() -> None:
             with database.unsynced(self._connection):
@@ -94,31 +83,31 @@ class SqliteOperations:
 
     async def note(self, noted: Noted) -> None:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
-        steps = [
-            _Step("put_notification", noted.put),
-            _Step("remove_notification", forgotten),
-            _Step("remove_notification_statuses", forgotten),
-            _Step("remove_read_statuses", unread),
-            _Step("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
+        steps: list[_Step] = [
+            ("put_notification", noted.put),
+            ("remove_notification", forgotten),
+            ("remove_notification_statuses", forgotten),
+            ("remove_read_statuses", unread),
+            ("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
         ]
         if noted.targets is not None:
-            steps += [_Step("remove_alert_targets", [()]), _Step("insert_alert_target", _each(noted.targets))]
+            steps += [("remove_alert_targets", [()]), ("insert_alert_target", _each(noted.targets))]
         await self._write(*steps, of=NOTIFICATIONS)
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         is_unread = row.status == UNREAD
-        step = _Step("remove_notification_status", [row[:2]]) if is_unread else _Step("put_notification_status", [row])
+        step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
         await self._write(step, of=NOTIFICATIONS)
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
-        await self._write(_Step("remove_alert", _each(ids)), of=ALERTS)
+        await self._write(("remove_alert", _each(ids)), of=ALERTS)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._connection.close()
 
-    async def _all(self, name: str, *, of: str) -> list[tuple[Any, ...]]:
-        return await self._run("read", lambda: self._connection.execute(self._sql[name]).fetchall(), of=of)
+    async def _all(self, name: str, *arguments: object, of: str = SESSIONS) -> list[Row]:
+        return await self._run("read", lambda: self._connection.all(name, *arguments), of=of)
 
     async def _write(self, *steps: _Step, of: str = SESSIONS) -> None:
         await self._run("written", lambda: self._take(*steps), of=of)
@@ -126,8 +115,8 @@ class SqliteOperations:
     def _take(self, *steps: _Step) -> None:
         """Take the steps in one transaction."""
         with database.transaction(self._connection, kind="immediate"):
-            for step in steps:
-                self._connection.executemany(self._sql[step.name], step.rows)
+            for name, rows in steps:
+                self._connection.each(name, rows)
 
     async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
         """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
@@ -166,7 +155,7 @@ def damage(path: Path) -> str:
         return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
 
 
-def _damage(connection: sqlite3.Connection) -> str:
+def _damage(connection: Connection) -> str:
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
     schema = _schema(connection)
@@ -176,7 +165,7 @@ def _damage(connection: sqlite3.Connection) -> str:
     if verdict != "ok":
         return str(verdict).partition("\n")[0]
     # A version without its tables would be migrated to nothing, and fail at the first sign-in.
-    with contextlib.closing(sqlite3.connect(":memory:")) as pattern:
+    with contextlib.closing(sqlite3.connect(":memory:", factory=Connection)) as pattern:
         for step in database.migrations(PACKAGE):
             if step.number <= version:
                 pattern.executescript(step.sql)
@@ -186,12 +175,11 @@ def _damage(connection: sqlite3.Connection) -> str:
     return "it has tables and no version" if schema and not version else ""
 
 
-def _schema(connection: sqlite3.Connection) -> set[tuple[str, str]]:
-    sql = database.load_queries(PACKAGE)
-    return set(connection.execute(sql["schema"]))
+def _schema(connection: Connection) -> set[tuple[str, str]]:
+    return set(connection.run("schema"))
 
 
-def _opened(path: Path) -> sqlite3.Connection:
+def _opened(path: Path) -> Connection:
     """Return the connection to a file, brought to this version.
 
     A file that cannot be used stays as it is: it may be another program's, or of a disk that is full for a moment.
@@ -203,10 +191,6 @@ def _opened(path: Path) -> sqlite3.Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-                # It is small, and damage that is found later would break a sign-in.
-                (found,) = connection.execute("pragma quick_check(1)").fetchone()
-            if found != "ok":
-                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
         except BaseException:
             connection.close()
             raise

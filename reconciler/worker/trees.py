@@ -350,7 +350,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
-        sharing = view.paths_wanting(scope.repository, keys | users) - files.keys()
+        sharing = {path for _, path in view.places_of(scope.repository, keys | users)} - files.keys()
         present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
     files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))

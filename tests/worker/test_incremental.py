@@ -62,7 +62,7 @@ class Reading:
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")
         self.store = store
-        self.view = SqlitePlanningView.open(store.path)
+        self.view = SqlitePlanningView(store.path)
         self.row: RepositoryRow | None = None
         self.number = 0
 

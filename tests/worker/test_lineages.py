@@ -68,7 +68,7 @@ def explain(
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
-    view = SqlitePlanningView.open(store.path)
+    view = SqlitePlanningView(store.path)
     found = commit_jobs.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
     view.close()
     return found, sent
