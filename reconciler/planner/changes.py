@@ -1,7 +1,7 @@
 """Changes: from outcomes to rows. A decision becomes what the store takes, in parts of bounded size."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -14,8 +14,8 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
-from reconciler.planner import decisions
-from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner import planner
+from reconciler.planner.decisions import NAMED, WRITING, Decided
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
@@ -53,6 +53,14 @@ class ChangePart:
         self.number += 1
         self._bytes += weight
         return self.number == PART or self._bytes > PART_BYTES
+
+    def parts(self, weights: Iterable[int]) -> Iterator[records.Changes]:
+        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes."""
+        for weight in weights:
+            if self.add(weight):
+                yield self.take()
+        if self.number:
+            yield self.take()
 
     def take(self) -> records.Changes:
         """Return the rows so far; the next part begins."""
@@ -128,20 +136,18 @@ class ChangeRows:
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
-        part, standing = self._part, self.decided.standing
+        return self._part.parts(self._weights())
+
+    def _weights(self) -> Iterator[int]:
+        standing = self.decided.standing
         for row in standing.rows:
-            part.head_statuses.append(row)
-            if part.add(len(row.status)):
-                yield part.take()
+            self._part.head_statuses.append(row)
+            yield len(row.status)
         for past in standing.past_routes:
-            part.past_routes.append(past)
-            if part.add(len(past.past or b"")):
-                yield part.take()
+            self._part.past_routes.append(past)
+            yield len(past.past or b"")
         for rank, outcome in enumerate(self.decided.outcomes, self._first):
-            if part.add(self._tell(outcome, rank) + self._change(outcome)):
-                yield part.take()
-        if part.number:
-            yield part.take()
+            yield self._tell(outcome, rank) + self._change(outcome)
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
         """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
@@ -187,10 +193,7 @@ class ChangeRows:
         assert outcome.key is not None
         key, document, origin = outcome.key, self.decided.document(outcome), self.origin
         identity = self._identity(outcome, document)
-        secrets = self.decided.fits[key].secrets
-        ready = self._prepared(document, key, identity)
-        if secrets:
-            ready = _with_the_same_hash(ready, self.before.get(key))
+        ready = _with_the_same_hash(self._prepared(document, key, identity), self.before.get(key))
         body = rendering.body(ready, identity=identity)
         path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
         come_from = self._come_from(path)
@@ -416,7 +419,7 @@ def outcome_reason(outcome: Outcome) -> str | None:
 
 def in_use(outcome: Outcome) -> str:
     """Name the first few resources that refer to it."""
-    told = decisions.named(outcome.users)
+    told = planner.named(outcome.users, limit=NAMED)
     return f"{told} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
 
 

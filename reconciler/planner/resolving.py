@@ -76,15 +76,15 @@ def secret_guesses(
     *,
     lookup: Lookup,
 ) -> frozenset[int]:
-    """Return, by ordinal, those of these documents whose resource is stored and that have a secret in clear: by its
-    type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
+    """Return, by ordinal, those of these valid documents whose resource is stored and that have a secret in clear: by
+    its type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
     """
     view, project = snapshot.view, snapshot.project
-    found = view.documents(project, [one.key for one in asked.values() if one.key is not None and one.owned])
+    found = view.documents(project, [one.key for one in asked.values() if one.key is not None])
     guessing = set()
     for ordinal, one in asked.items():
         before = None if one.key is None else found.get(one.key)
-        if before is None or one.key is None or not one.owned:
+        if before is None or one.key is None:
             continue
         owned = one.document()
         secret: set[Pointer] = set()
@@ -149,7 +149,7 @@ class BlindTypes:
     """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet."""
 
     lookup: Lookup
-    tried: frozenset[Key]
+    tried: frozenset[Key] = frozenset()
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
         """Return the types that judge a document with stored secrets at these places."""

@@ -146,7 +146,7 @@ class JudgedBefore:
 
     def forget_changed(self, lookup: Lookup) -> None:
         """Forget what was judged by types that are others now."""
-        changed = {key for key, before in self._types.items() if not _is_same(before, key, lookup)}
+        changed = {key for key in self._types if not is_same_type(key, self._types.get, lookup)}
         if changed:
             self._fits = {owned: one for owned, one in self._fits.items() if changed.isdisjoint(one[0])}
             self._types = {key: one for key, one in self._types.items() if key not in changed}
@@ -169,9 +169,10 @@ class JudgedBefore:
         return fit
 
 
-def _is_same(before: ComponentType | None, key: Key, lookup: Lookup) -> bool:
+def is_same_type(key: Key, before: Lookup, after: Lookup) -> bool:
+    """Return True when both find the same type, and it is not damaged."""
     with suppress(Damaged):
-        return lookup(key) is before
+        return after(key) is before(key)
     return False
 
 
