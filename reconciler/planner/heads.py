@@ -88,7 +88,14 @@ class HeadDecision:
     def paths(self) -> frozenset[str]:
         """The files of which something is stored, or adopted, with a source of this commit."""
         outcomes = () if self.refused else self.decided.outcomes
-        places = (self.decided.document(one).place for one in outcomes if _has_own_source(one))
+        # What is written or adopted has this commit as its source: it neither keeps its source nor stays as it is.
+        own = (
+            one
+            for one in outcomes
+            if one.change in decisions.WRITING
+            or (one.change is Change.REPLACE_HEAD and one.stored is not None and one.stored.owner is None)
+        )
+        places = (self.decided.document(one).place for one in own)
         return frozenset(place.path for place in places if place is not None)
 
     @property
@@ -99,12 +106,6 @@ class HeadDecision:
         standing = (self.decided.standing, *(transfer.decided.standing for transfer in self.transfers))
         takers = {transfer.claim.repository for transfer in self.transfers}
         return self.claimed_from.union(takers, *(one.owners for one in standing))
-
-
-def _has_own_source(outcome: Outcome) -> bool:
-    """It is stored as this commit has it: it neither keeps its source nor stays as it is."""
-    is_adopted = outcome.change is Change.REPLACE_HEAD and outcome.stored is not None and outcome.stored.owner is None
-    return is_adopted or outcome.change in decisions.WRITING
 
 
 def judge_head(

@@ -153,22 +153,17 @@ class BlindTypes:
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
         """Return the types that judge a document with stored secrets at these places."""
-        names = self._names(document, frozenset(places))
-        return _without(self.lookup, names) if names else self.lookup
-
-    def _names(self, document: dict[str, Value], places: frozenset[Pointer]) -> dict[Key, set[str]]:
-        """The parameters that hold them, by the types that are tried."""
         holding = {place[: place.index("value")] for place in places if "value" in place}
-        names: dict[Key, set[str]] = defaultdict(set)
         kind = document["kind"]
-        for component in (
-            components.find_components(kind, document["spec"]) if isinstance(kind, str) and holding else ()
-        ):
+        if not self.tried or not holding or not isinstance(kind, str):
+            return self.lookup
+        names: dict[Key, set[str]] = defaultdict(set)  # of the parameters that hold them, by the types that are tried
+        for component in components.find_components(kind, document["spec"]):
             for index, parameter in enumerate(component.parameters):
                 if component.type_key in self.tried and (*component.at, index) in holding:
                     name = parameter.get("name") if isinstance(parameter, dict) else None
                     names[component.type_key].add(str(name))
-        return names
+        return _without(self.lookup, names) if names else self.lookup
 
 
 def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
