@@ -3,7 +3,6 @@
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -86,7 +85,6 @@ KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RE
 """The changes that keep a resource's id."""
 
 RESTORED = "restored"  # what an audit event says of a version that is made anew
-_WORDS = {status: status.value for status in UpdateStatus}  # asking each for its value is a call of Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +159,8 @@ class ChangeRows:
         reason = outcome.reason or outcome_reason(outcome)
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
-        status = _WORDS[outcome.status]
-        self._part.statuses.append(
-            records.StatusRow(self.origin.run, rank, kind, name, status, reason, path, line, notes)
-        )
+        row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
+        self._part.statuses.append(row)
         return len(reason or "") + len(notes or "")
 
     def _change(self, outcome: Outcome) -> int:
@@ -343,7 +339,7 @@ class ChangeRows:
     def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
-        action = _WORDS[UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status]
+        action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         if outcome.change is Change.RESTORE:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
@@ -356,14 +352,9 @@ def new_id(origin: Origin, ordinal: int) -> str:
 
     So they come in order, and the store's index of them grows at its end.
     """
-    following = (_first(origin.seed) + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
+    first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
+    following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
     return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
-@lru_cache(maxsize=2)
-def _first(seed: bytes) -> int:
-    """Return the number that the ids of a change count from."""
-    return int.from_bytes(hashlib.blake2b(key=seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
 
 
 def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:

@@ -356,6 +356,5 @@ def id_conflicts(
 
 def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
     """Return True when the kind and the name of a resource each match a pattern."""
-    # `*` is the default: a first read asks this of every document.
-    asked = [(text, patterns) for text, patterns in ((key.kind, kinds), (key.name, names)) if "*" not in patterns]
-    return all(any(fnmatchcase(text, pattern) for pattern in patterns) for text, patterns in asked)
+    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in kinds)
+    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in names)

@@ -23,9 +23,6 @@ NAMED = 5  # a sentence names this many resources or places, and counts the rest
 
 def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
     """Return the reason for each duplicate, by ordinal."""
-    known = [document.key for document in desired if document.key is not None]
-    if len(set(known)) == len(known):
-        return {}  # as nearly always, and then a list for each key would cost more than all else
     by_key: dict[Key, list[int]] = defaultdict(list)
     for ordinal, document in enumerate(desired):
         if document.key is not None:

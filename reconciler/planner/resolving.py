@@ -187,9 +187,6 @@ def _blind(definition: Definition, names: Collection[str]) -> Definition:
     return definition
 
 
-CHECKED = 16 * 1024  # bytes of documents; asking for the time takes as long as judging two hundred
-
-
 @dataclass(frozen=True, slots=True)
 class Coming:
     """The documents that are judged, and what they will meet. No two have one key.
@@ -231,18 +228,13 @@ def resolve(
 ) -> Resolved:
     """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
     Extensions that are there already; `available` are the secrets that may be referred to. What `judged` knows by the
-    same types is not judged again. `check` is called before the first document is judged, and then between those that
-    together hold `CHECKED` bytes.
+    same types is not judged again. `check` is called before each document.
     """
     judged.forget_changed(lookup)
     fits: dict[Key, Fit] = {}
     faults: dict[Key, str] = {}  # one damaged type must not stop everything else
-    unchecked = CHECKED
     for key, document in coming.judged.items():
-        unchecked += len(document.owned)
-        if unchecked > CHECKED:
-            check()
-            unchecked = 0
+        check()
         try:
             # What must not be judged by all that its types say has no part in what others may be judged by.
             known = JudgedBefore() if key in coming.blinded else judged
