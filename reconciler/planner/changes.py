@@ -1,9 +1,8 @@
 """Changes: from outcomes to rows. A decision becomes what the store takes, in parts of bounded size."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,8 +13,8 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
-from reconciler.planner import decisions
-from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner import planner
+from reconciler.planner.decisions import NAMED, WRITING, Decided
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
@@ -54,6 +53,14 @@ class ChangePart:
         self._bytes += weight
         return self.number == PART or self._bytes > PART_BYTES
 
+    def parts(self, weights: Iterable[int]) -> Iterator[records.Changes]:
+        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes."""
+        for weight in weights:
+            if self.add(weight):
+                yield self.take()
+        if self.number:
+            yield self.take()
+
     def take(self) -> records.Changes:
         """Return the rows so far; the next part begins."""
         taken = records.Changes(
@@ -78,7 +85,6 @@ KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RE
 """The changes that keep a resource's id."""
 
 RESTORED = "restored"  # what an audit event says of a version that is made anew
-_WORDS = {status: status.value for status in UpdateStatus}  # asking each for its value is a call of Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,20 +134,18 @@ class ChangeRows:
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
-        part, standing = self._part, self.decided.standing
+        return self._part.parts(self._weights())
+
+    def _weights(self) -> Iterator[int]:
+        standing = self.decided.standing
         for row in standing.rows:
-            part.head_statuses.append(row)
-            if part.add(len(row.status)):
-                yield part.take()
+            self._part.head_statuses.append(row)
+            yield len(row.status)
         for past in standing.past_routes:
-            part.past_routes.append(past)
-            if part.add(len(past.past or b"")):
-                yield part.take()
+            self._part.past_routes.append(past)
+            yield len(past.past or b"")
         for rank, outcome in enumerate(self.decided.outcomes, self._first):
-            if part.add(self._tell(outcome, rank) + self._change(outcome)):
-                yield part.take()
-        if part.number:
-            yield part.take()
+            yield self._tell(outcome, rank) + self._change(outcome)
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
         """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
@@ -155,10 +159,8 @@ class ChangeRows:
         reason = outcome.reason or outcome_reason(outcome)
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
-        status = _WORDS[outcome.status]
-        self._part.statuses.append(
-            records.StatusRow(self.origin.run, rank, kind, name, status, reason, path, line, notes)
-        )
+        row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
+        self._part.statuses.append(row)
         return len(reason or "") + len(notes or "")
 
     def _change(self, outcome: Outcome) -> int:
@@ -187,10 +189,7 @@ class ChangeRows:
         assert outcome.key is not None
         key, document, origin = outcome.key, self.decided.document(outcome), self.origin
         identity = self._identity(outcome, document)
-        secrets = self.decided.fits[key].secrets
-        ready = self._prepared(document, key, identity)
-        if secrets:
-            ready = _with_the_same_hash(ready, self.before.get(key))
+        ready = _with_the_same_hash(self._prepared(document, key, identity), self.before.get(key))
         body = rendering.body(ready, identity=identity)
         path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
         come_from = self._come_from(path)
@@ -340,7 +339,7 @@ class ChangeRows:
     def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
-        action = _WORDS[UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status]
+        action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         if outcome.change is Change.RESTORE:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
@@ -353,14 +352,9 @@ def new_id(origin: Origin, ordinal: int) -> str:
 
     So they come in order, and the store's index of them grows at its end.
     """
-    following = (_first(origin.seed) + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
+    first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
+    following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
     return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
-@lru_cache(maxsize=2)
-def _first(seed: bytes) -> int:
-    """Return the number that the ids of a change count from."""
-    return int.from_bytes(hashlib.blake2b(key=seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
 
 
 def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:
@@ -416,7 +410,7 @@ def outcome_reason(outcome: Outcome) -> str | None:
 
 def in_use(outcome: Outcome) -> str:
     """Name the first few resources that refer to it."""
-    told = decisions.named(outcome.users)
+    told = planner.named(outcome.users, limit=NAMED)
     return f"{told} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
 
 

@@ -6,7 +6,6 @@ repository limits the resources that it may contain.
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -22,17 +21,17 @@ from reconciler.model.principals import Actor
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
-from reconciler.planner import dependants, planner, resolving
-from reconciler.planner.dependants import NOTHING, DependantState
+from reconciler.planner import dependants, planner, resolving, stored
+from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
 from reconciler.planner.resolving import BlindTypes, Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import Damaged, PlanningView
+from reconciler.store.contract import PlanningView
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
 RENEWED = 100  # stored documents that are read together
-NAMED = 10  # a line names this many resources, and counts the rest
+NAMED = 10  # a note names this many resources, and counts the rest
 
 
 Tell: TypeAlias = Callable[[Desired, Sequence[Violation]], str]
@@ -100,9 +99,11 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
     change.hide_guesses(kept, lookup)
-    blinding = None
+    blinding = BlindTypes(lookup)
     if snapshot.hide_guesses:
-        blinding = _blinding(change.arriving_types(), snapshot, lookup=lookup)
+        before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
+        tried = (key for key in change.arriving_types() if not stored.is_same_type(key, before, lookup))
+        blinding = BlindTypes(lookup, frozenset(tried))
         judged = {key: one.document() for key, one in change.coming.judged.items() if key in kept}
         blinded = {key: blinding.of(document, kept[key]) for key, document in judged.items()}
         change.coming = replace(change.coming, blinded=blinded)
@@ -210,6 +211,10 @@ class _Change:
         show in anything that follows.
         """
         snapshot, changed = self._snapshot, False
+
+        def is_known(document: Desired) -> bool:
+            return document.key is not None and snapshot.known.get(document.key) == document.digest
+
         for index, batch in enumerate(self.batches):
             of_another = {
                 key
@@ -221,7 +226,8 @@ class _Change:
             asked = {
                 ordinal: one
                 for ordinal, one in enumerate(batch.documents)
-                if one.key in of_another or (snapshot.hide_guesses and _may_be_guessed(one, batch, snapshot))
+                if one.owned
+                and (one.key in of_another or (snapshot.hide_guesses and one.key in batch.stored and not is_known(one)))
             }
             guesses = resolving.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
             if guesses:
@@ -239,19 +245,17 @@ class _Change:
         if not resolved.violations and not resolved.faults:
             return
         for index, batch in enumerate(self.batches):
-            documents = [self._refused(one, batch, resolved) for one in batch.documents]
+            documents = list(batch.documents)
+            for ordinal, one in enumerate(documents):
+                if one.key is None:
+                    continue
+                if one.key in resolved.violations:
+                    documents[ordinal] = one.refused(batch.tell(one, resolved.violations[one.key]))
+                elif one.key in resolved.faults:
+                    documents[ordinal] = structs.replace(one, fault=resolved.faults[one.key])
             self.planned[index] = self._planned(replace(batch, documents=documents))
 
-    def _refused(self, document: Desired, batch: DocumentBatch, resolved: Resolved) -> Desired:
-        if document.key is None:
-            return document
-        if document.key in resolved.violations:
-            return document.refused(batch.tell(document, resolved.violations[document.key]))
-        if document.key in resolved.faults:
-            return structs.replace(document, fault=resolved.faults[document.key])
-        return document
-
-    def standing(self, resolved: Resolved, *, lookup: TypeLookup, blinding: BlindTypes | None) -> DependantState:
+    def standing(self, resolved: Resolved, *, lookup: TypeLookup, blinding: BlindTypes) -> DependantState:
         """Find what the change makes incomplete or complete."""
         storing: dict[Key, tuple[Desired, Fit]] = {}
         were = []
@@ -268,19 +272,16 @@ class _Change:
                 if one.change in (Change.REPLACE_HEAD, Change.RENEW) or moves:
                     moved.add(one.key)
                 present = None if one.key is None else batch.stored.get(one.key)
-                if present is not None and _may_stand_otherwise(present, resolved):
+                if present is None:
+                    continue
+                # It stays as it is, and may have become incomplete or complete: secrets come and go.
+                fit = resolved.fits.get(present.key)
+                if present.incomplete or present.key in resolved.violations or (fit is not None and fit.violations):
                     doubtful.add(present.key)
-        found = dependants.find_dependants(
-            storing, self._snapshot, lookup=lookup, incomplete=were, doubtful=doubtful, blinding=blinding
-        )
+        search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=blinding)
+        found = search.find(were, doubtful)
         # A head that is replaced gets its status with it.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
-
-
-def _may_stand_otherwise(present: StoredState, resolved: Resolved) -> bool:
-    """A stored resource that stays as it is may have become incomplete or complete: secrets come and go."""
-    fit = resolved.fits.get(present.key)
-    return present.incomplete or present.key in resolved.violations or (fit is not None and bool(fit.violations))
 
 
 def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
@@ -302,23 +303,6 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
-def _may_be_guessed(document: Desired, batch: DocumentBatch, snapshot: StoreSnapshot) -> bool:
-    if document.key is None or document.key not in batch.stored or not document.owned:
-        return False
-    return snapshot.known.get(document.key) != document.digest
-
-
-def _blinding(arriving_types: Iterable[Key], snapshot: StoreSnapshot, *, lookup: TypeLookup) -> BlindTypes:
-    before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
-
-    def is_in_force(key: Key) -> bool:
-        with suppress(Damaged):
-            return before(key) is lookup(key)
-        return False
-
-    return BlindTypes(lookup, frozenset(key for key in arriving_types if not is_in_force(key)))
-
-
 def _noted(outcome: Outcome, batch: DocumentBatch, resolved: Resolved, standing: DependantState) -> Outcome:
     """Add the notes on what is stored, or is already: what is odd about it, and which others it makes incomplete."""
     if outcome.key is None or outcome.ordinal is None:
@@ -331,15 +315,9 @@ def _noted(outcome: Outcome, batch: DocumentBatch, resolved: Resolved, standing:
         notes = (*notes, *batch.tell(document, found).split("\n"))
     others = standing.made_incomplete.get(outcome.key)
     if others is not None and outcome.change in WRITING:
-        told = f"makes {named(others)} incomplete; `status.incomplete` of each says what to complete"
-        notes = (*notes, told)
+        told = planner.named(others, limit=NAMED)
+        notes = (*notes, f"makes {told} incomplete; `status.incomplete` of each says what to complete")
     return outcome if notes is outcome.notes else structs.replace(outcome, notes=notes)
-
-
-def named(keys: Sequence[Key]) -> str:
-    """Name resources in a sentence: `Fleet a, Fleet b and 2 more`."""
-    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-    return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more
 
 
 def id_conflicts(
@@ -378,8 +356,5 @@ def id_conflicts(
 
 def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
     """Return True when the kind and the name of a resource each match a pattern."""
-    return _matches(key.kind, kinds) and _matches(key.name, names)
-
-
-def _matches(text: str, patterns: Collection[str]) -> bool:
-    return "*" in patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
+    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in kinds)
+    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in names)

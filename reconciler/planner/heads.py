@@ -27,7 +27,6 @@ from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
 MOST_ROUNDS = 3  # judgements of the whole head
-NAMED = 5  # a note names this many resources, and counts the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,14 @@ class HeadDecision:
     def paths(self) -> frozenset[str]:
         """The files of which something is stored, or adopted, with a source of this commit."""
         outcomes = () if self.refused else self.decided.outcomes
-        places = (self.decided.document(one).place for one in outcomes if _has_own_source(one))
+        # What is written or adopted has this commit as its source: it neither keeps its source nor stays as it is.
+        own = (
+            one
+            for one in outcomes
+            if one.change in decisions.WRITING
+            or (one.change is Change.REPLACE_HEAD and one.stored is not None and one.stored.owner is None)
+        )
+        places = (self.decided.document(one).place for one in own)
         return frozenset(place.path for place in places if place is not None)
 
     @property
@@ -100,12 +106,6 @@ class HeadDecision:
         standing = (self.decided.standing, *(transfer.decided.standing for transfer in self.transfers))
         takers = {transfer.claim.repository for transfer in self.transfers}
         return self.claimed_from.union(takers, *(one.owners for one in standing))
-
-
-def _has_own_source(outcome: Outcome) -> bool:
-    """It is stored as this commit has it: it neither keeps its source nor stays as it is."""
-    is_adopted = outcome.change is Change.REPLACE_HEAD and outcome.stored is not None and outcome.stored.owner is None
-    return is_adopted or outcome.change in decisions.WRITING
 
 
 def judge_head(
@@ -131,6 +131,21 @@ def judge_head(
         own = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(documents)] if conflicts else documents
         return DocumentBatch(own, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=tell)
 
+    def prune(decided: Decided, transfers: Sequence[OwnershipTransfer], refused: Mapping[str, str]) -> Pruning:
+        passing = {key: one for transfer in transfers for key, one in transfer.documents.items()}
+        going = [key for key in leaving if key not in passing]
+        is_most = rules.budget is not None and not rules.budget.spares(len(going), owned=removed.owned)
+        references = snapshot.references(going, decided.written() | passing) if going else {}
+        return pruning.decide_prune(
+            removed,
+            around,
+            budget=rules.budget,
+            in_use=planner.resources_in_use(going, references),
+            passing=passing.keys(),
+            renamed=_renamed(decided, going, snapshot) if is_most else frozenset(),
+            refused=refused,
+        )
+
     freed, claims, rounds = leaving, list(claims), 0
     while True:
         conflicts = decisions.id_conflicts(documents, stored, snapshot, leaving=freed)
@@ -141,16 +156,7 @@ def judge_head(
             claims = list(_without(claims, unsure))
             continue
         transfers = tuple(_transfer(claim, each) for claim, each in zip(claims, taken, strict=True))
-        pruned = _prune(
-            decided,
-            transfers,
-            removed,
-            snapshot,
-            leaving=leaving,
-            budget=rules.budget,
-            around=around,
-            refused=files,
-        )
+        pruned = prune(decided, transfers, files)
         if pruned.holds_all and claims:
             transfers, [decided] = (), decisions.decide([batch(conflicts)], snapshot)
         going = {outcome.key for outcome in pruned.deletions}
@@ -204,13 +210,8 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
 
 def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     """Tell in a run what passed on: a reader of the run would look for it in vain otherwise."""
-    told = [f"{_named(sorted(one.documents))} passed to the repository {one.claim.repository}." for one in transfers]
-    return " ".join(told) or None
-
-
-def _named(keys: list[Key]) -> str:
-    named = ", ".join(f"{key.kind} {key.name}" for key in keys[:NAMED])
-    return f"{named} and {len(keys) - NAMED} more" if len(keys) > NAMED else named
+    passed = ((planner.named(sorted(one.documents)), one.claim.repository) for one in transfers)
+    return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
 
 
 def _ruled(document: Desired, rules: HeadRules, *, lenient: bool) -> Desired:
@@ -248,35 +249,6 @@ def _refused_files(decided: Decided) -> dict[str, str]:
             if place is not None:
                 found.setdefault(place.path, f"{place} is {outcome.status.value}")
     return found
-
-
-def _prune(
-    decided: Decided,
-    transfers: Sequence[OwnershipTransfer],
-    removed: RemovedResources,
-    snapshot: StoreSnapshot,
-    *,
-    leaving: Sequence[Key],
-    budget: PruneBudget | None,
-    around: PruneCircumstances,
-    refused: Mapping[str, str],
-) -> Pruning:
-    passing = frozenset(key for transfer in transfers for key in transfer.documents)
-    leaving = [key for key in leaving if key not in passing]
-    written = decided.written() if leaving else {}
-    for transfer in transfers:
-        written.update(transfer.documents)
-    references = snapshot.references(leaving, written) if leaving else {}
-    is_most = budget is not None and not budget.spares(len(leaving), owned=removed.owned)
-    return pruning.decide_prune(
-        removed,
-        around,
-        budget=budget,
-        in_use=planner.resources_in_use(leaving, references),
-        passing=passing,
-        renamed=_renamed(decided, leaving, snapshot) if is_most else frozenset(),
-        refused=refused,
-    )
 
 
 def _renamed(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> frozenset[Key]:

@@ -18,14 +18,11 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor, Role
 
-NAMED = 5  # a reason names this many other places, and counts the rest
+NAMED = 5  # a sentence names this many resources or places, and counts the rest
 
 
 def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
     """Return the reason for each duplicate, by ordinal."""
-    known = [document.key for document in desired if document.key is not None]
-    if len(set(known)) == len(known):
-        return {}  # as nearly always, and then a list for each key would cost more than all else
     by_key: dict[Key, list[int]] = defaultdict(list)
     for ordinal, document in enumerate(desired):
         if document.key is not None:
@@ -121,13 +118,20 @@ def plan_deletes(
     )
 
 
+def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
+    """Name the first resources in a sentence and count the others: `Fleet a, Fleet b and 2 more`."""
+    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
+    return ", ".join(f"{kind} {name}" for kind, name in keys[:limit]) + more
+
+
 def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:
     """Return True when the actor may change or delete what is stored, going by its owner.
 
     While a repository is suspended, an admin writes what it owns; another repository never does.
     """
     is_overruled = actor.repository is None and actor.role is Role.ADMIN and present.owner in suspended
-    return is_overruled or not _is_of_another_owner(present, actor)
+    # Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it.
+    return is_overruled or present.owner in (None, actor.repository)
 
 
 def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...]:
@@ -221,16 +225,11 @@ def _planned_delete(
     return Outcome(document.key, UpdateStatus.DELETED, Change.DELETE, ordinal, stored=present)
 
 
-def _is_of_another_owner(present: StoredState, actor: Actor) -> bool:
-    """Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it."""
-    return present.owner is not None and present.owner != actor.repository
-
-
 def _head_differs(document: Desired, present: StoredState, actor: Actor) -> bool:
     """An equal resource is adopted by a repository, its file or line moved, or the API stored it while its owner was
     suspended: the head follows without a version.
     """
-    if actor.repository is None or _is_of_another_owner(present, actor) or document.place is None:
+    if actor.repository is None or present.owner not in (None, actor.repository) or document.place is None:
         return False
     place = (actor.repository, document.place.path, document.place.line)
     return present.drifted or (present.owner, present.path, present.line) != place

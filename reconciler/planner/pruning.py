@@ -23,6 +23,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 from reconciler.model.violations import Place
+from reconciler.planner.planner import NAMED, named
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import FileRow, HeldRow, WantedRow
 
@@ -207,7 +208,6 @@ def _count(reading: TreeReading, view: PlanningView, *, repository: str) -> int:
     return view.wanted_count(repository) - len(replaced)
 
 
-NAMED = 5  # a message names this many files or resources, and counts the rest
 UNRELATED = "The head has no history in common with the commit that was applied last"
 LOST = (
     "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
@@ -357,35 +357,41 @@ def decide_prune(
     if around.unrelated and not covered:
         return _unrelated(removed, wanted, lost=around.lost)
     if removed.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
-        held = _elsewhere(wanted, removed.unreadable)
+        # What was in such a file is not known to be gone.
+        paths = {path for path, _ in removed.unreadable}
+        held = tuple(stored for stored in wanted if stored.path not in paths)
         message = f"{_faults(removed.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
-        return Pruning(held=tuple(held), hold=PruneHold.HELD, message=message, unreadable=True)
+        return Pruning(held=held, hold=PruneHold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
     # An approval releases the keys that it was given for; once all of them are deleted, the same tree is not held
     # again.
     is_released = covered if wanted else around.released
+    waiting = _unsure_message(unsure, refused) if unsure else None
     if reason is not None and not is_released:
         hold, message = reason
-        message = " ".join([message, *_unsure_message(unsure, refused)])
         return Pruning(
             held=tuple(wanted),
             protected=protected,
             hold=hold,
-            message=message,
+            message=f"{message} {waiting}" if waiting else message,
             note=_note(protected),
             approvable=bool(wanted),
         )
     kept = tuple(stored for stored in protected if stored.key not in passing)
     return Pruning(
-        deletions=tuple(_deletion(stored) for stored in lost),
-        in_use=tuple(_staying(stored, in_use[stored.key]) for stored in to_go if stored.key in in_use),
+        deletions=tuple(Outcome(one.key, UpdateStatus.DELETED, Change.DELETE, stored=one) for one in lost),
+        in_use=tuple(
+            Outcome(one.key, UpdateStatus.IN_USE, stored=one, users=in_use[one.key])
+            for one in to_go
+            if one.key in in_use
+        ),
         protected=kept,
         note=_note(kept),
         approved=covered and bool(wanted),
         held=tuple(unsure),
         hold=PruneHold.HELD if unsure else None,
-        message=next(_unsure_message(unsure, refused), None),
+        message=waiting,
         approvable=bool(unsure),
         partly=bool(unsure),
     )
@@ -409,7 +415,13 @@ def _reason(
         return None
     owned = removed.owned
     if removed.documents == 0:
-        return PruneHold.EMPTY, _empty_message(wanted)
+        told = (
+            f", so nothing is deleted; {len(wanted)} stay as they were: restore them, or release this with"
+            " `reconciler approve`."
+            if wanted
+            else "; commit one, or correct `path`, `include` or `exclude`."
+        )
+        return PruneHold.EMPTY, f"The head holds no resource at all{told}"
     most = max(owned, window.owned)
     if lost and not budget.covers(len(lost) + window.deleted, owned=most):
         before = f", after {window.deleted} within 24 hours" if window.deleted else ""
@@ -418,15 +430,6 @@ def _reason(
     if not budget.spares(len(vanishing), owned=owned):
         return PruneHold.HELD, _over_message(vanishing, owned=owned, than="half")
     return None
-
-
-def _empty_message(wanted: Sequence[StoredState]) -> str:
-    if not wanted:
-        return "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
-    return (
-        f"The head holds no resource at all, so nothing is deleted; {len(wanted)} stay as they were: restore them, or "
-        "release this with `reconciler approve`."
-    )
 
 
 def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost: bool) -> Pruning:
@@ -448,20 +451,6 @@ def _order(stored: StoredState) -> tuple[str, str, str]:
     return (stored.path or "", stored.key.kind, stored.key.name)
 
 
-def _deletion(stored: StoredState) -> Outcome:
-    return Outcome(key=stored.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=stored)
-
-
-def _staying(stored: StoredState, users: tuple[Key, ...]) -> Outcome:
-    return Outcome(key=stored.key, status=UpdateStatus.IN_USE, stored=stored, users=users)
-
-
-def _elsewhere(wanted: Sequence[StoredState], unreadable: Sequence[tuple[str, str]]) -> list[StoredState]:
-    """Leave out what was in a file that cannot be read: it is not known to be gone."""
-    paths = {path for path, _ in unreadable}
-    return [stored for stored in wanted if stored.path not in paths]
-
-
 def _faults(unreadable: Sequence[tuple[str, str]]) -> str:
     more = f"; and {len(unreadable) - NAMED} more" if len(unreadable) > NAMED else ""
     return "; ".join(fault for _, fault in unreadable[:NAMED]) + more
@@ -474,15 +463,13 @@ def _over_message(wanted: Sequence[StoredState], *, owned: int, than: str, befor
     )
 
 
-def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -> Iterator[str]:
-    """The sentence for what waits for its own file, if there is any."""
-    if unsure:
-        files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
-        told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
-        yield (
-            f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
-            f"document, or release this with `reconciler approve`. {LEAVE_OUT}"
-        )
+def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -> str:
+    files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
+    told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
+    return (
+        f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
+        f"document, or release this with `reconciler approve`. {LEAVE_OUT}"
+    )
 
 
 def _note(protected: Sequence[StoredState]) -> str | None:
@@ -493,8 +480,7 @@ def _note(protected: Sequence[StoredState]) -> str | None:
 
 
 def _named(resources: Sequence[StoredState]) -> str:
-    named = ", ".join(f"{stored.key.kind} {stored.key.name}" for stored in resources[:NAMED])
-    return named + (f" and {len(resources) - NAMED} more" if len(resources) > NAMED else "")
+    return named([stored.key for stored in resources])
 
 
 def _would_go(count: int) -> str:

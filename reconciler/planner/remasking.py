@@ -65,12 +65,13 @@ class Remasking:
     def parts(self) -> Iterator[Changes]:
         """The versions with what is masked in them now, in parts of bounded size."""
         part = ChangePart()
-        for row in self._rows():
-            part.rewritten.append(row)
-            if part.add(len(row.body) + len(row.secrets or b"")):
-                yield part.take()
-        if part.number:
-            yield part.take()
+
+        def weights() -> Iterator[int]:
+            for row in self._rows():
+                part.rewritten.append(row)
+                yield len(row.body) + len(row.secrets or b"")
+
+        return part.parts(weights())
 
     def shown(self, keys: Iterable[Key]) -> dict[Key, bytes]:
         """Those of these stored resources that a type masks, as a reader will get them, with their present status."""
@@ -108,7 +109,8 @@ class Remasking:
             held = stored.held_secrets(version.key, version)
             document = model_values.replaced(stored.masked_document(version.key, version), held)
             found = (*self._by_type(document), *_where(marked, document))
-            if not all(_is_masked(place, held) for place, _ in found):
+            # A secret is there already, or around it.
+            if not all(any(place[:end] in held for end in range(len(place) + 1)) for place, _ in found):
                 identity = rendering.identity_of(document)
                 bound = rendering.Bound(self._project, identity.id, identity.version)
                 secrets = masking.united(found, tuple(held.items()))
@@ -135,15 +137,11 @@ class Remasking:
 
 
 def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
+    """Return True when a parameter that was open is none any more. Without a type, none is open."""
     with suppress(Damaged):
-        return not _open(before, key) <= _open(after, key)
+        was, now = before(key), after(key)
+        return was is not None and not was.open <= (frozenset() if now is None else now.open)
     return True  # what a damaged type let be shown nobody knows
-
-
-def _open(types: TypeLookup, key: Key) -> frozenset[str]:
-    """The parameters that are no secrets by the type in force; without one, none is open."""
-    found = types(key)
-    return frozenset() if found is None else found.open
 
 
 def _marked(change: ChangeRows) -> Iterator[tuple[Key, MarkedSecret]]:
@@ -186,8 +184,3 @@ def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[P
         with suppress(LookupError):
             if masking.is_same_secret(model_values.value_at(document, there), value):
                 yield there, value
-
-
-def _is_masked(place: Pointer, held: Mapping[Pointer, Value]) -> bool:
-    """A secret is there already, or around it."""
-    return any(place[:end] in held for end in range(len(place) + 1))

@@ -76,15 +76,15 @@ def secret_guesses(
     *,
     lookup: Lookup,
 ) -> frozenset[int]:
-    """Return, by ordinal, those of these documents whose resource is stored and that have a secret in clear: by its
-    type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
+    """Return, by ordinal, those of these valid documents whose resource is stored and that have a secret in clear: by
+    its type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
     """
     view, project = snapshot.view, snapshot.project
-    found = view.documents(project, [one.key for one in asked.values() if one.key is not None and one.owned])
+    found = view.documents(project, [one.key for one in asked.values() if one.key is not None])
     guessing = set()
     for ordinal, one in asked.items():
         before = None if one.key is None else found.get(one.key)
-        if before is None or one.key is None or not one.owned:
+        if before is None or one.key is None:
             continue
         owned = one.document()
         secret: set[Pointer] = set()
@@ -149,26 +149,21 @@ class BlindTypes:
     """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet."""
 
     lookup: Lookup
-    tried: frozenset[Key]
+    tried: frozenset[Key] = frozenset()
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
         """Return the types that judge a document with stored secrets at these places."""
-        names = self._names(document, frozenset(places))
-        return _without(self.lookup, names) if names else self.lookup
-
-    def _names(self, document: dict[str, Value], places: frozenset[Pointer]) -> dict[Key, set[str]]:
-        """The parameters that hold them, by the types that are tried."""
         holding = {place[: place.index("value")] for place in places if "value" in place}
-        names: dict[Key, set[str]] = defaultdict(set)
         kind = document["kind"]
-        for component in (
-            components.find_components(kind, document["spec"]) if isinstance(kind, str) and holding else ()
-        ):
+        if not self.tried or not holding or not isinstance(kind, str):
+            return self.lookup
+        names: dict[Key, set[str]] = defaultdict(set)  # of the parameters that hold them, by the types that are tried
+        for component in components.find_components(kind, document["spec"]):
             for index, parameter in enumerate(component.parameters):
                 if component.type_key in self.tried and (*component.at, index) in holding:
                     name = parameter.get("name") if isinstance(parameter, dict) else None
                     names[component.type_key].add(str(name))
-        return names
+        return _without(self.lookup, names) if names else self.lookup
 
 
 def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
@@ -190,9 +185,6 @@ def _blind(definition: Definition, names: Collection[str]) -> Definition:
     if any(condition.name in names for condition in definition.relevant_if):
         return replace(definition, required=False, relevant_if=())
     return definition
-
-
-CHECKED = 16 * 1024  # bytes of documents; asking for the time takes as long as judging two hundred
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,18 +228,13 @@ def resolve(
 ) -> Resolved:
     """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
     Extensions that are there already; `available` are the secrets that may be referred to. What `judged` knows by the
-    same types is not judged again. `check` is called before the first document is judged, and then between those that
-    together hold `CHECKED` bytes.
+    same types is not judged again. `check` is called before each document.
     """
     judged.forget_changed(lookup)
     fits: dict[Key, Fit] = {}
     faults: dict[Key, str] = {}  # one damaged type must not stop everything else
-    unchecked = CHECKED
     for key, document in coming.judged.items():
-        unchecked += len(document.owned)
-        if unchecked > CHECKED:
-            check()
-            unchecked = 0
+        check()
         try:
             # What must not be judged by all that its types say has no part in what others may be judged by.
             known = JudgedBefore() if key in coming.blinded else judged

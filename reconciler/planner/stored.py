@@ -4,7 +4,6 @@ The body of a stored document is masked and without `status`; its secrets are be
 is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
 """
 
-import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -69,21 +68,20 @@ class CompiledTypes:
     """Compiled types by what they say, for the life of the process: compiling one costs as much as judging hundreds."""
 
     def __init__(self) -> None:
-        self._types: dict[bytes, ComponentType] = {}
+        self._types: dict[tuple[str, bytes], ComponentType] = {}
         self._bytes = 0
 
     def of(self, name: str, spec: Value) -> ComponentType:
         """Return the type of this name that defines what `spec` says."""
         encoded = msgspec.json.encode(spec)
-        digest = hashlib.sha256(name.encode() + b"\0" + encoded).digest()
-        known = self._types.get(digest)
+        known = self._types.get((name, encoded))
         if known is not None:
             return known
         compiled = component_types.compiled(name, component_types.read_definitions(spec))
         # Two threads may do this at once, and then compile or forget something twice.
         if self._bytes + len(encoded) > MOST_BYTES:
             self._types, self._bytes = {}, 0
-        self._types[digest] = compiled
+        self._types[name, encoded] = compiled
         self._bytes += len(encoded)
         return compiled
 
@@ -142,11 +140,10 @@ class JudgedBefore:
     def __init__(self) -> None:
         self._fits: dict[bytes, tuple[tuple[Key, ...], Fit]] = {}  # by JSON, with the types that were asked for
         self._types: dict[Key, ComponentType | None] = {}
-        self._same: dict[tuple[Key, ...], tuple[Key, ...]] = {}  # one object for all documents of the same types
 
     def forget_changed(self, lookup: Lookup) -> None:
         """Forget what was judged by types that are others now."""
-        changed = {key for key, before in self._types.items() if not _is_same(before, key, lookup)}
+        changed = {key for key in self._types if not is_same_type(key, self._types.get, lookup)}
         if changed:
             self._fits = {owned: one for owned, one in self._fits.items() if changed.isdisjoint(one[0])}
             self._types = {key: one for key, one in self._types.items() if key not in changed}
@@ -163,15 +160,15 @@ class JudgedBefore:
             return found
 
         fit = type_checks.fit_encoded(owned, noted, available=available, refuse_unknown=refuse_unknown)
-        types = tuple(asked)
         self._types |= asked
-        self._fits[owned] = self._same.setdefault(types, types), fit
+        self._fits[owned] = tuple(asked), fit
         return fit
 
 
-def _is_same(before: ComponentType | None, key: Key, lookup: Lookup) -> bool:
+def is_same_type(key: Key, before: Lookup, after: Lookup) -> bool:
+    """Return True when both find the same type, and it is not damaged."""
     with suppress(Damaged):
-        return lookup(key) is before
+        return after(key) is before(key)
     return False
 
 

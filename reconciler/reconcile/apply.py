@@ -23,7 +23,7 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.locks import ProjectLocks, Writer, to_its_end
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Changes, DamagedVersion, Record, ResourceChange
+from reconciler.store.records import Changes, DamagedVersion, Record, ResourceChange
 from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
 
@@ -235,30 +235,14 @@ class Applier:
         """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""
         return await self._asking[project].answer(partial(self._secrets, project))
 
-    async def release(self, repository: str, *, audit: AuditRow) -> None:
-        """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        record = Record(release_repository=repository, audit=(audit,), change=ResourceChange(repository))
-        await self._record(record, project=audit.project)
-
-    async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
-        """Let go what is held at a commit. Raises Moved when something else is held by now, Busy, StoreFault."""
-        async with self._request_lock(audit.project)():
-            record = Record(approval=approval, address=log_context.request_address())
-            await self._write((Changes(audit=(audit,)),), record)
-
-    async def tell(self, record: Record, *, project: str) -> None:
-        """Store what a run found out without a plan. Raises StoreFault."""
-        await self._record(record, project=project)
-
-    async def note(self, record: Record, *, project: str, is_request: bool) -> None:
-        """Store that a suspension begins or ends. Raises StoreFault, and Locked for a request that waits too long."""
+    async def tell(self, record: Record, *, project: str, is_request: bool = False) -> None:
+        """Store a record that needs no plan. Raises StoreFault, Moved when another deletion is held than an approval
+        names, and Locked for a request that waits too long.
+        """
         lock = self._request_lock(project) if is_request else partial(self._locks.hold, project)
         async with lock():
-            await self._write((), replace(record, address=log_context.request_address()))
-
-    async def _record(self, record: Record, *, project: str) -> None:
-        async with self._locks.hold(project):
-            await self._write((), record)
+            address = log_context.request_address() if is_request else None
+            await self._write((), replace(record, address=address))
 
     def _request_lock(self, project: str, *, dry_run: bool = False) -> Callable[[], AbstractAsyncContextManager[None]]:
         """Return the lock of a request that arrives now: it waits at most LOCK_SECONDS. A dry run needs none."""

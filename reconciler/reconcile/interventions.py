@@ -130,7 +130,8 @@ async def approve(name: str, *, commit: str, by: Intervention, store: Store, app
         project = _project_at(remembered.row, name, commit=commit)
         event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
         try:
-            await applier.approve(ApprovalRow(name, commit=commit, actor=by.actor, at=by.at), audit=event)
+            approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
+            await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
             break
         except Moved:
             if attempt == APPROVALS:

@@ -319,7 +319,7 @@ class Reconciler:
             await self._note(interventions.resume_record(self.memory.row, self.watched, suspension, by=by), by=by)
 
     async def _note(self, record: Record, *, by: Intervention) -> None:
-        await self._applier.note(record, project=self.watched.project, is_request=by.request is not None)
+        await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         memory.row, memory.suspension, memory.unwritten = record.repository, record.suspension, None
 

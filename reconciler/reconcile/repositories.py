@@ -25,7 +25,7 @@ from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, AuditWanted, ResourceChange, SuspensionRow
+from reconciler.store.records import AuditRow, AuditWanted, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import Neighbour
 
 log = logging.getLogger(__name__)
@@ -165,8 +165,9 @@ class Repositories:
             if row is not None and row.project != project:
                 what = f"{name} is watched no more" if project is None else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, row.project)
-                at = rfc3339(self._environment.clock())
-                await applier.release(name, audit=interventions.release_event(row, to=project, at=at))
+                event = interventions.release_event(row, to=project, at=rfc3339(self._environment.clock()))
+                record = Record(release_repository=name, audit=(event,), change=ResourceChange(name))
+                await applier.tell(record, project=row.project)
 
     async def _audit_watched(self, fresh: Mapping[str, Loop], leaving: Mapping[str, Loop]) -> None:
         """Have the audit say what is watched from now on, as one link."""

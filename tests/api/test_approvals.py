@@ -15,7 +15,7 @@ from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.reconcile.interventions import Intervention
 from reconciler.store.contract import Moved
-from reconciler.store.records import ApprovalRow, AuditRow
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, SERVICE, Parts, destination
@@ -322,11 +322,11 @@ async def test_an_approval_that_is_overtaken_is_made_again(
 
         left = overtaken
 
-        async def approve(self, row: ApprovalRow, *, audit: AuditRow) -> None:
+        async def tell(self, record: Record, **options: Any) -> None:
             self.left -= 1
             if self.left >= 0:
                 raise Moved("Something else is held by now.")
-            await services.applier.approve(row, audit=audit)
+            await services.applier.tell(record, **options)
 
     applier: Any = Overtaken()
     head, by = held.source.head(), Intervention(SERVICE.name, AT, request="a request")
