@@ -1,19 +1,113 @@
-"""The circuit breaker of an endpoint, and whether requests may go now: breaker, delivery window, and held together.
+"""When requests to an endpoint may go: the circuit breaker, the delivery windows, and a destination that is held.
 
-Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (an outage's kind) open it.
-Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other. It closes the breaker by arriving,
-or by being refused for what is in it, since somebody answered; otherwise the next probe waits longer. A `Retry-After`
-is waited for, whichever request the endpoint answers so. Times are seconds of a monotonic clock.
+**The breaker.** Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (the kind
+of an outage) open it. Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other. It closes
+the breaker by arriving, or by being refused for its content, since somebody answered; otherwise the next probe waits
+longer. A `Retry-After` is respected, whichever request the endpoint answers with it. Times are seconds of a monotonic
+clock.
+
+**Windows.** A schedule and an instant give the window. Windows that overlap or meet are one. A window of an hour lasts
+an hour, even if the clocks change in it.
 """
 
+import asyncio
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple, Protocol
 
-from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.queue.contract import BATCH_BYTES, BATCH_RECORDS
 from reconciler.delivery.retry import AnswerVerdict, retry_interval
-from reconciler.delivery.windows import DeliveryWindow, delivery_window
+from reconciler.model.cron import Cron
 from reconciler.model.routes import Retry, Schedule
+
+LINGER_SECONDS = 0.05  # that records wait for more of them, while they come in small batches
+PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a queue waits for half a minute at most
+
+
+class Timer(Protocol):
+    """Something that will be called, unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+
+
+def system_clock() -> int:
+    """Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def loop_timer(seconds: float, call: Callable[[], None]) -> Timer:
+    """A timer of the running loop."""
+    return asyncio.get_running_loop().call_later(seconds, call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendEnvironment:
+    """`clock` is Unix milliseconds, which may jump; `monotonic` seconds, which never do. `later` calls a function once
+    after so many of those seconds.
+
+    `most_records` and `most_bytes` bound what batches are merged into one request; one batch is never cut for them.
+    `patience` is how many seconds all that is sent without a queue may take beyond the `timeout` of one request.
+    """
+
+    clock: Callable[[], int] = system_clock
+    monotonic: Callable[[], float] = time.monotonic
+    later: Callable[[float, Callable[[], None]], Timer] = loop_timer
+    random: random.Random
+    most_records: int = BATCH_RECORDS
+    most_bytes: int = BATCH_BYTES  # of OTLP
+    linger: float = LINGER_SECONDS
+    patience: float = PATIENCE_SECONDS
+
+
+MOST_JOINED = 50  # windows that are joined in one answer, so that it takes a few milliseconds at most
+
+_MINUTE = timedelta(minutes=1)
+
+
+class DeliveryWindow(NamedTuple):
+    """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
+
+    Of many windows that meet, `until` may be the end of one of them: who waits for it asks again then. Then `next` is
+    the same instant.
+    """
+
+    open: bool
+    until: datetime | None
+    next: datetime
+
+
+def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
+    """Return the window at an instant in UTC. Raises cron.Unreadable for a schedule that nobody checked."""
+    cron = Cron.read(schedule.cron, timezone=schedule.timezone)
+    length = timedelta(minutes=schedule.window)
+    begun = cron.after(now - length)  # the first window that has not ended
+    if begun > now:
+        return DeliveryWindow(open=False, until=None, next=begun)
+    until = begun + length
+    for _ in range(MOST_JOINED):
+        last = _last_window(cron, until, length)
+        if last is None:
+            return DeliveryWindow(open=True, until=until, next=cron.after(until))
+        until = last + length
+    return DeliveryWindow(open=True, until=until, next=until)
+
+
+def _last_window(cron: Cron, until: datetime, length: timedelta) -> datetime | None:
+    """The beginning of a window that goes on beyond `until`, if there is one; where they are dense, a late one."""
+    back = _MINUTE
+    while True:
+        found = cron.after(until - min(back, length))
+        if found <= until:
+            return found
+        if back >= length:
+            return None
+        back *= 4
+
 
 OPENS_AFTER = 5
 

@@ -8,18 +8,36 @@ What waits holds no consumer: it is in `Pending`, and a timer rings when the fir
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from reconciler.delivery import http_sender, record_requests, retry
+from reconciler.delivery import http_sender, pending, retry
 from reconciler.delivery.batches import Leases, SendBatch
-from reconciler.delivery.context import SendContext
-from reconciler.delivery.environment import Timer
-from reconciler.delivery.pending import Job, Pending
+from reconciler.delivery.breaker import SendEnvironment, SendGate, Timer
+from reconciler.delivery.http_sender import Channel
+from reconciler.delivery.pending import NOTED_EVERY, Job, Pending, RecordRequests
 from reconciler.delivery.queue.contract import Obituary, Queue, Reason
-from reconciler.delivery.record_requests import NOTED_EVERY, RecordRequests
-from reconciler.delivery.reporting import ExporterState
+from reconciler.delivery.reporting import ExporterState, SendReport
 from reconciler.delivery.retry import TOO_LARGE, AnswerVerdict, RetryDecision
 from reconciler.model import errors
-from reconciler.model.routes import Format
+from reconciler.model.routes import Destination, Format
+
+
+@dataclass(slots=True)
+class SendContext:
+    """Changed settings are another `destination`, and another `channel` where they lead to another endpoint."""
+
+    destination: Destination
+    channel: Channel
+    project: str
+    environment: SendEnvironment
+    report: SendReport
+    gate: SendGate
+
+    @property
+    def name(self) -> str:
+        """The destination's."""
+        return self.destination.name
+
 
 log = logging.getLogger(__name__)
 
@@ -277,7 +295,7 @@ class QueueSender:
             return
         self._leases.note_done(requests.batch.leases[0])
         if self._context.destination.retry.enabled and not self._context.gate.is_up and not self._pending.is_line:
-            failures, untried = record_requests.join_outage_failures(failures, untried)
+            failures, untried = pending.join_outage_failures(failures, untried)
         groups = [tuple(one.places) for one in failures]
         parts = requests.batch.part([*groups, untried] if untried else groups)
         if untried:

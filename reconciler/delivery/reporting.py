@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.delivery.environment import SendEnvironment, Timer
+from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, Timer
 from reconciler.delivery.queue.contract import Obituary
 from reconciler.delivery.retry import AnswerVerdict
-from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)

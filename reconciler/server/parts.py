@@ -19,7 +19,7 @@ from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock

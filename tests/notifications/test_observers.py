@@ -14,8 +14,7 @@ from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
-from reconciler.delivery.secret_files import SecretDirectory
-from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
