@@ -36,12 +36,12 @@ class Timer(Protocol):
 
 
 def system_clock() -> int:
-    """Unix milliseconds."""
+    """Return Unix milliseconds."""
     return time.time_ns() // 1_000_000
 
 
 def loop_timer(seconds: float, call: Callable[[], None]) -> Timer:
-    """A timer of the running loop."""
+    """Start a timer of the running loop."""
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
@@ -142,7 +142,7 @@ CLOSED = Breaker()
 
 
 def begin_probe(breaker: Breaker) -> Breaker:
-    """The probe goes."""
+    """Begin the probe."""
     assert breaker.phase is BreakerPhase.OPEN
     return replace(breaker, phase=BreakerPhase.PROBING)
 
@@ -151,7 +151,7 @@ def breaker_failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float
     """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that, and
     `retry_after` how long the endpoint asked for, 0 for nothing.
 
-    What was in flight when the breaker opened, and fails later, says nothing new but that.
+    Of a request that was in flight when the breaker opened, and fails later, only `retry_after` counts.
     """
     asked = max(breaker.probe_at, now + retry_after) if retry_after else breaker.probe_at
     if not breaker.is_closed and not (is_probe and breaker.phase is BreakerPhase.PROBING):
@@ -163,9 +163,7 @@ def breaker_failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float
 
 
 def breaker_abandoned(breaker: Breaker, *, at: float) -> Breaker:
-    """The probe ended without an outcome: another may go from `at` on. Whoever waits for `probe_at` looks again for
-    that.
-    """
+    """End a probe without an outcome: another may go from `at` on. A caller that waits for `probe_at` asks again."""
     if breaker.phase is not BreakerPhase.PROBING:
         return breaker
     return replace(breaker, phase=BreakerPhase.OPEN, probe_at=max(at, breaker.probe_at))
@@ -176,7 +174,7 @@ LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock ma
 
 
 class SendGate:
-    """Of one destination."""
+    """Decides when requests to one destination may go."""
 
     def __init__(
         self, environment: SendEnvironment, *, retry: Retry, schedule: Schedule | None, held: bool = False
@@ -190,7 +188,7 @@ class SendGate:
         self.breaker: Breaker = CLOSED
 
     def change(self, *, retry: Retry, schedule: Schedule | None, held: bool = False) -> None:
-        """Other settings from now on."""
+        """Take over changed settings."""
         self.is_held = held
         self._retry, self._schedule, self._window = retry, schedule, None
 
@@ -200,7 +198,7 @@ class SendGate:
         return self.breaker.is_closed
 
     def window(self) -> DeliveryWindow | None:
-        """The window now; None when there is no schedule."""
+        """Return the window now; None without a schedule."""
         if self._schedule is None:
             return None
         now = self._instant()

@@ -29,7 +29,7 @@ class Undelivered(errors.Transient):
 
 
 class InlineSender:
-    """Of one destination. `in_flight` counts requests of senders."""
+    """The sender of one destination without a queue. `in_flight` counts requests of senders."""
 
     def __init__(self, context: SendContext) -> None:
         self._context = context
@@ -47,15 +47,10 @@ class InlineSender:
     @property
     def state(self) -> ExporterState:
         """The state now."""
-        gate = self._context.gate
-        if not gate.is_open:
-            return ExporterState.HELD if gate.is_held else ExporterState.CLOSED
-        if not gate.is_up:
-            return ExporterState.DOWN
-        return ExporterState.SENDING if self.in_flight else ExporterState.IDLE
+        return self._context.state(is_sending=self.in_flight > 0, is_waiting=False)
 
     async def deliver(self, pieces: Sequence[Piece]) -> None:
-        """Send records: one attempt, since whoever waits can repeat it.
+        """Send records: one attempt, since the waiting sender can repeat it.
 
         Raises Undelivered; of the format `single` some records may have arrived then.
         """
@@ -91,7 +86,7 @@ class InlineSender:
             raise Undelivered(verdict.cause)
 
     async def _each(self, channel: Channel, bodies: Sequence[bytes], delivery: str) -> None:
-        """Send a request for each record; the first one alone, since it may tell that the endpoint is down."""
+        """Send a request for each record; the first one first, since it may show that the endpoint is down."""
         verdicts = [await self._one(channel, bodies[0], f"{delivery}:0", records=1)]
         refusals: list[str] = []
         left = iter(() if verdicts[0].outage else enumerate(bodies[1:], 1))
@@ -156,7 +151,7 @@ TOLD_SECONDS = 60.0  # the shortest wait whose end is shown: that of a `Retry-Af
 
 
 class Exporter:
-    """Of one destination; belongs to the running loop. `queue` is None when records are sent inline, by `deliver`."""
+    """The exporter of one destination. Used in the running loop only. Without a queue, `deliver` sends inline."""
 
     def __init__(
         self,

@@ -61,11 +61,11 @@ class SecretMasks:
         self._secrets = tuple(secrets)
 
     def __repr__(self) -> str:
-        """Without them."""
+        """Show none of them."""
         return f"Masks({len(self._secrets)})"
 
     def work(self, size: int) -> int:
-        """About how many bytes are compared to mask so many."""
+        """Return about how many bytes are compared to mask so many."""
         return size * len(self._forms)
 
     def mask(self, data: bytes) -> bytes:
@@ -179,7 +179,7 @@ def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
 def make_request(
     endpoint: Endpoint, *, to: HttpTarget, headers: Headers, body: bytes, delivery: str, attempt: int
 ) -> HttpRequest:
-    """One request. `attempt` counts from 1."""
+    """Make one request. `attempt` counts from 1."""
     method = endpoint.verb
     assert method in ("POST", "PUT", "PATCH")
     named = ((DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
@@ -203,7 +203,7 @@ class UnreadablePayload(errors.Refused):
 
 
 async def record_bodies(payload: bytes) -> list[bytes]:
-    """Each record of an export request, in order, as JSON. Raises Unreadable, MemoryError."""
+    """Return each record of an export request as JSON, in order. Raises UnreadablePayload, MemoryError."""
     found: list[bytes] = []
     try:
         for number, part in enumerate(body_fragments(payload)):
@@ -221,7 +221,7 @@ async def record_bodies(payload: bytes) -> list[bytes]:
 
 
 def json_array(parts: Sequence[bytes]) -> bytes:
-    """One body of several records."""
+    """Return the body of a request for several records."""
     return b"[" + b",".join(parts) + b"]"
 
 
@@ -249,7 +249,7 @@ class _Prepared:
 
 
 class HttpSender:
-    """The way out for all destinations: one client, one place of secrets."""
+    """The sender for all destinations: one client, one source of secrets."""
 
     def __init__(
         self,
@@ -268,12 +268,12 @@ class HttpSender:
         self.clock = clock
 
     def channel(self, destination: Destination, *, project: str) -> "Channel":
-        """The way to one destination's endpoint as it is set now."""
+        """Return a channel to the present endpoint of a destination."""
         return Channel(self, destination.endpoint, name=destination.name, project=project)
 
 
 class Channel:
-    """One endpoint; belongs to the running loop."""
+    """Requests to one endpoint. Used in the running loop only."""
 
     def __init__(self, outlet: HttpSender, endpoint: Endpoint, *, name: str, project: str) -> None:
         self._outlet = outlet
@@ -313,7 +313,7 @@ class Channel:
         return retry.judge_answer(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
-        """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
+        """Read secrets and files, once for all concurrent callers. Raises Refused, UnpreparedRequest."""
         if self._is_static:
             self._kept = self._read()  # which reads nothing then, and is not forgotten
             return self._kept

@@ -117,10 +117,10 @@ READING = "The service is reading the project's Configurations; try again."
 STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
 
 Wanted: TypeAlias = tuple[Lane, RecordShare]
-"""A lane, and what a request has for it."""
+"""A lane, and its share of a request."""
 
 Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
-"""The same, and who hears when the lane has it."""
+"""The same, and a future that ends when the lane has it."""
 
 
 class Intake:
@@ -185,7 +185,7 @@ class Intake:
 
 
 async def _send(inline: Sequence[Wanted]) -> None:
-    """To all of them at once, some at a time; each has its own limit of time. The first that fails is told."""
+    """Send to destinations without a queue, some at a time, each with its own time limit. Raises the first failure."""
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def send(lane: Lane, share: RecordShare) -> str:
@@ -205,11 +205,10 @@ async def _send(inline: Sequence[Wanted]) -> None:
 
 
 async def _written(appends: Sequence[Appended]) -> None:
-    """Wait for all of them, which are under way together and each end in time (`small_requests.SmallRequests`).
+    """Wait for all of them, which are under way together and each end in time (`lanes.SmallRequests`).
 
-    What a lane that drops could not write is dropped like what it has no room for: else its sender would send all of it
-    again, also to the lanes that have it. Of what is late nobody knows yet whether it is: it is counted when the disk
-    answers.
+    A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send all
+    of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
     """
     fault: NotTaken | None = None
     for lane, share, written in appends:

@@ -54,7 +54,7 @@ class LateRecords(NotTaken):
 
 
 class SmallRequests:
-    """In front of one queue; belongs to the running loop."""
+    """The small requests of one queue. Used in the running loop only."""
 
     def __init__(
         self,
@@ -66,9 +66,9 @@ class SmallRequests:
         hung: Callable[[], None],
         look_seconds: float = HUNG_LOOK_SECONDS,
     ) -> None:
-        """`who` is whose queue it is, as the log names it; `clock` gives Unix milliseconds; `taken` hears how many
-        records it has kept, before any is delivered; `hung` is called when the disk begins to hang. Nobody waits for
-        more than twice `look_seconds`.
+        """`who` names the queue in the log. `clock` returns Unix milliseconds. `taken` is called with the number of
+        records that were kept, before any is delivered. `hung` is called when the disk begins to hang. Nobody waits
+        longer than twice `look_seconds`.
         """
         self._queue = queue
         self._who = who
@@ -94,7 +94,7 @@ class SmallRequests:
         return not self._heard
 
     def room(self, share: RecordShare) -> Shortage | None:
-        """As of a queue."""
+        """Return why a share does not fit, or None; see `Queue.room`."""
         if self.is_stuck:
             return Shortage.DISK
         if self._joins(share):
@@ -132,7 +132,7 @@ class SmallRequests:
             self._flush()
 
     def _flush(self) -> None:
-        """The batch is whole."""
+        """Append everything that was gathered as one batch."""
         if not self._heard:
             return
         pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
@@ -226,11 +226,11 @@ class LaneCounts:
     expired: int = 0
 
     def take(self, records: int) -> None:
-        """So many are where the lane promises."""
+        """Count records that are where the lane promises."""
         self.taken += records
 
     def add(self, other: "LaneCounts") -> None:
-        """Take over what a lane counted that ends."""
+        """Add the counts of a lane that ended."""
         self.taken += other.taken
         self.dropped += other.dropped
         self.discarded += other.discarded
@@ -311,11 +311,11 @@ def lane_place(buffering: Buffering) -> str:
     """Return the place of a queue. With another place it is another queue."""
     if not buffering.queue:
         return NOWHERE
-    return MEMORY if buffering.storage is None else is_on_disk(buffering.storage.directory)
+    return MEMORY if buffering.storage is None else disk_place(buffering.storage.directory)
 
 
-def is_on_disk(directory: str) -> str:
-    """The place of a queue on disk."""
+def disk_place(directory: str) -> str:
+    """Return the place of a queue on disk."""
     return f"disk {directory}"
 
 
@@ -327,7 +327,7 @@ DRAIN_LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
 
 
 class DrainingLanes:
-    """Those of all projects, in the order in which they left. `ended` is called with each that is no more."""
+    """The draining lanes of all projects, oldest first. `ended` is called with each lane that ended."""
 
     def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
         self._queues = queues
@@ -340,22 +340,22 @@ class DrainingLanes:
         return iter([*self._lanes])
 
     def of(self, project: str, name: str | None = None) -> list[Lane]:
-        """Those of a project, or of one of its destinations."""
+        """Return the draining lanes of a project, or of one of its destinations."""
         return [lane for lane in self._lanes if lane.project == project and name in (None, lane.name)]
 
     def add(self, lane: Lane) -> None:
-        """This one takes nothing more."""
+        """Let a lane drain. It takes nothing more."""
         lane.leaving = True
         self._lanes.append(lane)
         self.drain(lane)
 
     def drain(self, lane: Lane) -> None:
-        """End it once it is empty, if it is one that sends."""
+        """End a lane once it is empty, if it is one that sends."""
         if lane.exporter is not None:
             self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
 
     def take_back(self, project: str, name: str, place: str) -> Lane | None:
-        """The lane of a destination that is wanted again at the same place: it is not opened twice."""
+        """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
         for lane in self.of(project, name):
             if lane.place == place:
                 self._lanes.remove(lane)
@@ -365,15 +365,15 @@ class DrainingLanes:
         return None
 
     async def end_empty(self) -> None:
-        """End those that send nothing and are empty, all at once: they share one wait for a disk that hangs. Whoever
-        gives up waiting leaves none of them half ended.
+        """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
+        is cancelled, they end nevertheless.
         """
         ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
         if ends:
             await asyncio.wait(ends)
 
     async def until_ended(self, project: str, name: str, place: str) -> None:
-        """Until none ends of a destination at this place: nobody opens its queue before that is closed."""
+        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again."""
         ends = [
             task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
         ]
@@ -381,7 +381,7 @@ class DrainingLanes:
             await asyncio.wait(ends)
 
     def stop(self) -> None:
-        """End none any more."""
+        """Stop to end lanes."""
         for lane in [*self._drains]:
             self._stop(lane)
 
@@ -393,8 +393,8 @@ class DrainingLanes:
         self._end(lane)
 
     def _end(self, lane: Lane) -> asyncio.Task[None]:
-        """Its folder goes. Nothing suspends between the look that found it empty and its leaving the list for those
-        that end: whoever misses it in the list waits until its queue is gone (`until_ended`).
+        """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
+        to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
         """
         self._lanes.remove(lane)
         self._drains.pop(lane, None)
@@ -418,7 +418,7 @@ class DrainingLanes:
 
 
 class OrphanedQueues:
-    """Those of all projects."""
+    """The queues on disk of all projects that have no lane yet."""
 
     def __init__(self, queues: Queues, *, dead_bytes: int) -> None:
         """`dead_bytes` bounds the dead letters of each queue."""
@@ -427,20 +427,20 @@ class OrphanedQueues:
         self._opened: set[str] = set()  # the projects of which all are
 
     async def projects(self) -> frozenset[str]:
-        """Those that have a queue on disk, as far as that can be read."""
+        """Return the projects that have a queue on disk, as far as that can be read."""
         found, _ = await self._queues.found()
         return frozenset(one.project for one in found)
 
     async def names(self, project: str) -> set[str]:
-        """The destinations of a project that have one which may not be open yet, as far as that can be read."""
+        """Return the destinations of a project with a queue that may not be open yet, as far as that can be read."""
         if project in self._opened:
             return set()
         found, _ = await self._queues.found()
         return {one.name for one in found if one.project == project}
 
     async def open(self, project: str, *, opened: Callable[[FoundIdentity, Queue], None]) -> list[QueueFault]:
-        """Open those of a project; `opened` hears of each. Returns why some cannot be opened, or why nobody can say of
-        some whose they are, which may be this project's: call it again later.
+        """Open the queues of a project, and call `opened` with each. Returns why some cannot be opened, or why the
+        owner of some, which may be this project, cannot be read: call it again later.
         """
         if project in self._opened:
             return []
@@ -459,7 +459,7 @@ class OrphanedQueues:
 
 
 def _tell_copies(found: Sequence[FoundIdentity]) -> None:
-    """Of queues in several folders: a folder was copied, or restored beside what there was. Each is sent."""
+    """Log destinations with queues in several folders: a folder was copied or restored. Each is sent."""
     folders: dict[tuple[str, str], list[FoundIdentity]] = {}
     for one in found:
         folders.setdefault((one.name, one.directory), []).append(one)
@@ -522,7 +522,7 @@ async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
 
 @contextlib.contextmanager
 def _answering() -> Iterator[None]:
-    """A queue whose disk does not answer is asked again later. Raises Full."""
+    """Turn the fault of a queue whose disk does not answer into QueueFull."""
     try:
         yield
     except QueueFault as fault:

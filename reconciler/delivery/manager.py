@@ -196,6 +196,10 @@ class Manager:
     ) -> Lane:
         """One that sends, if its destination is known."""
         counts = lanes.LaneCounts()
+        gathering = None
+        if queue is not None:
+            who = f"{name} in the project {project}"
+            gathering = SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
         lane = Lane(
             project=project,
             name=name,
@@ -203,15 +207,12 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=None if destination is None else self._make(project, destination, queue),
-            gathering=None if queue is None else self._gathering(f"{name} in the project {project}", queue, counts),
+            gathering=gathering,
             counts=counts,
         )
         if lane.exporter is not None:
             lane.exporter.start()
         return lane
-
-    def _gathering(self, who: str, queue: Queue, counts: lanes.LaneCounts) -> SmallRequests:
-        return SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
 
     def _hung(self) -> None:
         self._hangs += 1
@@ -265,7 +266,7 @@ class Manager:
                     self._leaving.drain(lane)
 
         def opened(found: FoundIdentity, queue: Queue) -> None:
-            place = lanes.is_on_disk(found.directory)
+            place = lanes.disk_place(found.directory)
             destination = known.get(found.name)
             if destination is None:  # when the routes were read, nobody may have known that it is this project's
                 self._unread(project)

@@ -35,8 +35,18 @@ class SendContext:
 
     @property
     def name(self) -> str:
-        """The destination's."""
+        """The name of the destination."""
         return self.destination.name
+
+    def state(self, *, is_sending: bool, is_waiting: bool) -> ExporterState:
+        """Return the state of the exporter; a closed window or an endpoint that is down comes before its work."""
+        if not self.gate.is_open:
+            return ExporterState.HELD if self.gate.is_held else ExporterState.CLOSED
+        if not self.gate.is_up:
+            return ExporterState.DOWN
+        if is_sending:
+            return ExporterState.SENDING
+        return ExporterState.WAITING if is_waiting else ExporterState.IDLE
 
 
 log = logging.getLogger(__name__)
@@ -49,7 +59,7 @@ STUMBLED = AnswerVerdict(
 
 
 class QueueSender:
-    """Of one queue; belongs to the running loop. `in_flight` counts batches."""
+    """The sender of one queue. Used in the running loop only. `in_flight` counts batches."""
 
     def __init__(self, queue: Queue, context: SendContext) -> None:
         self._queue = queue
@@ -124,14 +134,9 @@ class QueueSender:
     @property
     def state(self) -> ExporterState:
         """The state now."""
-        gate = self._context.gate
-        if not gate.is_open:
-            return ExporterState.HELD if gate.is_held else ExporterState.CLOSED
-        if not gate.is_up:
-            return ExporterState.DOWN
-        if self.in_flight or self._consumers:
-            return ExporterState.SENDING
-        return ExporterState.WAITING if self._pending.waiting else ExporterState.IDLE
+        return self._context.state(
+            is_sending=bool(self.in_flight or self._consumers), is_waiting=self._pending.waiting > 0
+        )
 
     def proved(self, verdict: AnswerVerdict, *, has_turned: bool) -> None:
         """Note that something arrived past the queue: what waits for the end of an outage is due in any case, since an
@@ -344,10 +349,8 @@ class QueueSender:
             if len(batch.leases) > 1:
                 self._pending.put(batch.split())  # it is one of them
                 return []
-            now, cause = (
-                self._context.environment.clock(),
-                "What is stored is no export request of so many log records.",
-            )
+            now = self._context.environment.clock()
+            cause = "What is stored is no export request of so many log records."
             await self._leases.give_up(batch, Obituary(Reason.UNREADABLE, now, batch.attempts, cause))
             return []
         if not found:

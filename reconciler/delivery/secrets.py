@@ -34,12 +34,12 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_C
 
 
 class UnusableSecretFile(Exception):
-    """There is no such file, or it is not one that may be read. Why is nobody's business: it would tell of files."""
+    """The file is missing, or may not be read. The reason is not told: it would say which files exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretDirectory:
-    """The folder of all files: one below it for each project, or, `flat`, `<project>_NAME` with `_` for `/` in it."""
+    """The folder of all files: a folder in it for each project or, if `flat`, `<project>_NAME` with `_` for `/`."""
 
     path: Path
     flat: bool = False
@@ -49,18 +49,18 @@ class SecretDirectory:
         return self.path.joinpath(*self.parts(name, project=project))
 
     def parts(self, name: str, *, project: str) -> tuple[str, ...]:
-        """The folders and the file, beneath `path`."""
+        """Return the names of the folders and of the file, below `path`."""
         if self.flat:
             return (self.prefix(project) + secret_references.flattened(name),)
         return (project, *name.split("/"))
 
     def prefix(self, project: str) -> str:
-        """How a project's files begin where all are in one folder; no project's name holds `_`."""
+        """Return the beginning of a project's file names if all are in one folder. No project's name has `_`."""
         return f"{project}_"
 
 
 def configured_directory(directory: Path | None, *, state: Path, environment: Mapping[str, str]) -> SecretDirectory:
-    """The folder of the setting; else what systemd made of `LoadCredential=`; else one in the state directory."""
+    """Return the folder of the setting, or that of systemd's `LoadCredential=`, or one in the state directory."""
     credentials = Path(environment.get("CREDENTIALS_DIRECTORY", ""))
     if directory is None and credentials.is_absolute():
         return SecretDirectory(credentials, flat=True)
@@ -68,7 +68,7 @@ def configured_directory(directory: Path | None, *, state: Path, environment: Ma
 
 
 def read_secret_file(directory: SecretDirectory, name: str, *, project: str) -> str:
-    """The text of a file, without one newline at its end; never an empty one. Raises Unusable."""
+    """Return the text of a file without the newline at its end; it is not empty. Raises UnusableSecretFile."""
     if not secret_references.is_file_name(name):
         raise UnusableSecretFile
     *folders, file = directory.parts(name, project=project)
@@ -84,12 +84,12 @@ def _read(above: int, folders: list[str], file: str) -> str:
 
 
 def open_directory(path: Path) -> AbstractContextManager[int]:
-    """The configured folder itself, to which links may lead. Raises Unusable."""
+    """Open the configured folder itself, which may be a link. Raises UnusableSecretFile."""
     return _opened(path, _FOLDER_FLAGS)
 
 
 def opened_at(above: int, name: str) -> AbstractContextManager[int]:
-    """A folder in an open one, that is no link. Raises Unusable."""
+    """Open a folder in an open one; it may not be a link. Raises UnusableSecretFile."""
     return _opened(name, _FOLDER_FLAGS | os.O_NOFOLLOW, above=above)
 
 
@@ -106,7 +106,7 @@ def _opened(path: Path | str, flags: int, *, above: int | None = None) -> Iterat
 
 
 def read_at(above: int, name: str) -> str:
-    """The text of a file in an open folder. Raises Unusable."""
+    """Return the text of a file in an open folder. Raises UnusableSecretFile."""
     for _ in range(ATTEMPTS):
         data = _bytes(above, name)
         if data is not None:
@@ -115,7 +115,7 @@ def read_at(above: int, name: str) -> str:
 
 
 def _bytes(above: int, name: str) -> bytes | None:
-    """Read the file; None when it was replaced or written meanwhile, so that it may be half of two secrets."""
+    """Read the file; None when it was replaced or written meanwhile, and the bytes may mix two secrets."""
     try:
         # Some devices act when they are opened. What counts is what is open, below.
         if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
@@ -136,7 +136,7 @@ def _bytes(above: int, name: str) -> bytes | None:
 
 
 def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
-    """Tell the open file from any other and from itself before a change; None when the name leads to another by now.
+    """Return the identity of the open file and its content; None when the name now leads to another file.
 
     One link alone proves nothing: of a hard link that was removed since it was opened, the other name is left. So the
     name has to lead to this very file, too.
@@ -186,7 +186,7 @@ PROJECT = "<PROJECT>"
 
 
 def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
-    """Those of the names that match a pattern and can be written in a reference; never the service's own.
+    """Return the names that match a pattern and can be written in a reference; never the service's own.
 
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
     """
@@ -203,20 +203,20 @@ def _may_be_named(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretSources:
-    """The service's environment as of its start, the patterns of what projects may see of it, and their files."""
+    """The service's environment at its start, the patterns of the variables that projects may read, and their files."""
 
     environment: Mapping[str, str] = field(repr=False)
     patterns: tuple[str, ...]
     directory: SecretDirectory
 
     def variables(self, project: str) -> dict[str, str]:
-        """The variables that a project may refer to, with their values: neither empty ones nor what is no text."""
+        """Return the variables that a project may refer to, with their values, without empty ones and invalid text."""
         names = allowed_variables(self.environment, patterns=self.patterns, project=project)
         return {name: self.environment[name] for name in sorted(names) if is_text(self.environment[name])}
 
 
 def is_text(value: str) -> bool:
-    """Tell whether a variable holds something, in UTF-8. Bytes that are none are surrogates in Python."""
+    """Return true if a variable is not empty and is UTF-8. Other bytes are surrogates in Python."""
     try:
         return bool(value.encode("utf-8"))
     except UnicodeEncodeError:
@@ -224,7 +224,7 @@ def is_text(value: str) -> bool:
 
 
 def configured_sources(settings: Settings, *, environment: Mapping[str, str]) -> SecretSources:
-    """The sources that the settings name. `environment` is copied."""
+    """Return the sources that the settings name. `environment` is copied."""
     folder = configured_directory(settings.secrets.directory, state=settings.state_dir, environment=environment)
     return SecretSources(dict(environment), settings.secrets.env, folder)
 
@@ -235,7 +235,7 @@ MOST_ENTRIES = 10_000  # looked at for one list; where there are more, which one
 
 
 def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
-    """The names. What cannot be read is not there; so is what is hidden, or has no name that a reference takes.
+    """Return the names. A file is left out if it cannot be read, is hidden, or has a name that no reference can have.
 
     Reads every file, so it belongs on a thread. Raises nothing.
     """
@@ -248,7 +248,7 @@ def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
 
 
 class _Listing:
-    """One walk through the files of a project, which looks at so many entries and no more."""
+    """One walk through the files of a project, with a limit on entries."""
 
     def __init__(self, files: SecretDirectory, project: str) -> None:
         self._files = files
@@ -256,7 +256,7 @@ class _Listing:
         self._left = MOST_ENTRIES
 
     def names(self) -> Iterator[str]:
-        """Each name once, a folder's sorted."""
+        """Return each name once, sorted in each folder."""
         try:
             with open_directory(self._files.path) as base:
                 if self._files.flat:
@@ -312,22 +312,22 @@ TOO_LONG = "What a value with references to secrets stands for is longer than 1,
 
 
 class UnresolvableSecret(Refused):
-    """A reference that leads to nothing. The message names the reference and where to look, and never a value."""
+    """A reference leads to nothing. The message names the reference and the place to look at, never a value."""
 
 
 class Resolved(NamedTuple):
-    """The value that a text stands for, and what each reference in it stands for."""
+    """A text with its references resolved, and the value of each reference."""
 
     text: str
     secrets: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Without either."""
+        """Show neither."""
         return "Resolved()"
 
 
 def resolve_secrets(text: str, *, sources: SecretSources, project: str) -> Resolved:
-    """Look up what a text refers to. What a secret holds is taken as it is, also where it looks like a reference.
+    """Resolve the references in a text. The value of a secret is used as it is, even if it looks like a reference.
 
     Raises Unresolvable.
     """

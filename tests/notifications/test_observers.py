@@ -156,8 +156,8 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
 @pytest.mark.parametrize(
     ("depth", "expected"),
     [
-        (Depth(quarantined=2), (Severity.WARNING, {"files": 2, "lost": 0})),
-        (Depth(quarantined=1, lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
+        (Depth(damaged=(Path("a"), Path("b"))), (Severity.WARNING, {"files": 2, "lost": 0})),
+        (Depth(damaged=(Path("a"),), lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
         (Depth(lost=1), (Severity.ERROR, {"files": 0, "lost": 1})),
         (Depth(), None),
     ],

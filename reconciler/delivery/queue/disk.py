@@ -447,7 +447,6 @@ class DiskQueue:
             dead_records=buried.left.records,
             dead_size=buried.left.size,
             dead_oldest=self._dead.oldest,
-            quarantined=len(queued.damaged) + len(buried.damaged),
             damaged=(*queued.damaged, *buried.damaged),
             lost=queued.lost + buried.lost,
             refused=any(one.appender.refused_at is not None for one in (queued, buried)),
