@@ -12,9 +12,8 @@ from api import bodies, calls, errors
 from api.calls import Call
 from api.errors import Content, Told
 from api.headers import Header
-from reconciler.delivery import intake_limits
-from reconciler.delivery.contract import TakenRecords
-from reconciler.delivery.intake_limits import IntakeRoom
+from reconciler.delivery import contract
+from reconciler.delivery.contract import IntakeRoom, TakenRecords
 from reconciler.delivery.otlp import encodings, models, reading
 from reconciler.delivery.otlp.models import (
     MalformedRequest,
@@ -110,7 +109,7 @@ async def take(call: Call) -> Response:
         held.change(len(body))
         logs = await reading.read(body, json=json, limits=limits)
     except REFUSALS:
-        services.rates.charge(sender, intake_limits.request_cost(held.size), now=monotonic())
+        services.rates.charge(sender, contract.request_cost(held.size), now=monotonic())
         raise
     else:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))

@@ -12,8 +12,7 @@ from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
 from reconciler.auth.sessions import Sessions
-from reconciler.delivery.contract import Delivery
-from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.contract import Delivery, IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.hooks import HookMemory
 from reconciler.model.clock import Clock

@@ -23,8 +23,7 @@ from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 if TYPE_CHECKING:
-    from reconciler.delivery.queue.folders import FoundIdentity
-    from reconciler.delivery.queue.peeking import Peeked
+    from reconciler.delivery.queue.folders import FoundIdentity, Peeked
 
 NONE = "the project has no destination that log records are delivered to, and no queue is left of one"
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
@@ -321,7 +320,7 @@ def peek(
 
     It needs no service, and the right to read its folder. What is written at the same moment may be seen or not.
     """
-    from reconciler.delivery.queue import folders, peeking  # noqa: PLC0415 - no other command reads queues
+    from reconciler.delivery.queue import folders  # noqa: PLC0415 - no other command reads queues
 
     if (destination is None) == (folder is None):
         raise click.UsageError("give either DESTINATION or --folder")
@@ -332,8 +331,8 @@ def peek(
         queues = [identity]
     else:
         queues = _queues(str(destination), state_dir or _state_dir(config), project or None)
-    wanted = peeking.State.DEAD if dead else peeking.State.QUEUED
-    found = (one for each in queues for one in peeking.walk(each) if one.state is wanted)
+    wanted = folders.PeekedState.DEAD if dead else folders.PeekedState.QUEUED
+    found = (one for each in queues for one in folders.peek(each) if one.state is wanted)
     left = limit
     shown: list[tuple[Peeked, list[str] | None]] = []  # with the bodies as JSON; None for those that cannot be read
     for one in islice(found, limit):
@@ -368,9 +367,9 @@ def _queues(destination: str, state_dir: Path, project: str | None) -> "list[Fou
 
     Raises Refused.
     """
-    from reconciler.delivery.queue import peeking  # noqa: PLC0415 - as above
+    from reconciler.delivery.queue import folders  # noqa: PLC0415 - as above
 
-    found = [one for one in peeking.found(state_dir / "queues") if project in (None, one.project)]
+    found = [one for one in folders.peek_queues(state_dir / "queues") if project in (None, one.project)]
     mine = [one for one in found if one.name == destination]
     projects = sorted({one.project for one in mine})
     if len(projects) > 1:

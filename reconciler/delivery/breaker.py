@@ -1,19 +1,113 @@
-"""The circuit breaker of an endpoint, and whether requests may go now: breaker, delivery window, and held together.
+"""When requests to an endpoint may go: the circuit breaker, the delivery windows, and a destination that is held.
 
-Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (an outage's kind) open it.
-Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other. It closes the breaker by arriving,
-or by being refused for what is in it, since somebody answered; otherwise the next probe waits longer. A `Retry-After`
-is waited for, whichever request the endpoint answers so. Times are seconds of a monotonic clock.
+**The breaker.** Closed: requests go. `OPENS_AFTER` failures in a row that say nothing against what was sent (the kind
+of an outage) open it. Open: nothing goes until `probe_at`. Then one request goes, the probe, and no other. It closes
+the breaker by arriving, or by being refused for its content, since somebody answered; otherwise the next probe waits
+longer. A `Retry-After` is respected, whichever request the endpoint answers with it. Times are seconds of a monotonic
+clock.
+
+**Windows.** A schedule and an instant give the window. Windows that overlap or meet are one. A window of an hour lasts
+an hour, even if the clocks change in it.
 """
 
+import asyncio
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import NamedTuple, Protocol
 
-from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.queue.contract import BATCH_BYTES, BATCH_RECORDS
 from reconciler.delivery.retry import AnswerVerdict, retry_interval
-from reconciler.delivery.windows import DeliveryWindow, delivery_window
+from reconciler.model.cron import Cron
 from reconciler.model.routes import Retry, Schedule
+
+LINGER_SECONDS = 0.05  # that records wait for more of them, while they come in small batches
+PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a queue waits for half a minute at most
+
+
+class Timer(Protocol):
+    """Something that will be called, unless it is cancelled."""
+
+    def cancel(self) -> None:
+        """Do not call it."""
+
+
+def system_clock() -> int:
+    """Return Unix milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def loop_timer(seconds: float, call: Callable[[], None]) -> Timer:
+    """Start a timer of the running loop."""
+    return asyncio.get_running_loop().call_later(seconds, call)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendEnvironment:
+    """`clock` is Unix milliseconds, which may jump; `monotonic` seconds, which never do. `later` calls a function once
+    after so many of those seconds.
+
+    `most_records` and `most_bytes` bound what batches are merged into one request; one batch is never cut for them.
+    `patience` is how many seconds all that is sent without a queue may take beyond the `timeout` of one request.
+    """
+
+    clock: Callable[[], int] = system_clock
+    monotonic: Callable[[], float] = time.monotonic
+    later: Callable[[float, Callable[[], None]], Timer] = loop_timer
+    random: random.Random
+    most_records: int = BATCH_RECORDS
+    most_bytes: int = BATCH_BYTES  # of OTLP
+    linger: float = LINGER_SECONDS
+    patience: float = PATIENCE_SECONDS
+
+
+MOST_JOINED = 50  # windows that are joined in one answer, so that it takes a few milliseconds at most
+
+_MINUTE = timedelta(minutes=1)
+
+
+class DeliveryWindow(NamedTuple):
+    """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
+
+    Of many windows that meet, `until` may be the end of one of them: who waits for it asks again then. Then `next` is
+    the same instant.
+    """
+
+    open: bool
+    until: datetime | None
+    next: datetime
+
+
+def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
+    """Return the window at an instant in UTC. Raises cron.Unreadable for a schedule that nobody checked."""
+    cron = Cron.read(schedule.cron, timezone=schedule.timezone)
+    length = timedelta(minutes=schedule.window)
+    begun = cron.after(now - length)  # the first window that has not ended
+    if begun > now:
+        return DeliveryWindow(open=False, until=None, next=begun)
+    until = begun + length
+    for _ in range(MOST_JOINED):
+        last = _last_window(cron, until, length)
+        if last is None:
+            return DeliveryWindow(open=True, until=until, next=cron.after(until))
+        until = last + length
+    return DeliveryWindow(open=True, until=until, next=until)
+
+
+def _last_window(cron: Cron, until: datetime, length: timedelta) -> datetime | None:
+    """The beginning of a window that goes on beyond `until`, if there is one; where they are dense, a late one."""
+    back = _MINUTE
+    while True:
+        found = cron.after(until - min(back, length))
+        if found <= until:
+            return found
+        if back >= length:
+            return None
+        back *= 4
+
 
 OPENS_AFTER = 5
 
@@ -48,7 +142,7 @@ CLOSED = Breaker()
 
 
 def begin_probe(breaker: Breaker) -> Breaker:
-    """The probe goes."""
+    """Begin the probe."""
     assert breaker.phase is BreakerPhase.OPEN
     return replace(breaker, phase=BreakerPhase.PROBING)
 
@@ -57,7 +151,7 @@ def breaker_failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float
     """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that, and
     `retry_after` how long the endpoint asked for, 0 for nothing.
 
-    What was in flight when the breaker opened, and fails later, says nothing new but that.
+    Of a request that was in flight when the breaker opened, and fails later, only `retry_after` counts.
     """
     asked = max(breaker.probe_at, now + retry_after) if retry_after else breaker.probe_at
     if not breaker.is_closed and not (is_probe and breaker.phase is BreakerPhase.PROBING):
@@ -69,9 +163,7 @@ def breaker_failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float
 
 
 def breaker_abandoned(breaker: Breaker, *, at: float) -> Breaker:
-    """The probe ended without an outcome: another may go from `at` on. Whoever waits for `probe_at` looks again for
-    that.
-    """
+    """End a probe without an outcome: another may go from `at` on. A caller that waits for `probe_at` asks again."""
     if breaker.phase is not BreakerPhase.PROBING:
         return breaker
     return replace(breaker, phase=BreakerPhase.OPEN, probe_at=max(at, breaker.probe_at))
@@ -82,7 +174,7 @@ LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock ma
 
 
 class SendGate:
-    """Of one destination."""
+    """Decides when requests to one destination may go."""
 
     def __init__(
         self, environment: SendEnvironment, *, retry: Retry, schedule: Schedule | None, held: bool = False
@@ -96,7 +188,7 @@ class SendGate:
         self.breaker: Breaker = CLOSED
 
     def change(self, *, retry: Retry, schedule: Schedule | None, held: bool = False) -> None:
-        """Other settings from now on."""
+        """Take over changed settings."""
         self.is_held = held
         self._retry, self._schedule, self._window = retry, schedule, None
 
@@ -106,7 +198,7 @@ class SendGate:
         return self.breaker.is_closed
 
     def window(self) -> DeliveryWindow | None:
-        """The window now; None when there is no schedule."""
+        """Return the window now; None without a schedule."""
         if self._schedule is None:
             return None
         now = self._instant()

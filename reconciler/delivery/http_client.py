@@ -1,15 +1,20 @@
 """Outbound HTTP requests to servers that other people chose; the only module that imports aiohttp.
 
-    async with HttpClient(policy=EgressPolicy(listeners=(...), is_local=egress.machine_has)) as client:
+    async with HttpClient(policy=EgressPolicy(listeners=(...), is_local=http_client.machine_has)) as client:
         answer = await client.send(HttpRequest(target), limits=AnswerLimits())
 
-aiohttp calls its `socket_factory` for every attempt to connect, with the very address that the socket is then connected
-to, whether it came from a name or stood in the URL; a literal address never meets a resolver. So addresses are judged
-there, and an earlier answer of the name server plays no part (DNS rebinding).
+**Egress rules** decide whether the service may connect to an address and port on behalf of others. aiohttp calls its
+`socket_factory` for every attempt to connect, with the very address that the socket is then connected to, whether it
+came from a name or stood in the URL; a literal address never meets a resolver. So addresses are judged there, and an
+earlier answer of the name server plays no part (DNS rebinding).
 
 **Behind a proxy** the service connects to the proxy alone, and the proxy resolves names. Then the service judges the
 proxy's own address, by all rules but the operator's networks, and targets that are literal addresses; a name it can
 judge only by how it is written. The proxy must refuse the addresses that names lead to.
+
+**Names** are resolved in threads of our own. A name belongs to the person who wrote it, and so may its name server: one
+that never answers holds a thread for as long as the system waits. In the loop's common threads it would block all other
+work that uses them.
 """
 
 import asyncio
@@ -18,10 +23,12 @@ import io
 import logging
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from ipaddress import ip_address
+from ipaddress import IPv6Address, ip_address
 from types import TracebackType
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +37,6 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from reconciler.delivery.egress import EgressPolicy, egress_refusal
 from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
@@ -43,9 +49,123 @@ from reconciler.delivery.http_request import (
     Unsendable,
     check,
 )
-from reconciler.delivery.name_resolver import Resolve, SystemNames
 from reconciler.model import hosts
+from reconciler.model.hosts import Address, Network
 from reconciler.version import __version__
+
+OWN_LISTENER = "is a listener of the service itself"
+DENIED_BY_SETTINGS = "is denied by `delivery.egress`"
+
+
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address at which the service listens, as the bound socket says: never a name, and never port 0."""
+
+    address: Address
+    port: int
+
+
+def _nowhere(_: Address) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """The settings' networks, and the addresses of this machine and of the service.
+
+    `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
+    wildcard address (0.0.0.0 or ::), which takes connections to all of them.
+    """
+
+    listeners: tuple[Listener, ...] = ()
+    is_local: Callable[[Address], bool] = field(default=_nowhere, repr=False)
+    allow: tuple[Network, ...] = ()
+    deny: tuple[Network, ...] = ()
+
+    def for_proxy(self) -> "EgressPolicy":
+        """Return the policy for the proxy itself: the operator named it, so the operator's networks do not apply."""
+        return replace(self, allow=(), deny=())
+
+
+def egress_refusal(address: Address, *, port: int, policy: EgressPolicy) -> str | None:
+    """Why the service must not connect there, as the rest of a sentence that does not name the address; None: it may.
+
+    Every reading of the address is judged by every rule, so that no way to write it gets further than another.
+    """
+    always = hosts.refusal_reason(address)
+    if always is not None:
+        return always
+    readings = hosts.address_readings(address)
+    if any(_is_own(reading, port, policy) for reading in readings):
+        return OWN_LISTENER
+    if any(_is_denied(reading, policy) for reading in readings):
+        return DENIED_BY_SETTINGS
+    return None
+
+
+def _is_own(address: Address, port: int, policy: EgressPolicy) -> bool:
+    for listener in policy.listeners:
+        if listener.port == port and (
+            address == listener.address or (listener.address.is_unspecified and policy.is_local(address))
+        ):
+            return True
+    return False
+
+
+def _is_denied(address: Address, policy: EgressPolicy) -> bool:
+    """The longest prefix that holds the address decides; `deny` wins a tie; without any it is allowed."""
+    return _longest_prefix(address, policy.deny) >= max(_longest_prefix(address, policy.allow), 0)
+
+
+def _longest_prefix(address: Address, networks: Iterable[Network]) -> int:
+    """Bits of the longest prefix that holds the address; -1 for none."""
+    return max((network.prefixlen for network in networks if address in network), default=-1)
+
+
+_NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def machine_has(address: Address) -> bool:
+    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
+
+    When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
+    rather not connect than connect to ourselves.
+    """
+    family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError as problem:
+        return problem.errno not in _NOT_OURS
+    return True
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name for a port, best first; OSError when there are none."""
+
+RESOLVER_THREADS = 8
+
+
+class SystemNames:
+    """The system's resolver: /etc/hosts, DNS, whatever nsswitch.conf says."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a name, best first (RFC 6724), of families that this machine has."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _addresses, host, port)
+
+    def close(self) -> None:
+        """Take no more names; who waits for one is cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for _, _, _, _, address in found]
+
 
 log = logging.getLogger(__name__)
 

@@ -1,38 +1,158 @@
-"""Requests to one endpoint, with the secrets and TLS files as they are now.
+"""Requests to one endpoint, with the secrets and TLS files as they are now, and the answer without those secrets.
 
-    channel = HttpSender(client, secrets=sources).channel(destination, project="acme")
+    channel = HttpSender(client, secrets=sources, clock=clock).channel(destination, project="acme")
     verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
 
 `content_type` wins over a `Content-Type` in `headers`, and our own headers over one of the same name: a receiver that
-tells duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of the one
-that the URL gives; where the request goes stays as it is.
+detects duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of the
+one that the URL gives; the target of the request stays as it is.
 
 Secrets and files that were read are used for one second, so that a thousand requests read them once. Then they are
 forgotten, whether another request comes or not. Files are read on a thread.
+
+**Masking.** An answer may repeat what was sent: in plain text, in JSON, in HTML, in a URL, in hexadecimal or in base64.
+It may repeat a part alone, such as the token after `Bearer`. Letters count in any case.
 """
 
 import asyncio
+import base64
+import binascii
+import html
+import json
+import re
 import ssl
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from reconciler.delivery import environment, retry, tls
+from reconciler.delivery import retry, tls
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_request import AnswerLimits, Headers, HttpAnswer, HttpRequest, HttpTarget
-from reconciler.delivery.masking import SecretMasks
 from reconciler.delivery.otlp import encodings
 from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Endpoint
+
+MASK_BYTES = b"(sensitive)"
+SHORTEST = 4  # bytes of a secret that is found within a word; a shorter one is masked where it is a word of its own
+SHORTEST_PART = 8  # characters of a part of a value that counts by itself
+MOST_PARTS = 32  # of one value
+
+_BETWEEN = re.compile(r"[\s,;=:&\"']+")
+_SCHEMES = frozenset({"negotiate", "signature"})  # words of eight characters and more that tell nobody anything
+_LINE = re.compile(rb"[^\r\n]+")
+
+
+class SecretMasks:
+    """Masks some secrets. Their forms are made when something is masked first."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """`secrets` are whole values, such as those of headers; their parts count, too."""
+        self._secrets = tuple(secrets)
+
+    def __repr__(self) -> str:
+        """Show none of them."""
+        return f"Masks({len(self._secrets)})"
+
+    def work(self, size: int) -> int:
+        """Return about how many bytes are compared to mask so many."""
+        return size * len(self._forms)
+
+    def mask(self, data: bytes) -> bytes:
+        """The same text without the secrets. What it ends with may be the beginning of one that was cut off: that is
+        masked like a whole one.
+        """
+        if not data or not self._secrets:
+            return data
+        shown: list[bytes] = []
+        end = 0
+        for start, stop in sorted(self._found(data)):
+            if start > end or (start == end == 0):
+                shown += (data[end:start], MASK_BYTES)
+            end = max(end, stop)
+        shown.append(data[end:])
+        return b"".join(shown)
+
+    def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
+        lowered = data.lower()
+        yield from self._in_line(lowered)
+        for word in self._words:
+            yield from (found.span() for found in word.finditer(lowered))
+        lines = [*_LINE.finditer(lowered)]
+        if len(lines) > 1:  # base64 is often cut into lines
+            starts = [0, *accumulate(len(line.group()) for line in lines)]
+            for start, stop in self._in_line(b"".join(line.group() for line in lines)):
+                first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
+                if first != last:
+                    yield lines[first].start() + start - starts[first], lines[last].start() + stop - starts[last]
+
+    def _in_line(self, text: bytes) -> Iterator[tuple[int, int]]:
+        for form in self._forms:
+            at = text.find(form)
+            while at >= 0:
+                yield at, at + len(form)
+                at = text.find(form, at + len(form))
+            beginning = form[:SHORTEST]
+            at = text.find(beginning, max(0, len(text) - len(form) + 1))
+            while at >= 0:
+                if form.startswith(text[at:]):
+                    yield at, len(text)
+                    break
+                at = text.find(beginning, at + 1)
+
+    @cached_property
+    def _forms(self) -> tuple[bytes, ...]:
+        found = (form for secret in self._all if len(secret.encode()) >= SHORTEST for form in _forms(secret))
+        return tuple(dict.fromkeys(form.lower() for form in found if len(form) >= SHORTEST))
+
+    @cached_property
+    def _words(self) -> tuple[re.Pattern[bytes], ...]:
+        short = dict.fromkeys(secret.lower().encode() for secret in self._all if len(secret.encode()) < SHORTEST)
+        return tuple(re.compile(rb"(?<![a-z0-9_])" + re.escape(word) + rb"(?![a-z0-9_])") for word in short)
+
+    @cached_property
+    def _all(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part for secret in self._secrets for part in _parts(secret.strip()) if part))
+
+
+def _parts(value: str) -> Iterator[str]:
+    """A value, and what of it is a secret by itself."""
+    yield value
+    scheme, _, rest = value.partition(" ")
+    yield rest.strip()
+    if scheme.lower() == "basic":
+        try:
+            pair = base64.b64decode(rest.strip(), validate=True).decode()
+        except (binascii.Error, ValueError):
+            pass
+        else:
+            yield pair
+            yield pair.partition(":")[2]
+    parts = (part for part in _BETWEEN.split(value, maxsplit=MOST_PARTS) if len(part) >= SHORTEST_PART)
+    yield from (part for part in parts if part.lower() not in _SCHEMES)
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    plain, escaped = secret.encode(), json.dumps(secret)[1:-1].encode()
+    yield from (plain, escaped, json.dumps(secret, ensure_ascii=False)[1:-1].encode(), html.escape(secret).encode())
+    yield from (quote(secret, safe="").encode(), quote(secret).encode(), quote_plus(secret).encode())
+    yield from (plain.hex().encode(), secret.encode("utf-16-le"), secret.encode("utf-16-be"))
+    for text in dict.fromkeys((plain, escaped)):
+        for offset in range(3):  # in base64 a text looks different at each of three offsets in what is encoded
+            encoded = base64.b64encode(b"\0" * offset + text)
+            own = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]  # what it alone makes
+            yield from (own, own.translate(bytes.maketrans(b"+/", b"-_")))
+
 
 DELIVERY_ID = "X-Service-Delivery-Id"
 ATTEMPT = "X-Service-Attempt"
@@ -59,7 +179,7 @@ def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
 def make_request(
     endpoint: Endpoint, *, to: HttpTarget, headers: Headers, body: bytes, delivery: str, attempt: int
 ) -> HttpRequest:
-    """One request. `attempt` counts from 1."""
+    """Make one request. `attempt` counts from 1."""
     method = endpoint.verb
     assert method in ("POST", "PUT", "PATCH")
     named = ((DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
@@ -83,7 +203,7 @@ class UnreadablePayload(errors.Refused):
 
 
 async def record_bodies(payload: bytes) -> list[bytes]:
-    """Each record of an export request, in order, as JSON. Raises Unreadable, MemoryError."""
+    """Return each record of an export request as JSON, in order. Raises UnreadablePayload, MemoryError."""
     found: list[bytes] = []
     try:
         for number, part in enumerate(body_fragments(payload)):
@@ -101,7 +221,7 @@ async def record_bodies(payload: bytes) -> list[bytes]:
 
 
 def json_array(parts: Sequence[bytes]) -> bytes:
-    """One body of several records."""
+    """Return the body of a request for several records."""
     return b"[" + b",".join(parts) + b"]"
 
 
@@ -129,15 +249,15 @@ class _Prepared:
 
 
 class HttpSender:
-    """The way out for all destinations: one client, one place of secrets."""
+    """The sender for all destinations: one client, one source of secrets."""
 
     def __init__(
         self,
         client: HttpClient,
         *,
         secrets: SecretSources,
+        clock: Callable[[], int],
         authorities: Path | None = None,
-        clock: Callable[[], int] = environment.system_clock,
     ) -> None:
         """`authorities` is a PEM file that is trusted instead of the system's authorities, where a destination has
         no `ca_file`. `clock` gives Unix milliseconds.
@@ -148,12 +268,12 @@ class HttpSender:
         self.clock = clock
 
     def channel(self, destination: Destination, *, project: str) -> "Channel":
-        """The way to one destination's endpoint as it is set now."""
+        """Return a channel to the present endpoint of a destination."""
         return Channel(self, destination.endpoint, name=destination.name, project=project)
 
 
 class Channel:
-    """One endpoint; belongs to the running loop."""
+    """Requests to one endpoint. Used in the running loop only."""
 
     def __init__(self, outlet: HttpSender, endpoint: Endpoint, *, name: str, project: str) -> None:
         self._outlet = outlet
@@ -193,7 +313,7 @@ class Channel:
         return retry.judge_answer(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
-        """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
+        """Read secrets and files, once for all concurrent callers. Raises Refused, UnpreparedRequest."""
         if self._is_static:
             self._kept = self._read()  # which reads nothing then, and is not forgotten
             return self._kept

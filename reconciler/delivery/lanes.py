@@ -1,11 +1,213 @@
-"""A lane: one destination of one project, with its queue and its exporter."""
+"""Lanes: one destination of one project each, with its queue, exporter and small requests; and lanes that drain.
 
+**Small requests** that come at once are put together into one batch. A batch has its price at every step, from its
+frame on disk to its acknowledgement, whatever it holds. Nobody waits for others: the batch is what came in the same
+turn of the event loop, or, while the queue still writes an earlier one, until that is written.
+
+**A disk that hangs** keeps nobody waiting for ever: a sender that waited for too long gets an error, and nothing more
+is taken until the disk answers. One timer serves all senders; it ends when nothing is being written.
+
+**A lane drains** when its destination is gone or has its queue elsewhere. A lane without an exporter waits: for a
+destination of its name, or for somebody who discards its queue. Only lanes make queues: once all that an earlier
+process left of a project are open, any later one belongs to a lane.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
+from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.queue.contract import Queue, Shortage
-from reconciler.delivery.small_requests import SmallRequests
+from reconciler.delivery.otlp.models import RecordShare
+from reconciler.delivery.queue.contract import Obituary, Piece, Queue, QueueFault, Shortage
+from reconciler.delivery.queue.queues import FoundIdentity, Queues
 from reconciler.model.routes import Buffering, Destination, OnFull
+from reconciler.model.text import counted
+
+log = logging.getLogger(__name__)
+
+MOST_RECORDS = (
+    256  # of what is put together: an endpoint that refuses one of them gets the others in a few requests more
+)
+MOST_BYTES = 64 << 10  # of the same; a larger request goes alone
+HUNG_LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them hears that the disk does not answer
+
+HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
+ANSWERS = "The disk answers what is written to the queue of %s again."
+KEEP = "Keep the records and send them again."
+
+Heard = asyncio.Future[None]
+"""Ends when a lane has a share where it promises; its exception is `NotTaken`."""
+
+
+class LateRecords(NotTaken):
+    """The disk has not answered in time. What was to be appended may still be kept: `written` ends when that is known,
+    as the append does.
+    """
+
+    def __init__(self, written: Heard) -> None:
+        super().__init__(f"The disk of the queues does not answer. {KEEP}")
+        self.written = written
+
+
+class SmallRequests:
+    """The small requests of one queue. Used in the running loop only."""
+
+    def __init__(
+        self,
+        queue: Queue,
+        *,
+        who: str,
+        clock: Callable[[], int],
+        taken: Callable[[int], None],
+        hung: Callable[[], None],
+        look_seconds: float = HUNG_LOOK_SECONDS,
+    ) -> None:
+        """`who` names the queue in the log. `clock` returns Unix milliseconds. `taken` is called with the number of
+        records that were kept, before any is delivered. `hung` is called when the disk begins to hang. Nobody waits
+        longer than twice `look_seconds`.
+        """
+        self._queue = queue
+        self._who = who
+        self._hung = hung
+        self._clock = clock
+        self._taken = taken
+        self._loop = asyncio.get_running_loop()
+        self._pieces: list[Piece] = []
+        self._heard: list[Heard] = []
+        self._records = 0
+        self._at = 0
+        self._free = 0  # bytes that may join, for which the queue said that it has room
+        self._is_due = False
+        self._under_way: dict[Heard, list[Heard]] = {}  # who waits for each batch and dead letter that is written
+        self._waited: list[Heard] = []  # those batches, as they were at the last look
+        self._look_seconds = look_seconds
+        self._timer: asyncio.TimerHandle | None = None
+        self.is_stuck = False  # somebody waited for too long, and the disk has answered nothing since
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether the queue has all that was taken."""
+        return not self._heard
+
+    def room(self, share: RecordShare) -> Shortage | None:
+        """Return why a share does not fit, or None; see `Queue.room`."""
+        if self.is_stuck:
+            return Shortage.DISK
+        if self._joins(share):
+            return None
+        self._flush()  # what is here is another batch than the one that is asked for, and counts
+        return self._queue.room(size=share.size)
+
+    def _joins(self, share: RecordShare) -> bool:
+        return share.size <= self._free and self._records + share.records <= MOST_RECORDS
+
+    def add(self, share: RecordShare) -> Heard:
+        """Take what a request has for the queue. The call itself settles the order; see `Queue.append`."""
+        if self._joins(share):
+            self._free -= share.size
+        else:
+            self._flush()
+            self._begin(share)
+        self._pieces += share.pieces
+        self._records += share.records
+        heard: Heard = self._loop.create_future()
+        self._heard.append(heard)
+        return heard
+
+    def _begin(self, share: RecordShare) -> None:
+        self._at = self._clock()
+        has_room = share.size < MOST_BYTES and self._queue.room(size=MOST_BYTES) is None
+        self._free = MOST_BYTES - share.size if has_room else 0
+        if not self._is_due:
+            self._is_due = True
+            self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        self._is_due = False
+        if not self._under_way:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Append everything that was gathered as one batch."""
+        if not self._heard:
+            return
+        pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
+        self._pieces, self._heard = [], []
+        self._records = self._free = 0
+        self._await(self._queue.append(pieces, records=records, at=at), heard, partial(self._taken, records))
+
+    def bury(self, share: RecordShare, obituary: Obituary, *, buried: Callable[[], None]) -> Heard | None:
+        """Make a dead letter of what a request has for the queue, and call `buried` once it is one; None, and nothing
+        is kept, where there is no room for that either.
+        """
+        if self.is_stuck:
+            return None
+        written = self._queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
+        if written is None:
+            return None
+
+        def kept() -> None:
+            self._taken(share.records)
+            buried()
+
+        heard: Heard = self._loop.create_future()
+        self._await(written, [heard], kept)
+        return heard
+
+    def _await(self, writing: Awaitable[None], heard: list[Heard], kept: Callable[[], None]) -> None:
+        """`kept` is called once it is written, even after those who wait were told that the disk does not answer."""
+        written = asyncio.ensure_future(writing)
+        self._under_way[written] = heard
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._look_seconds, self._look)
+        written.add_done_callback(partial(self._written, kept))
+
+    def _written(self, kept: Callable[[], None], written: Heard) -> None:
+        heard = self._under_way.pop(written)
+        self._recover()
+        failure = _failure(written)
+        if failure is None:
+            kept()
+        for one in heard:
+            if not one.done():
+                one.set_result(None) if failure is None else one.set_exception(failure)
+        if not self._under_way:
+            self._flush()
+
+    def _look(self) -> None:
+        """Tell senders that waited too long. What is gathered is queued, too: it would wait for as long again."""
+        self._timer = None
+        for written in self._waited:
+            if written in self._under_way:
+                self._stick()
+                for one in self._under_way[written]:
+                    if not one.done():
+                        one.set_exception(LateRecords(written))
+        self._flush()
+        self._waited = [*self._under_way]
+        if self._waited and self._timer is None:
+            self._timer = self._loop.call_later(self._look_seconds, self._look)
+
+    def _stick(self) -> None:
+        if not self.is_stuck:
+            self.is_stuck = True
+            self._hung()
+            log.error(HANGS, self._who)
+
+    def _recover(self) -> None:
+        if self.is_stuck:
+            self.is_stuck = False
+            log.warning(ANSWERS, self._who)
+
+
+def _failure(written: Heard) -> BaseException | None:
+    failure = asyncio.CancelledError() if written.cancelled() else written.exception()
+    return NotTaken(f"{failure.message} {KEEP}") if isinstance(failure, QueueFault) else failure
+
 
 SHORT = {
     Shortage.BATCHES: "its queue holds as much as `sending_queue_queue_size` allows",
@@ -24,11 +226,11 @@ class LaneCounts:
     expired: int = 0
 
     def take(self, records: int) -> None:
-        """So many are where the lane promises."""
+        """Count records that are where the lane promises."""
         self.taken += records
 
     def add(self, other: "LaneCounts") -> None:
-        """Take over what a lane counted that ends."""
+        """Add the counts of a lane that ended."""
         self.taken += other.taken
         self.dropped += other.dropped
         self.discarded += other.discarded
@@ -109,13 +311,219 @@ def lane_place(buffering: Buffering) -> str:
     """Return the place of a queue. With another place it is another queue."""
     if not buffering.queue:
         return NOWHERE
-    return MEMORY if buffering.storage is None else is_on_disk(buffering.storage.directory)
+    return MEMORY if buffering.storage is None else disk_place(buffering.storage.directory)
 
 
-def is_on_disk(directory: str) -> str:
-    """The place of a queue on disk."""
+def disk_place(directory: str) -> str:
+    """Return the place of a queue on disk."""
     return f"disk {directory}"
 
 
 NOWHERE = "none"
 MEMORY = "memory"
+
+
+DRAIN_LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
+
+
+class DrainingLanes:
+    """The draining lanes of all projects, oldest first. `ended` is called with each lane that ended."""
+
+    def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
+        self._queues = queues
+        self._ended = ended
+        self._lanes: list[Lane] = []
+        self._drains: dict[Lane, asyncio.Task[None]] = {}
+        self._ends: dict[asyncio.Task[None], Lane] = {}
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter([*self._lanes])
+
+    def of(self, project: str, name: str | None = None) -> list[Lane]:
+        """Return the draining lanes of a project, or of one of its destinations."""
+        return [lane for lane in self._lanes if lane.project == project and name in (None, lane.name)]
+
+    def add(self, lane: Lane) -> None:
+        """Let a lane drain. It takes nothing more."""
+        lane.leaving = True
+        self._lanes.append(lane)
+        self.drain(lane)
+
+    def drain(self, lane: Lane) -> None:
+        """End a lane once it is empty, if it is one that sends."""
+        if lane.exporter is not None:
+            self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
+
+    def take_back(self, project: str, name: str, place: str) -> Lane | None:
+        """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
+        for lane in self.of(project, name):
+            if lane.place == place:
+                self._lanes.remove(lane)
+                self._stop(lane)
+                lane.leaving = False
+                return lane
+        return None
+
+    async def end_empty(self) -> None:
+        """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
+        is cancelled, they end nevertheless.
+        """
+        ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
+        if ends:
+            await asyncio.wait(ends)
+
+    async def until_ended(self, project: str, name: str, place: str) -> None:
+        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again."""
+        ends = [
+            task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
+        ]
+        if ends:
+            await asyncio.wait(ends)
+
+    def stop(self) -> None:
+        """Stop to end lanes."""
+        for lane in [*self._drains]:
+            self._stop(lane)
+
+    async def _drained(self, lane: Lane) -> None:
+        await lane.sender.drained()
+        while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            await lane.sender.drained()
+        self._end(lane)
+
+    def _end(self, lane: Lane) -> asyncio.Task[None]:
+        """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
+        to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
+        """
+        self._lanes.remove(lane)
+        self._drains.pop(lane, None)
+        self._ended(lane)
+        ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
+        self._ends[ends] = lane
+        ends.add_done_callback(self._ends.pop)
+        return ends
+
+    async def _gone(self, lane: Lane) -> None:
+        if lane.exporter is not None:
+            await lane.exporter.stop(seconds=0)
+        if lane.queue is not None:
+            await self._queues.remove(lane.queue)
+        log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
+
+    def _stop(self, lane: Lane) -> None:
+        task = self._drains.pop(lane, None)
+        if task is not None:
+            task.cancel()
+
+
+class OrphanedQueues:
+    """The queues on disk of all projects that have no lane yet."""
+
+    def __init__(self, queues: Queues, *, dead_bytes: int) -> None:
+        """`dead_bytes` bounds the dead letters of each queue."""
+        self._queues = queues
+        self._dead_bytes = dead_bytes
+        self._opened: set[str] = set()  # the projects of which all are
+
+    async def projects(self) -> frozenset[str]:
+        """Return the projects that have a queue on disk, as far as that can be read."""
+        found, _ = await self._queues.found()
+        return frozenset(one.project for one in found)
+
+    async def names(self, project: str) -> set[str]:
+        """Return the destinations of a project with a queue that may not be open yet, as far as that can be read."""
+        if project in self._opened:
+            return set()
+        found, _ = await self._queues.found()
+        return {one.name for one in found if one.project == project}
+
+    async def open(self, project: str, *, opened: Callable[[FoundIdentity, Queue], None]) -> list[QueueFault]:
+        """Open the queues of a project, and call `opened` with each. Returns why some cannot be opened, or why the
+        owner of some, which may be this project, cannot be read: call it again later.
+        """
+        if project in self._opened:
+            return []
+        everyones, faults = await self._queues.found()
+        found = [one for one in everyones if one.project == project]
+        for one in found:
+            if not self._queues.is_open(one):
+                try:
+                    opened(one, await self._queues.open_found(one, dead_bytes=self._dead_bytes))
+                except QueueFault as fault:
+                    faults.append(fault)
+        if not faults:
+            self._opened.add(project)
+            _tell_copies(found)
+        return faults
+
+
+def _tell_copies(found: Sequence[FoundIdentity]) -> None:
+    """Log destinations with queues in several folders: a folder was copied or restored. Each is sent."""
+    folders: dict[tuple[str, str], list[FoundIdentity]] = {}
+    for one in found:
+        folders.setdefault((one.name, one.directory), []).append(one)
+    for (name, _), several in sorted(folders.items()):
+        if len(several) > 1:
+            log.warning(
+                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
+                "Where that is not wanted, stop the service and move one of them away.",
+                name,
+                len(several),
+                ", ".join(str(one.folder) for one in several),
+            )
+
+
+LATER_SECONDS = 15.0  # after which a disk that did not answer may
+
+
+async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
+    """Queue dead letters again: how many batches and records of each queue. Raises Full."""
+    for _, queue in found:
+        with _answering():
+            done = await queue.replay(outages_only=False)
+        yield done
+
+
+async def discard_letters(
+    found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool
+) -> AsyncIterator[tuple[int, int]]:
+    """Forget what is queued, or dead: how many batches and records, at each step. Raises Full."""
+    for lane, queue in found:
+        if queued:
+            settled = lane.exporter.withdraw() if lane.exporter is not None else 0
+            batches, records = await queue.discard(queued=True, dead=False)
+            lane.counts.discarded += records - settled
+            yield batches, records - settled
+        if dead:
+            with _answering():
+                batches, records = await queue.discard(queued=False, dead=True)
+            lane.counts.discarded += records
+            yield batches, records
+
+
+async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
+    """Forget dead letters that died before (Unix milliseconds), or are too many. A queue whose disk does not answer
+    keeps its own for now.
+    """
+    for lane in lanes:
+        if lane.queue is None:
+            continue
+        try:
+            batches, records = await lane.queue.expire(before=before)
+        except QueueFault as fault:  # they are looked at again soon, and so are the others now
+            log.warning("The dead letters of %s do not expire for now: %s", lane.name, fault.message)
+            continue
+        lane.counts.expired += records
+        if batches:
+            letters, held = counted(batches, "dead letter"), counted(records, "record")
+            log.warning("%s of %s (%s) expired.", letters, lane.name, held)
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """Turn the fault of a queue whose disk does not answer into QueueFull."""
+    try:
+        yield
+    except QueueFault as fault:
+        raise QueueFull(fault.message, seconds=LATER_SECONDS) from fault

@@ -12,18 +12,15 @@ import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from reconciler.delivery import dead_letters, lanes, status
+from reconciler.delivery import lanes, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
-from reconciler.delivery.draining import DrainingLanes, OrphanedQueues
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
-from reconciler.delivery.lanes import Lane
+from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
+from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues, SmallRequests
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
-from reconciler.delivery.routing import Matcher, RequestSplit, split_request
-from reconciler.delivery.small_requests import SmallRequests
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.model.routes import Destination, Route, Routes
 from reconciler.model.text import counted
@@ -199,6 +196,10 @@ class Manager:
     ) -> Lane:
         """One that sends, if its destination is known."""
         counts = lanes.LaneCounts()
+        gathering = None
+        if queue is not None:
+            who = f"{name} in the project {project}"
+            gathering = SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
         lane = Lane(
             project=project,
             name=name,
@@ -206,15 +207,12 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=None if destination is None else self._make(project, destination, queue),
-            gathering=None if queue is None else self._gathering(f"{name} in the project {project}", queue, counts),
+            gathering=gathering,
             counts=counts,
         )
         if lane.exporter is not None:
             lane.exporter.start()
         return lane
-
-    def _gathering(self, who: str, queue: Queue, counts: lanes.LaneCounts) -> SmallRequests:
-        return SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
 
     def _hung(self) -> None:
         self._hangs += 1
@@ -268,7 +266,7 @@ class Manager:
                     self._leaving.drain(lane)
 
         def opened(found: FoundIdentity, queue: Queue) -> None:
-            place = lanes.is_on_disk(found.directory)
+            place = lanes.disk_place(found.directory)
             destination = known.get(found.name)
             if destination is None:  # when the routes were read, nobody may have known that it is this project's
                 self._unread(project)
@@ -319,11 +317,11 @@ class Manager:
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        return dead_letters.replay_letters(self._with_queues(project, name))
+        return lanes.replay_letters(self._with_queues(project, name))
 
     async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in dead_letters.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
+        async for done in lanes.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
             yield done
         await self._leaving.end_empty()
 
@@ -344,7 +342,7 @@ class Manager:
 
     async def expire(self, *, before: int) -> None:
         """Forget the dead letters that are too old, or too many."""
-        await dead_letters.expire_letters(self._everyone(), before=before)
+        await lanes.expire_letters(self._everyone(), before=before)
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:

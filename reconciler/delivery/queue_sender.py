@@ -8,18 +8,46 @@ What waits holds no consumer: it is in `Pending`, and a timer rings when the fir
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 
-from reconciler.delivery import http_sender, record_requests, retry
+from reconciler.delivery import http_sender, pending, retry
 from reconciler.delivery.batches import Leases, SendBatch
-from reconciler.delivery.context import SendContext
-from reconciler.delivery.environment import Timer
-from reconciler.delivery.pending import Job, Pending
+from reconciler.delivery.breaker import SendEnvironment, SendGate, Timer
+from reconciler.delivery.http_sender import Channel
+from reconciler.delivery.pending import NOTED_EVERY, Job, Pending, RecordRequests
 from reconciler.delivery.queue.contract import Obituary, Queue, Reason
-from reconciler.delivery.record_requests import NOTED_EVERY, RecordRequests
-from reconciler.delivery.reporting import ExporterState
+from reconciler.delivery.reporting import ExporterState, SendReport
 from reconciler.delivery.retry import TOO_LARGE, AnswerVerdict, RetryDecision
 from reconciler.model import errors
-from reconciler.model.routes import Format
+from reconciler.model.routes import Destination, Format
+
+
+@dataclass(slots=True)
+class SendContext:
+    """Changed settings are another `destination`, and another `channel` where they lead to another endpoint."""
+
+    destination: Destination
+    channel: Channel
+    project: str
+    environment: SendEnvironment
+    report: SendReport
+    gate: SendGate
+
+    @property
+    def name(self) -> str:
+        """The name of the destination."""
+        return self.destination.name
+
+    def state(self, *, is_sending: bool, is_waiting: bool) -> ExporterState:
+        """Return the state of the exporter; a closed window or an endpoint that is down comes before its work."""
+        if not self.gate.is_open:
+            return ExporterState.HELD if self.gate.is_held else ExporterState.CLOSED
+        if not self.gate.is_up:
+            return ExporterState.DOWN
+        if is_sending:
+            return ExporterState.SENDING
+        return ExporterState.WAITING if is_waiting else ExporterState.IDLE
+
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +59,7 @@ STUMBLED = AnswerVerdict(
 
 
 class QueueSender:
-    """Of one queue; belongs to the running loop. `in_flight` counts batches."""
+    """The sender of one queue. Used in the running loop only. `in_flight` counts batches."""
 
     def __init__(self, queue: Queue, context: SendContext) -> None:
         self._queue = queue
@@ -106,14 +134,9 @@ class QueueSender:
     @property
     def state(self) -> ExporterState:
         """The state now."""
-        gate = self._context.gate
-        if not gate.is_open:
-            return ExporterState.HELD if gate.is_held else ExporterState.CLOSED
-        if not gate.is_up:
-            return ExporterState.DOWN
-        if self.in_flight or self._consumers:
-            return ExporterState.SENDING
-        return ExporterState.WAITING if self._pending.waiting else ExporterState.IDLE
+        return self._context.state(
+            is_sending=bool(self.in_flight or self._consumers), is_waiting=self._pending.waiting > 0
+        )
 
     def proved(self, verdict: AnswerVerdict, *, has_turned: bool) -> None:
         """Note that something arrived past the queue: what waits for the end of an outage is due in any case, since an
@@ -277,7 +300,7 @@ class QueueSender:
             return
         self._leases.note_done(requests.batch.leases[0])
         if self._context.destination.retry.enabled and not self._context.gate.is_up and not self._pending.is_line:
-            failures, untried = record_requests.join_outage_failures(failures, untried)
+            failures, untried = pending.join_outage_failures(failures, untried)
         groups = [tuple(one.places) for one in failures]
         parts = requests.batch.part([*groups, untried] if untried else groups)
         if untried:
@@ -326,10 +349,8 @@ class QueueSender:
             if len(batch.leases) > 1:
                 self._pending.put(batch.split())  # it is one of them
                 return []
-            now, cause = (
-                self._context.environment.clock(),
-                "What is stored is no export request of so many log records.",
-            )
+            now = self._context.environment.clock()
+            cause = "What is stored is no export request of so many log records."
             await self._leases.give_up(batch, Obituary(Reason.UNREADABLE, now, batch.attempts, cause))
             return []
         if not found:

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.delivery.environment import SendEnvironment, Timer
+from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, Timer
 from reconciler.delivery.queue.contract import Obituary
 from reconciler.delivery.retry import AnswerVerdict
-from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
@@ -58,7 +57,7 @@ class SendCounts:
     dead: int = 0
 
     def add(self, other: "SendCounts") -> None:
-        """Take over what somebody counted who ends."""
+        """Add the counts of an exporter that ended."""
         self.delivered += other.delivered
         self.failed += other.failed
         self.retried += other.retried
@@ -85,7 +84,7 @@ class ReportSnapshot(NamedTuple):
 
 
 class SendReport:
-    """Of one destination."""
+    """The report of one destination."""
 
     def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
         self._environment = environment
@@ -101,7 +100,7 @@ class SendReport:
         self._telling: Timer | None = None  # while a line was written lately
 
     def change(self, state: ExporterState) -> None:
-        """It is doing this now."""
+        """Note the present state."""
         if state is ExporterState.IDLE:
             self.failing_since = None  # nothing is left that could fail
         if state is not self._state:
@@ -146,14 +145,14 @@ class SendReport:
             self._tell()
 
     def stop(self) -> None:
-        """Nothing more becomes of anything: tell what was not told."""
+        """Log what was not logged yet, and stop the timer."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
         self._log_dead()
 
     def _tell(self) -> None:
-        """Log what there is, and look again after a while, until there is nothing."""
+        """Log dead letters, and again after a while, until there are no new ones."""
         has_told = self._log_dead()
         self._telling = self._environment.later(TELL_SECONDS, self._tell) if has_told else None
 

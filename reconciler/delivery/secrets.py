@@ -3,35 +3,190 @@
 References are resolved anew each time, so that a new secret counts. A pattern of variables is a name in which `*`
 stands for any characters and `<PROJECT>` for the project, in upper case with `_` for `-`. Two underscores behind it
 keep the patterns of two projects apart, since no project's name has two dashes in a row.
+
+**Files** are read safely, whatever somebody puts into the folder. Beneath the configured folder no link is followed, at
+no depth: each part of a name is opened from the folder above it, so nothing can be replaced by a link between a check
+and the use. The open file is checked again: a regular file with one name, so that it is not another file's hard link. A
+pipe or device never blocks the reader.
 """
 
 import fnmatch
 import os
 import re
+import stat
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.secret_files import (
-    SecretDirectory,
-    UnusableSecretFile,
-    configured_directory,
-    open_directory,
-    opened_at,
-    read_at,
-    read_secret_file,
-)
 from reconciler.model import secret_references
 from reconciler.model.errors import Refused
 from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
 from reconciler.settings.models import Settings
 
+MOST_SECRET_BYTES = 64 * 1024
+ATTEMPTS = 3  # at a file that is being replaced
+
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class UnusableSecretFile(Exception):
+    """The file is missing, or may not be read. The reason is not told: it would say which files exist."""
+
+
+@dataclass(frozen=True, slots=True)
+class SecretDirectory:
+    """The folder of all files: a folder in it for each project or, if `flat`, `<project>_NAME` with `_` for `/`."""
+
+    path: Path
+    flat: bool = False
+
+    def place(self, name: str, *, project: str) -> Path:
+        """Return the path of a file of this name."""
+        return self.path.joinpath(*self.parts(name, project=project))
+
+    def parts(self, name: str, *, project: str) -> tuple[str, ...]:
+        """Return the names of the folders and of the file, below `path`."""
+        if self.flat:
+            return (self.prefix(project) + secret_references.flattened(name),)
+        return (project, *name.split("/"))
+
+    def prefix(self, project: str) -> str:
+        """Return the beginning of a project's file names if all are in one folder. No project's name has `_`."""
+        return f"{project}_"
+
+
+def configured_directory(directory: Path | None, *, state: Path, environment: Mapping[str, str]) -> SecretDirectory:
+    """Return the folder of the setting, or that of systemd's `LoadCredential=`, or one in the state directory."""
+    credentials = Path(environment.get("CREDENTIALS_DIRECTORY", ""))
+    if directory is None and credentials.is_absolute():
+        return SecretDirectory(credentials, flat=True)
+    return SecretDirectory(directory or state / "secrets")
+
+
+def read_secret_file(directory: SecretDirectory, name: str, *, project: str) -> str:
+    """Return the text of a file without the newline at its end; it is not empty. Raises UnusableSecretFile."""
+    if not secret_references.is_file_name(name):
+        raise UnusableSecretFile
+    *folders, file = directory.parts(name, project=project)
+    with open_directory(directory.path) as base:
+        return _read(base, folders, file)
+
+
+def _read(above: int, folders: list[str], file: str) -> str:
+    if not folders:
+        return read_at(above, file)
+    with opened_at(above, folders[0]) as folder:
+        return _read(folder, folders[1:], file)
+
+
+def open_directory(path: Path) -> AbstractContextManager[int]:
+    """Open the configured folder itself, which may be a link. Raises UnusableSecretFile."""
+    return _opened(path, _FOLDER_FLAGS)
+
+
+def opened_at(above: int, name: str) -> AbstractContextManager[int]:
+    """Open a folder in an open one; it may not be a link. Raises UnusableSecretFile."""
+    return _opened(name, _FOLDER_FLAGS | os.O_NOFOLLOW, above=above)
+
+
+@contextmanager
+def _opened(path: Path | str, flags: int, *, above: int | None = None) -> Iterator[int]:
+    try:
+        descriptor = os.open(path, flags, dir_fd=above)
+    except (OSError, ValueError):
+        raise UnusableSecretFile from None
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def read_at(above: int, name: str) -> str:
+    """Return the text of a file in an open folder. Raises UnusableSecretFile."""
+    for _ in range(ATTEMPTS):
+        data = _bytes(above, name)
+        if data is not None:
+            return _text(data)
+    raise UnusableSecretFile
+
+
+def _bytes(above: int, name: str) -> bytes | None:
+    """Read the file; None when it was replaced or written meanwhile, and the bytes may mix two secrets."""
+    try:
+        # Some devices act when they are opened. What counts is what is open, below.
+        if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
+            raise UnusableSecretFile
+        descriptor = os.open(name, _FILE_FLAGS, dir_fd=above)
+    except (OSError, ValueError):
+        raise UnusableSecretFile from None
+    try:
+        before = _identity(descriptor, above, name)
+        _wait_for_renames(above)
+        data = _bounded(descriptor)
+        is_whole = before is not None and before == _identity(descriptor, above, name)
+        return data if is_whole else None
+    except OSError:
+        raise UnusableSecretFile from None
+    finally:
+        os.close(descriptor)
+
+
+def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
+    """Return the identity of the open file and its content; None when the name now leads to another file.
+
+    One link alone proves nothing: of a hard link that was removed since it was opened, the other name is left. So the
+    name has to lead to this very file, too.
+    """
+    opened, named = os.fstat(descriptor), os.stat(name, dir_fd=above, follow_symlinks=False)
+    if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1 or named.st_nlink > 1:
+        raise UnusableSecretFile
+    found = _told(opened)
+    return found if found == _told(named) else None
+
+
+def _wait_for_renames(above: int) -> None:
+    """List the folder, which the kernel does not do while a name in it is replaced.
+
+    A rename takes the link from the file that it replaces a moment before the name leads elsewhere. In that moment a
+    hard link to a file outside of the folder looks like a file with one name, which is here.
+    """
+    with os.scandir(above) as entries:
+        next(entries, None)
+
+
+def _told(status: os.stat_result) -> tuple[int, ...]:
+    return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def _bounded(descriptor: int) -> bytes:
+    data = b""
+    while chunk := os.read(descriptor, MOST_SECRET_BYTES + 1 - len(data)):
+        data += chunk
+        if len(data) > MOST_SECRET_BYTES:
+            raise UnusableSecretFile
+    return data
+
+
+def _text(data: bytes) -> str:
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError:
+        raise UnusableSecretFile from None
+    text = text.removesuffix("\n").removesuffix("\r") if text.endswith("\n") else text
+    if not text or "\0" in text:
+        raise UnusableSecretFile
+    return text
+
+
 PROJECT = "<PROJECT>"
 
 
 def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
-    """Those of the names that match a pattern and can be written in a reference; never the service's own.
+    """Return the names that match a pattern and can be written in a reference; never the service's own.
 
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
     """
@@ -48,20 +203,20 @@ def _may_be_named(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class SecretSources:
-    """The service's environment as of its start, the patterns of what projects may see of it, and their files."""
+    """The service's environment at its start, the patterns of the variables that projects may read, and their files."""
 
     environment: Mapping[str, str] = field(repr=False)
     patterns: tuple[str, ...]
     directory: SecretDirectory
 
     def variables(self, project: str) -> dict[str, str]:
-        """The variables that a project may refer to, with their values: neither empty ones nor what is no text."""
+        """Return the variables that a project may refer to, with their values, without empty ones and invalid text."""
         names = allowed_variables(self.environment, patterns=self.patterns, project=project)
         return {name: self.environment[name] for name in sorted(names) if is_text(self.environment[name])}
 
 
 def is_text(value: str) -> bool:
-    """Tell whether a variable holds something, in UTF-8. Bytes that are none are surrogates in Python."""
+    """Return true if a variable is not empty and is UTF-8. Other bytes are surrogates in Python."""
     try:
         return bool(value.encode("utf-8"))
     except UnicodeEncodeError:
@@ -69,7 +224,7 @@ def is_text(value: str) -> bool:
 
 
 def configured_sources(settings: Settings, *, environment: Mapping[str, str]) -> SecretSources:
-    """The sources that the settings name. `environment` is copied."""
+    """Return the sources that the settings name. `environment` is copied."""
     folder = configured_directory(settings.secrets.directory, state=settings.state_dir, environment=environment)
     return SecretSources(dict(environment), settings.secrets.env, folder)
 
@@ -80,7 +235,7 @@ MOST_ENTRIES = 10_000  # looked at for one list; where there are more, which one
 
 
 def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
-    """The names. What cannot be read is not there; so is what is hidden, or has no name that a reference takes.
+    """Return the names. A file is left out if it cannot be read, is hidden, or has a name that no reference can have.
 
     Reads every file, so it belongs on a thread. Raises nothing.
     """
@@ -93,7 +248,7 @@ def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
 
 
 class _Listing:
-    """One walk through the files of a project, which looks at so many entries and no more."""
+    """One walk through the files of a project, with a limit on entries."""
 
     def __init__(self, files: SecretDirectory, project: str) -> None:
         self._files = files
@@ -101,7 +256,7 @@ class _Listing:
         self._left = MOST_ENTRIES
 
     def names(self) -> Iterator[str]:
-        """Each name once, a folder's sorted."""
+        """Return each name once, sorted in each folder."""
         try:
             with open_directory(self._files.path) as base:
                 if self._files.flat:
@@ -157,22 +312,22 @@ TOO_LONG = "What a value with references to secrets stands for is longer than 1,
 
 
 class UnresolvableSecret(Refused):
-    """A reference that leads to nothing. The message names the reference and where to look, and never a value."""
+    """A reference leads to nothing. The message names the reference and the place to look at, never a value."""
 
 
 class Resolved(NamedTuple):
-    """The value that a text stands for, and what each reference in it stands for."""
+    """A text with its references resolved, and the value of each reference."""
 
     text: str
     secrets: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Without either."""
+        """Show neither."""
         return "Resolved()"
 
 
 def resolve_secrets(text: str, *, sources: SecretSources, project: str) -> Resolved:
-    """Look up what a text refers to. What a secret holds is taken as it is, also where it looks like a reference.
+    """Resolve the references in a text. The value of a secret is used as it is, even if it looks like a reference.
 
     Raises Unresolvable.
     """

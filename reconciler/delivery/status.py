@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from reconciler.delivery import lanes, reporting
+from reconciler.delivery.breaker import DeliveryWindow
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
 from reconciler.delivery.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
-from reconciler.delivery.windows import DeliveryWindow
 from reconciler.model.clock import rfc3339
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."

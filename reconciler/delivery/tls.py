@@ -13,9 +13,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery import secret_files
-from reconciler.delivery.secret_files import UnusableSecretFile
-from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretSources, UnusableSecretFile
 from reconciler.model.errors import Refused
 from reconciler.model.routes import Endpoint
 from reconciler.settings import bounded_io
@@ -74,7 +73,7 @@ def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, a
 
     def text(parameter: str, name: str) -> str:
         try:
-            return secret_files.read_secret_file(sources.directory, name, project=project)
+            return secrets.read_secret_file(sources.directory, name, project=project)
         except UnusableSecretFile:
             place = sources.directory.place(name, project=project)
             raise UnusableFile(

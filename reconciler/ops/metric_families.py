@@ -8,7 +8,6 @@ from enum import Enum, StrEnum
 from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
-from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.outbox import AlertTally
@@ -157,13 +156,13 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
-    families are in `metrics.ALL_FAMILIES`.
+    """The counts; `alerts` has those of each target. `deliveries` is called with the time in Unix milliseconds. `more`
+    are sources that other parts add at the start; their families are in `metrics.ALL_FAMILIES`.
     """
 
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
-    deliveries: Callable[[], DeliveryFigures] | None = None
+    deliveries: Callable[[int], Iterable[Step]] | None = None
     alerts: Callable[[], Sequence[AlertTally]] | None = None
     more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 

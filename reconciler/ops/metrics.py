@@ -305,7 +305,7 @@ def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
     yield from store_steps(sources.store.figures(), revision)
     yield from request_steps(measured.traffic, sources.in_flight)
     if measured.deliveries is not None:
-        yield from delivery_metrics.delivery_steps(measured.deliveries(), now=sources.now)
+        yield from measured.deliveries(sources.now)
     yield from metric_families.notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
     for more in measured.more:
         yield from more()

@@ -16,14 +16,12 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
-from reconciler.delivery import dead_letters, egress
+from reconciler.delivery import http_client
 from reconciler.delivery import secrets as delivery_secrets
+from reconciler.delivery.breaker import SendEnvironment, system_clock
 from reconciler.delivery.contract import Behind
-from reconciler.delivery.dead_letters import ExpiryMoment
-from reconciler.delivery.egress import EgressPolicy, Listener
-from reconciler.delivery.environment import SendEnvironment, system_clock
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
@@ -195,7 +193,7 @@ def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> Egr
     """Return the egress policy of deliveries: never to a listener of the service itself."""
     return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
-        is_local=egress.machine_has,
+        is_local=http_client.machine_has,
         allow=settings.delivery.egress.allow,
         deny=settings.delivery.egress.deny,
     )
@@ -220,7 +218,7 @@ async def delivering(
     queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
     to = egress_policy(settings, listeners)
     async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
-        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file)
+        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file, clock=system_clock)
         surroundings = SendEnvironment(random=chance)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
@@ -243,6 +241,31 @@ async def delivering(
             await schedules.stop()
             await manager.drain(seconds=0)
             await manager.close()
+
+
+MOST_MILLISECONDS = 3_600_000  # that the clock may be ahead by before that is told; summer time changes neither
+
+
+class ExpiryMoment(NamedTuple):
+    """One moment by both clocks: Unix milliseconds, which may jump, and seconds of a clock that never does.
+
+    A clock that is set a year ahead makes everything old at once, and a dead letter that expired does not come back.
+    So time goes on from the first moment of the process as the second clock has it; the first one may only be behind.
+    A clock that was wrong at that moment is not noticed.
+    """
+
+    wall: int
+    monotonic: float
+
+
+def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
+    """Unix milliseconds: what the clock says, but no more than the time that passed since the first moment."""
+    return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
+
+
+def is_ahead(first: ExpiryMoment, now: ExpiryMoment) -> bool:
+    """Tell whether the clock was set ahead since the first moment."""
+    return now.wall - believed_moment(first, now) > MOST_MILLISECONDS
 
 
 class Upkeep:
@@ -269,14 +292,14 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
         now = self._now()
-        is_ahead = dead_letters.is_ahead(self._first, now)
-        if is_ahead and not self._is_ahead:
+        ahead = is_ahead(self._first, now)
+        if ahead and not self._is_ahead:
             log.warning(
                 "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
                 "service is restarted."
             )
-        self._is_ahead = is_ahead
-        await self._manager.expire(before=dead_letters.believed_moment(self._first, now) - int(self._max_age * 1000))
+        self._is_ahead = ahead
+        await self._manager.expire(before=believed_moment(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""

@@ -19,13 +19,13 @@ from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.ops import databases
+from reconciler.ops import databases, delivery_metrics
 from reconciler.ops.metric_families import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
@@ -156,7 +156,7 @@ async def build_parts(
                 headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
-                    deliveries=delivery.manager.figures,
+                    deliveries=lambda now: delivery_metrics.delivery_steps(delivery.manager.figures(), now=now),
                     alerts=None if watching.outbox is None else watching.outbox.tallies,
                 ),
             )

@@ -17,7 +17,7 @@ from api.services import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace

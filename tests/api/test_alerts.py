@@ -10,8 +10,7 @@ from unittest.mock import ANY
 import pytest
 
 from api.services import Services
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.notifications.targets import AlertTarget

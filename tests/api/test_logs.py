@@ -22,8 +22,7 @@ from api import errors, logs
 from api.edge import MOST as IN_FLIGHT
 from api.services import Services
 from reconciler.auth import changes
-from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
+from reconciler.delivery.contract import IntakeRoom, NotTaken, QueueFull, RecordRates, TakenRecords
 from reconciler.delivery.otlp.models import Logs, RequestLimits
 from reconciler.model.principals import Role, Scope
 from tests.api import parts

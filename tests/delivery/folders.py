@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from reconciler.delivery.secret_files import SecretDirectory
-from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from tests import needs
 
 OUTSIDE = "canary-from-outside"

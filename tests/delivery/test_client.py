@@ -17,9 +17,8 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.delivery import egress
-from reconciler.delivery.egress import EgressPolicy, Listener
-from reconciler.delivery.http_client import MOST_ADDRESSES, HttpClient
+from reconciler.delivery import http_client
+from reconciler.delivery.http_client import MOST_ADDRESSES, EgressPolicy, HttpClient, Listener
 from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
@@ -48,7 +47,7 @@ def target(server: Server, host: str = "127.0.0.1", path: str = "/hook") -> Http
 
 def own(server: Server, address: str = "127.0.0.1") -> EgressPolicy:
     """The policy of a service that listens where the server does."""
-    return EgressPolicy(listeners=(Listener(ip_address(address), server.port),), is_local=egress.machine_has)
+    return EgressPolicy(listeners=(Listener(ip_address(address), server.port),), is_local=http_client.machine_has)
 
 
 async def send(
@@ -281,7 +280,7 @@ async def test_the_services_own_listener_is_refused_by_every_name(host: str, bou
         with pytest.raises(Denied) as caught:
             await send(HttpRequest(target(server, host)), own(server, bound), resolve=answers(["127.0.0.1"]))
 
-        assert caught.value.rule == egress.OWN_LISTENER
+        assert caught.value.rule == http_client.OWN_LISTENER
         assert server.connections == 0
 
 
@@ -325,7 +324,7 @@ async def test_a_name_that_leads_elsewhere_the_next_time_is_judged_the_next_time
             with pytest.raises(Denied) as caught:
                 await client.send(request, limits=LIMITS)
 
-        assert caught.value.rule == (egress.OWN_LISTENER if then == "own" else hosts.METADATA)
+        assert caught.value.rule == (http_client.OWN_LISTENER if then == "own" else hosts.METADATA)
         assert (len(server.heads), api.connections) == (1, 0)
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from reconciler.delivery import dead_letters
+from reconciler.delivery import lanes
 from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.lanes import MEMORY, Lane
 from reconciler.delivery.queue.contract import Obituary, QueueFault, Reason
@@ -39,12 +39,12 @@ async def test_operators_are_told_to_try_again_and_other_letters_expire(caplog: 
     first, second = await lane("a", hangs), await lane("b", works)
     found = [(first, hangs)]
     for steps in (
-        dead_letters.replay_letters(found),
-        dead_letters.discard_letters(found, queued=False, dead=True),
+        lanes.replay_letters(found),
+        lanes.discard_letters(found, queued=False, dead=True),
     ):
         with pytest.raises(QueueFull, match="does not answer"):
             await anext(steps)
-    await dead_letters.expire_letters([first, second], before=2)
+    await lanes.expire_letters([first, second], before=2)
     assert (hangs.depth().dead_records, works.depth().dead_records) == (2, 0)
     assert (first.counts.expired, second.counts.expired) == (0, 2)
     assert caplog.messages == [

@@ -11,13 +11,13 @@ import pytest
 
 from reconciler.delivery import status
 from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
+from reconciler.delivery.lanes import SmallRequests
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
 from reconciler.delivery.queue import disk
 from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
-from reconciler.delivery.small_requests import SmallRequests
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from reconciler.ops import delivery_metrics
 from reconciler.ops.metric_families import Sample

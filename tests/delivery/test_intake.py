@@ -6,9 +6,8 @@ import pytest
 
 from reconciler.delivery.contract import NotTaken
 from reconciler.delivery.intake import Intake
-from reconciler.delivery.lanes import Lane, LaneCounts
+from reconciler.delivery.lanes import Lane, LaneCounts, SmallRequests
 from reconciler.delivery.queue.contract import QueueFault
-from reconciler.delivery.small_requests import SmallRequests
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull
 from tests.delivery.test_small_requests import AT, SlowQueue, share
 from tests.waiting import until

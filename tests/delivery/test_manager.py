@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from reconciler.delivery import status
+from reconciler.delivery.breaker import SendEnvironment
 from reconciler.delivery.contract import Behind, NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.environment import SendEnvironment
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp import bodies, reading
@@ -25,8 +24,7 @@ from reconciler.delivery.otlp.models import Logs, RecordGroup
 from reconciler.delivery.queue.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
-from reconciler.delivery.secret_files import SecretDirectory
-from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import fullness
 from reconciler.model.routes import (
     Buffering,
@@ -59,7 +57,7 @@ async def managing(folder: Path, *, system: System | None = None, reserve: int =
     queues = Queues(folder / "queues", reserve=reserve, clock=lambda: 1_000, system=system)
     sources = SecretSources({}, (), SecretDirectory(folder / "secrets"))
     async with HttpClient(policy=EgressPolicy()) as client:
-        outlet = HttpSender(client, secrets=sources, authorities=None)
+        outlet = HttpSender(client, secrets=sources, clock=lambda: 1_000)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
             surroundings = SendEnvironment(clock=lambda: 1_000, random=random.Random(1))  # noqa: S311

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from reconciler.delivery.contract import TakenRecords
-from reconciler.delivery.queue import committer
+from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.model.routes import Routes
 from tests.delivery.queue import places
@@ -54,7 +54,7 @@ async def test_a_queue_of_which_nobody_can_read_whose_it_is_keeps_nobody_from_th
 async def test_queues_that_end_while_the_disk_hangs_share_one_wait_and_keep_no_others_from_being_followed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.3)
     gone = [webhook(f"gone-{number}") for number in range(5)]
     system = Hanging()
     loop = asyncio.get_running_loop()

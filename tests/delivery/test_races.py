@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import secret_files, secrets
-from reconciler.delivery.secret_files import SecretDirectory, UnusableSecretFile
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretDirectory, UnusableSecretFile
 from tests.delivery.folders import OUTSIDE, sources, write
 
 ROUNDS = 3_000
@@ -68,7 +68,7 @@ def seen(folder: Path, name: str, *, expected: set[str | None]) -> set[str | Non
     while time.monotonic() < end and (number < ROUNDS or not found >= expected):
         number += 1
         try:
-            found.add(secret_files.read_secret_file(SecretDirectory(folder), name, project="default"))
+            found.add(secrets.read_secret_file(SecretDirectory(folder), name, project="default"))
         except UnusableSecretFile:
             found.add(None)
     return found

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import secret_files
-from reconciler.delivery.secret_files import MOST_BYTES, SecretDirectory, UnusableSecretFile
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import MOST_SECRET_BYTES, SecretDirectory, UnusableSecretFile
 from tests.delivery.folders import OUTSIDE, with_permissions, write
 
 PROJECT = "default"
 
 
 def read(folder: Path, name: str, *, project: str = PROJECT, flat: bool = False) -> str:
-    return secret_files.read_secret_file(SecretDirectory(folder, flat=flat), name, project=project)
+    return secrets.read_secret_file(SecretDirectory(folder, flat=flat), name, project=project)
 
 
 def refused(folder: Path, name: str, *, flat: bool = False) -> bool:
@@ -38,7 +38,7 @@ def refused(folder: Path, name: str, *, flat: bool = False) -> bool:
         (b"a\nb\n", "a\nb"),
         (b" value ", " value "),
         ("schlüssel\n".encode(), "schlüssel"),
-        (b"x" * MOST_BYTES, "x" * MOST_BYTES),
+        (b"x" * MOST_SECRET_BYTES, "x" * MOST_SECRET_BYTES),
         (b"${env:A}", "${env:A}"),
     ],
 )
@@ -47,7 +47,9 @@ def test_a_file_is_read_less_one_newline_at_its_end(tmp_path: Path, data: bytes,
     assert read(tmp_path, "token") == text
 
 
-@pytest.mark.parametrize("data", [b"", b"\n", b"\r\n", b"a\0b", b"\0", b"\xff", b"a\xc3", b"x" * (MOST_BYTES + 1)])
+@pytest.mark.parametrize(
+    "data", [b"", b"\n", b"\r\n", b"a\0b", b"\0", b"\xff", b"a\xc3", b"x" * (MOST_SECRET_BYTES + 1)]
+)
 def test_what_is_empty_or_no_text_or_too_large_is_not_read(tmp_path: Path, data: bytes) -> None:
     write(tmp_path / PROJECT / "token", data)
     assert refused(tmp_path, "token")
@@ -203,7 +205,7 @@ def test_the_configured_folder_itself_may_be_a_link(tmp_path: Path) -> None:
 def test_what_the_service_may_not_read_is_as_good_as_not_there(tmp_path: Path) -> None:
     file = write(tmp_path / PROJECT / "token")
     code = (
-        "import sys; from pathlib import Path; from reconciler.delivery import secret_files as d\n"
+        "import sys; from pathlib import Path; from reconciler.delivery import secrets as d\n"
         "try: print(d.read_secret_file(d.SecretDirectory(Path(sys.argv[1])), 'token', project='default'))\n"
         "except d.UnusableSecretFile: print('unusable')"
     )
@@ -235,16 +237,16 @@ def test_in_a_flat_folder_the_project_comes_first_and_folders_are_written_with_u
     write(tmp_path / "web_token", "three")
     write(tmp_path / "web-shop" / "x", "four")
     files = SecretDirectory(tmp_path, flat=True)
-    assert secret_files.read_secret_file(files, "token", project="web-shop") == "one"
+    assert secrets.read_secret_file(files, "token", project="web-shop") == "one"
     assert (
-        secret_files.read_secret_file(files, "a/b", project="web-shop")
-        == secret_files.read_secret_file(files, "a_b", project="web-shop")
+        secrets.read_secret_file(files, "a/b", project="web-shop")
+        == secrets.read_secret_file(files, "a_b", project="web-shop")
         == "two"
     )
-    assert secret_files.read_secret_file(files, "token", project="web") == "three"
+    assert secrets.read_secret_file(files, "token", project="web") == "three"
     for name in ("x", "shop_token", "web-shop/x"):
         with pytest.raises(UnusableSecretFile):
-            secret_files.read_secret_file(files, name, project="web-shop")
+            secrets.read_secret_file(files, name, project="web-shop")
 
 
 @pytest.mark.parametrize(
@@ -260,4 +262,4 @@ def test_in_a_flat_folder_the_project_comes_first_and_folders_are_written_with_u
 def test_the_folder_is_the_settings_then_systemds_then_the_state_directorys(
     setting: Path | None, environment: dict[str, str], expected: SecretDirectory
 ) -> None:
-    assert secret_files.configured_directory(setting, state=Path("/state"), environment=environment) == expected
+    assert secrets.configured_directory(setting, state=Path("/state"), environment=environment) == expected

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from reconciler.delivery.contract import NotTaken
+from reconciler.delivery.lanes import MOST_BYTES, MOST_RECORDS, SmallRequests
+from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
-from reconciler.delivery.routing import RecordShare
-from reconciler.delivery.small_requests import MOST_BYTES, MOST_RECORDS, SmallRequests
 
 pytestmark = pytest.mark.anyio
 AT = 1_700_000_000_000

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reconciler.delivery.intake import split_request
 from reconciler.delivery.otlp.models import Logs, RecordGroup
-from reconciler.delivery.routing import split_request
 
 NAMES = ("a", "b", "c")
 

@@ -5,9 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import yaml
 
-from reconciler.delivery import egress as delivery_egress
 from reconciler.delivery import http_client, http_request
-from reconciler.delivery.egress import EgressPolicy
+from reconciler.delivery import http_client as delivery_egress
+from reconciler.delivery.http_client import EgressPolicy
 from reconciler.delivery.http_request import Denied, HttpTarget
 from reconciler.model import hosts, webhooks
 from reconciler.settings.models import Egress
@@ -42,7 +42,7 @@ def test_the_worked_rows_come_out_as_they_say() -> None:
         found = delivery_egress.egress_refusal(
             ip_address(address), port=443, policy=EgressPolicy(allow=allow, deny=deny)
         )
-        verdict = "allowed" if found is None else "denied" if found == delivery_egress.DENIED else "refused"
+        verdict = "allowed" if found is None else "denied" if found == delivery_egress.DENIED_BY_SETTINGS else "refused"
         assert row[""].startswith(verdict), row
 
 
@@ -64,7 +64,7 @@ def test_the_first_example_is_a_setting() -> None:
 
 
 def test_the_error_is_as_it_is_shown() -> None:
-    error = Denied(HttpTarget("https", "siem.example.com", 443), delivery_egress.DENIED)
+    error = Denied(HttpTarget("https", "siem.example.com", 443), delivery_egress.DENIED_BY_SETTINGS)
     assert f"\n{error.message}\n" in PAGE
 
 

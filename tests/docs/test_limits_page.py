@@ -8,8 +8,9 @@ from api import audit_events, auth, bodies, edge, repositories
 from api.pages import accounts, forms, paths, sign_in
 from reconciler.auth import changes, passwords, rate_limits, sessions
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.delivery import intake_limits, manager, small_requests
-from reconciler.delivery.queue import contract, memory
+from reconciler.delivery import contract, lanes, manager
+from reconciler.delivery.queue import contract as queue_contract
+from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
@@ -64,11 +65,11 @@ PROVIDER = discovery.LIMITS
             f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
             f"of {rate_limits.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * small_requests.LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{2 * lanes.HUNG_LOOK_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
-            f"times {contract.BATCH_RECORDS:,} records or {contract.BATCH_BYTES // MEBIBYTE} MiB",
+            f"times {queue_contract.BATCH_RECORDS:,} records or {queue_contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
@@ -196,7 +197,7 @@ PROVIDER = discovery.LIMITS
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
         ),
-        ("callers whose log records are counted", f"{intake_limits.MOST:,}, and those that owe"),
+        ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",

@@ -6,7 +6,7 @@ import re
 import pytest
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]  # nobody publishes its types
 
-from reconciler.delivery.otlp import attributes, bodies, encodings, json_requests, models, skeletons
+from reconciler.delivery.otlp import bodies, encodings, models, reading, skeletons
 from reconciler.delivery.otlp.models import LIMITS, RequestLimits
 from tests.docs import pages
 
@@ -23,7 +23,7 @@ async def sent(document: str) -> list[str]:
     """What a webhook gets of a request in JSON."""
     return [
         text.decode()
-        for part in bodies.body_fragments(json_requests.to_protobuf(document.encode(), limits=RequestLimits()))
+        for part in bodies.body_fragments(reading.to_protobuf(document.encode(), limits=RequestLimits()))
         for text in part
     ]
 
@@ -47,10 +47,10 @@ def test_the_limits_are_those_of_the_code() -> None:
     assert numbers == [
         f"{LIMITS.bytes >> 20} MiB", f"{LIMITS.records:,}", f"{LIMITS.containers:,}",
         f"{skeletons.MOST_FIELDS:,}",
-        f"{json_requests.MOST_VALUES:,}",
+        f"{reading.MOST_VALUES:,}",
         "100, the request among them", str(encodings.MOST_MEMBERS), f"{encodings.MOST_WINDOW >> 20} MiB",
     ]  # fmt: skip
-    assert f"The first {attributes.MOST_ATTRIBUTES:,} attributes" in PAGE
+    assert f"The first {bodies.MOST_ATTRIBUTES:,} attributes" in PAGE
     assert f"**gzip** may have {encodings.MOST_MEMBERS} members" in PAGE
 
 

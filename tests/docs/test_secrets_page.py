@@ -5,7 +5,7 @@ import re
 
 import yaml
 
-from reconciler.delivery import secret_files, secrets
+from reconciler.delivery import secrets
 from reconciler.model import secret_references, type_checks
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.settings.models import Secrets
@@ -39,7 +39,7 @@ def test_the_example_is_stored_with_the_variable_and_the_files_that_the_page_nam
 def test_the_bounds_are_those_of_the_code() -> None:
     numbers = {
         f"at most {secret_references.LONGEST_NAME} characters",
-        f"at most {secret_files.MOST_BYTES // 1024} KiB",
+        f"at most {secrets.MOST_SECRET_BYTES // 1024} KiB",
         f"at most {secrets.MOST_FILES:,} of a project, {secrets.MOST_LEVELS} levels deep",
         f"more than {secrets.MOST_FILES:,} files, or more than {secrets.MOST_LEVELS} levels",
     }

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.delivery.windows import DeliveryWindow, delivery_window
+from reconciler.delivery.breaker import DeliveryWindow, delivery_window
 from reconciler.model import cron
 from reconciler.model.cron import Cron
 from reconciler.model.routes import Schedule

@@ -14,8 +14,7 @@ from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
-from reconciler.delivery.secret_files import SecretDirectory
-from reconciler.delivery.secrets import SecretSources
+from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
@@ -157,8 +156,8 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
 @pytest.mark.parametrize(
     ("depth", "expected"),
     [
-        (Depth(quarantined=2), (Severity.WARNING, {"files": 2, "lost": 0})),
-        (Depth(quarantined=1, lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
+        (Depth(damaged=(Path("a"), Path("b"))), (Severity.WARNING, {"files": 2, "lost": 0})),
+        (Depth(damaged=(Path("a"),), lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
         (Depth(lost=1), (Severity.ERROR, {"files": 0, "lost": 1})),
         (Depth(), None),
     ],

@@ -17,8 +17,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.model.notification_types import Severity
 from reconciler.notifications import targets
 from reconciler.notifications.board import Board

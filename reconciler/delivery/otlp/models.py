@@ -50,6 +50,14 @@ class Logs(NamedTuple):
     size: int
 
 
+class RecordShare(NamedTuple):
+    """The part of a request for one destination: pieces which one after another are a request again."""
+
+    pieces: tuple[bytes | memoryview, ...]
+    records: int
+    size: int
+
+
 class MalformedRequest(errors.Refused):
     """The request is not what its headers say: 400."""
 

@@ -3,21 +3,179 @@
 The queue keeps the bytes that came. A request is counted on skeletons first, level by level, so that a hostile one is
 refused before much of it is built. Then protobuf's parser checks all of it: any receiver must be able to read what is
 queued.
+
+OTLP/JSON is made into the same request in protobuf by protobuf's own JSON. OTLP differs from that in two ways: ids are
+hexadecimal instead of base64, and a receiver ignores members that it does not know. Text is decoded in two steps, the
+frame of resources, scopes and records first and then each of these by itself, so that little of a large request is in
+memory as objects at a time.
 """
 
 import asyncio
+import base64
+import re
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
-from google.protobuf.message import DecodeError
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, EncodeError, Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from reconciler.delivery.otlp import attributes, json_requests, skeletons
-from reconciler.delivery.otlp.models import LIMITS, Logs, MalformedRequest, RecordGroup, RequestLimits
+from reconciler.delivery.otlp import bodies, skeletons
+from reconciler.delivery.otlp.models import LIMITS, Logs, MalformedRequest, RecordGroup, RequestLimits, RequestTooLarge
+
+MOST_VALUES: Final = 2_000_000  # of a request; 20 MiB of usual records have fewer
+MOST_DEPTH: Final = 100  # of values inside of each other; protobuf's own limit is lower for most of them
+_LONGEST_REASON: Final = 200  # characters
+_MOST_NAMES: Final = 8  # of members inside of each other that are told
+_IDS: Final = ("traceId", "spanId")
+_NULL: Final = msgspec.Raw(b"null")
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,{[]', re.DOTALL)
+_INSIDE: Final = re.compile(r"Failed to parse (\S+) field: ")
+
+
+class _ScopeLogs(msgspec.Struct, rename="camel"):
+    scope: msgspec.Raw = _NULL
+    log_records: list[msgspec.Raw] | None = None
+    schema_url: str | None = None
+
+
+class _ResourceLogs(msgspec.Struct, rename="camel"):
+    resource: msgspec.Raw = _NULL
+    scope_logs: list[_ScopeLogs] | None = None
+    schema_url: str | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    resource_logs: list[_ResourceLogs] | None = None
+
+
+_frame: Final = msgspec.json.Decoder(_Request).decode
+_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def to_protobuf(body: bytes, *, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> bytes:
+    """Return the same request in protobuf. `is_given_up` ends it before a record, with an exception that nobody awaits.
+
+    Raises MalformedRequest, with the place in the document; RequestTooLarge.
+    """
+    if _exceeds(body, MOST_VALUES):
+        raise RequestTooLarge(f"The request has more than {MOST_VALUES:,} JSON values; send fewer records at a time.")
+    try:
+        request = _frame(body)
+        check_counts(request, limits)
+        groups = [
+            _group(one, f"resourceLogs[{number}]", is_given_up)
+            for number, one in enumerate(request.resource_logs or ())
+        ]
+    except UnicodeDecodeError:
+        raise _malformed("it is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise _malformed(str(error)) from None
+    except (RecursionError, EncodeError):
+        raise _malformed("its values are nested too deep") from None
+    written: bytes = skeletons.Request(groups=groups).SerializeToString()
+    return written
+
+
+def check_counts(request: _Request, limits: RequestLimits) -> None:
+    """Refuse more resources, scopes and records than a request may have, before any is built."""
+    groups = request.resource_logs or ()
+    scopes = [scope for group in groups for scope in group.scope_logs or ()]
+    if len(groups) + len(scopes) > limits.containers:
+        raise too_many_containers(limits)
+    if sum(len(scope.log_records or ()) for scope in scopes) > limits.records:
+        raise too_many_records(limits)
+
+
+def too_many_records(limits: RequestLimits) -> RequestTooLarge:
+    """Say what the sender can do."""
+    return RequestTooLarge(f"The request has more than {limits.records:,} log records; send fewer at a time.")
+
+
+def too_many_containers(limits: RequestLimits) -> RequestTooLarge:
+    """Say what the sender can do."""
+    return RequestTooLarge(
+        f"The request has more than {limits.containers:,} resources and scopes; send fewer at a time."
+    )
+
+
+def _group(group: _ResourceLogs, path: str, is_given_up: Callable[[], bool]) -> bytes:
+    """Write one part after the other as bytes: a value of three bytes takes a hundred as a message."""
+    scopes = [
+        _scope(one, f"{path}.scopeLogs[{number}]", is_given_up) for number, one in enumerate(group.scope_logs or ())
+    ]
+    resource = _part(Resource, group.resource, f"{path}.resource")
+    written: bytes = skeletons.ResourceLogs(
+        resource=resource, scopes=scopes, schema_url=[group.schema_url.encode()] if group.schema_url else []
+    ).SerializeToString()
+    return written
+
+
+def _scope(scope: _ScopeLogs, path: str, is_given_up: Callable[[], bool]) -> bytes:
+    records: list[bytes] = []
+    for number, record in enumerate(scope.log_records or ()):
+        if is_given_up():
+            raise CancelledError
+        records.append(_written(LogRecord, record, f"{path}.logRecords[{number}]"))
+    written: bytes = skeletons.ScopeLogs(
+        scope=_part(InstrumentationScope, scope.scope, f"{path}.scope"),
+        records=records,
+        schema_url=[scope.schema_url.encode()] if scope.schema_url else [],
+    ).SerializeToString()
+    return written
+
+
+def _part(kind: type[Message], text: msgspec.Raw, path: str) -> list[bytes]:
+    """A resource or scope that may be missing."""
+    return [] if text == _NULL else [_written(kind, text, path)]
+
+
+def _written(kind: type[Message], text: msgspec.Raw, path: str) -> bytes:
+    if _exceeds(bytes(text), skeletons.MOST_FIELDS):
+        raise skeletons.too_many_fields()
+    try:
+        members = _object(text)
+        for name in _IDS:
+            if members.get(name):
+                members[name] = base64.b64encode(bytes.fromhex(_hexadecimal(members[name]))).decode()
+        message = json_format.ParseDict(members, kind(), ignore_unknown_fields=True, max_recursion_depth=MOST_DEPTH)
+        return message.SerializeToString()
+    except UnicodeDecodeError:
+        raise
+    except msgspec.ValidationError as error:
+        raise _malformed(f"{path}: {error}") from None
+    except (json_format.ParseError, ValueError, TypeError, OverflowError) as error:
+        names = _INSIDE.findall(str(error))
+        place = ".".join([path, *(names if len(names) < _MOST_NAMES else [*names[:_MOST_NAMES], "..."])])
+        raise _malformed(f"{place}: {_INSIDE.sub('', str(error)).rstrip('.')[:_LONGEST_REASON]}") from None
+
+
+def _hexadecimal(value: Any) -> str:
+    """An id as OTLP/JSON has it. `bytes.fromhex` alone would pass over spaces."""
+    if not isinstance(value, str) or not value.isalnum() or len(value) % 2:
+        raise ValueError("traceId and spanId are hexadecimal digits, two for each byte")
+    return value
+
+
+def _exceeds(text: bytes, most: int) -> bool:
+    """Tell whether a text has more values than `most`, by the characters between them that are outside of strings."""
+    if text.count(b",") + text.count(b"{") + text.count(b"[") <= most:
+        return False
+    separators = (one for one in _TOKEN.finditer(text) if one.end() - one.start() == 1)
+    return next(islice(separators, most, None), None) is not None
+
+
+def _malformed(what: str) -> MalformedRequest:
+    return MalformedRequest(f"The request is no ExportLogsServiceRequest in JSON: {what}.")
+
 
 INLINE: Final = 1 << 20  # bytes of a protobuf request that are read on the event loop, some milliseconds at most
 INLINE_JSON: Final = 16 << 10  # of one in JSON, which takes a hundred times as long
@@ -42,7 +200,7 @@ async def read(body: bytes, *, json: bool, limits: RequestLimits = LIMITS) -> Lo
 
 
 def _read(body: bytes, *, json: bool, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> Logs:
-    request = json_requests.to_protobuf(body, limits=limits, is_given_up=is_given_up) if json else body
+    request = to_protobuf(body, limits=limits, is_given_up=is_given_up) if json else body
     try:
         return _cut(request, limits)
     except DecodeError:
@@ -58,24 +216,24 @@ def _cut(request: bytes, limits: RequestLimits) -> Logs:
     groups: list[RecordGroup] = []
     containers, records = len(whole.groups), 0
     if containers > limits.containers:
-        raise json_requests.too_many_containers(limits)
+        raise too_many_containers(limits)
     for data in whole.groups:
         group = skeletons.ResourceLogs.FromString(data)
         containers += len(group.scopes)
         if containers > limits.containers:
-            raise json_requests.too_many_containers(limits)
+            raise too_many_containers(limits)
         resource = b"".join(group.resource)  # to protobuf the same as merging them
         skeletons.check_size(resource, "Resource")
         before = records
         for scope in group.scopes:
             records += _count_records(scope, is_large=is_large)
             if records > limits.records:
-                raise json_requests.too_many_records(limits)
+                raise too_many_records(limits)
         if is_large:
             _check_frame(group, ResourceLogs, "scopes")
         if records > before:
             piece = request if len(whole.groups) == 1 else skeletons.Request(groups=[data]).SerializeToString()
-            groups.append(RecordGroup(piece, records - before, attributes.read_attributes(resource)))
+            groups.append(RecordGroup(piece, records - before, bodies.read_attributes(resource)))
     if not is_large:
         ExportLogsServiceRequest.FromString(request)
     return Logs(tuple(groups), records, sum(len(group.data) for group in groups))

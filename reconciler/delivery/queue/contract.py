@@ -115,10 +115,14 @@ class Depth(NamedTuple):
     dead_records: int = 0
     dead_size: int = 0
     dead_oldest: int | None = None
-    quarantined: int = 0  # the number of `damaged`
     damaged: tuple[Path, ...] = ()
     lost: int = 0
     refused: bool = False  # the disk refused the last write
+
+    @property
+    def quarantined(self) -> int:
+        """The number of damaged files."""
+        return len(self.damaged)
 
     @property
     def load(self) -> float:

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.queue import committer, folders, recovery, segments
-from reconciler.delivery.queue.committer import Committer
+from reconciler.delivery.queue import appender, folders, recovery, segments
+from reconciler.delivery.queue.appender import Committer
 from reconciler.delivery.queue.contract import Queue, QueueFault, Storage
 from reconciler.delivery.queue.disk import DiskQueue, QueueLimits
 from reconciler.delivery.queue.files import QueueReader, Space, System
@@ -147,9 +147,9 @@ class Queues:
             await queue.close()
         elif queue.folder in self._open:  # else all are closed
             removing = asyncio.create_task(self._removed(queue), name=f"remove-queue-{queue.folder.name}")
-            until = asyncio.get_running_loop().time() + committer.END_SECONDS
+            until = asyncio.get_running_loop().time() + appender.END_SECONDS
             self._removing[queue.folder] = _Removing(self._open[queue.folder].found, removing, until)
-            await asyncio.wait([removing], timeout=committer.END_SECONDS)
+            await asyncio.wait([removing], timeout=appender.END_SECONDS)
             if not removing.done():
                 log.error("The disk of the queues does not answer; %s is closed when it does.", queue.folder)
 
@@ -196,7 +196,7 @@ class Queues:
         closing += [(one.found, one.task) for one in self._removing.values()]
         self._open.clear()
         try:
-            async with asyncio.timeout(committer.END_SECONDS):
+            async with asyncio.timeout(appender.END_SECONDS):
                 await asyncio.gather(*(task for _, task in closing))
         except TimeoutError:
             log.error(

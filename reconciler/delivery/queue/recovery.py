@@ -19,11 +19,10 @@ import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.delivery.queue import acknowledgements, files, segments
-from reconciler.delivery.queue.acknowledgements import Acknowledgements, Totals
+from reconciler.delivery.queue import files, segments
 from reconciler.delivery.queue.files import PASSING
 from reconciler.delivery.queue.folders import QUARANTINE
-from reconciler.delivery.queue.segments import Frame, Segment, SegmentHeader
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, Segment, SegmentHeader, Totals
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
@@ -248,7 +247,7 @@ def _acknowledgements(path: Path, *, kind: int) -> bytes:
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.lstat().st_mode):
             put_in_quarantine(path, kind=kind, is_served=False)
-        return files.read_whole(path, limit=acknowledgements.MOST_READ_BYTES).data
+        return files.read_whole(path, limit=segments.MOST_ACKNOWLEDGEMENT_BYTES).data
     return b""
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from reconciler.delivery import batches, breaker
 from reconciler.delivery import retry as delivery_retry
-from reconciler.delivery.breaker import OPENS_AFTER, Breaker, BreakerPhase
-from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.breaker import OPENS_AFTER, Breaker, BreakerPhase, SendEnvironment
 from reconciler.delivery.queue.contract import Batch
 from reconciler.delivery.retry import RetryDecision
 from reconciler.model.routes import Retry

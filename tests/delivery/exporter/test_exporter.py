@@ -517,7 +517,7 @@ async def test_neither_bodies_nor_headers_nor_answers_are_logged(caplog: pytest.
 
 
 async def test_without_a_queue_who_delivers_learns_what_came_of_it() -> None:
-    from reconciler.delivery.inline import Undelivered  # noqa: PLC0415
+    from reconciler.delivery.exporter import Undelivered  # noqa: PLC0415
 
     with sinks.listening() as sink:
         async with exporting(destination(sink.port, queue=False), None) as exporter:
@@ -536,7 +536,7 @@ async def test_without_a_queue_who_delivers_learns_what_came_of_it() -> None:
 
 
 async def test_without_a_queue_an_endpoint_that_is_down_is_asked_now_and_then() -> None:
-    from reconciler.delivery.inline import Undelivered  # noqa: PLC0415
+    from reconciler.delivery.exporter import Undelivered  # noqa: PLC0415
 
     time = Time()
     with sinks.listening() as sink:
@@ -556,7 +556,7 @@ async def test_without_a_queue_an_endpoint_that_is_down_is_asked_now_and_then() 
 
 
 async def test_without_a_queue_one_of_two_large_requests_is_the_probe() -> None:
-    from reconciler.delivery.inline import Undelivered  # noqa: PLC0415
+    from reconciler.delivery.exporter import Undelivered  # noqa: PLC0415
 
     time = Time()
     large = otlp(*map(str, range(2_500)))  # the loop is let go while it is read

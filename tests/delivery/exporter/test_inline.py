@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from reconciler.delivery.environment import SendEnvironment
-from reconciler.delivery.inline import Undelivered
+from reconciler.delivery.breaker import SendEnvironment
+from reconciler.delivery.exporter import Undelivered
 from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry, Schedule
 from tests.delivery.exporter.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single

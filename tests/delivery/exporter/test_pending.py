@@ -7,8 +7,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.delivery.batches import Leases
-from reconciler.delivery.breaker import OPENS_AFTER, SendGate
-from reconciler.delivery.environment import SendEnvironment
+from reconciler.delivery.breaker import OPENS_AFTER, SendEnvironment, SendGate
 from reconciler.delivery.pending import Pending
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.retry import AnswerVerdict

@@ -6,8 +6,7 @@ import threading
 
 import pytest
 
-from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.inline import Undelivered
+from reconciler.delivery.exporter import Exporter, Undelivered
 from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.queues import ListQueue

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import batches, breaker, http_sender, record_requests
+from reconciler.delivery import batches, breaker, http_sender, pending
 from reconciler.delivery import retry as delivery_retry
 from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
 from reconciler.delivery.http_request import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
 from reconciler.delivery.otlp import skeletons
+from reconciler.delivery.pending import RecordFailure
 from reconciler.delivery.queue.contract import Batch
-from reconciler.delivery.record_requests import RecordFailure
 from reconciler.delivery.retry import LONGEST_RETRY_AFTER, AnswerVerdict, RetryDecision
 from reconciler.model.routes import Endpoint, Retry
 from tests.delivery.exporter.worlds import BEGAN, bodies, otlp
@@ -325,9 +325,7 @@ def test_what_waits_together_for_an_outage_to_end_waits_as_long_as_any_of_it_was
         AnswerVerdict(False, outage=True, status=503, retry_after=300.0),
         AnswerVerdict(False, outage=True, status=500),
     )
-    together, untried = record_requests.join_outage_failures(
-        [RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,)
-    )
+    together, untried = pending.join_outage_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
 
     assert [(one.verdict, one.places) for one in together] == [(asked, [3, 1, 2])]
     assert untried == ()

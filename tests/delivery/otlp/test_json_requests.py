@@ -11,13 +11,13 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
-from reconciler.delivery.otlp import json_requests
+from reconciler.delivery.otlp import reading
 from reconciler.delivery.otlp.models import RequestLimits, RequestTooLarge
 from tests.delivery.otlp.requests import REQUESTS, as_json, group, parsed, records
 
 
 def read(document: Any) -> ExportLogsServiceRequest:
-    return parsed(json_requests.to_protobuf(json.dumps(document).encode(), limits=RequestLimits()))
+    return parsed(reading.to_protobuf(json.dumps(document).encode(), limits=RequestLimits()))
 
 
 def record(document: dict[str, Any]) -> LogRecord:
@@ -45,7 +45,7 @@ def widened(document: Any) -> Any:
 def test_what_the_library_writes_is_read_as_what_it_wrote(message: ExportLogsServiceRequest) -> None:
     document = as_json(message)
     assert read(document) == read(widened(document))
-    data = json_requests.to_protobuf(json.dumps(document).encode(), limits=RequestLimits())
+    data = reading.to_protobuf(json.dumps(document).encode(), limits=RequestLimits())
     assert data == message.SerializeToString()
 
 
@@ -57,7 +57,7 @@ def test_a_large_request_is_the_same_as_all_of_it_at_once() -> None:
     small = group("a", team="core")
     small.schema_url = "third"
     message = ExportLogsServiceRequest(resource_logs=[small, small, large, ResourceLogs(), small, large, large, small])
-    data = json_requests.to_protobuf(json.dumps(as_json(message)).encode(), limits=RequestLimits())
+    data = reading.to_protobuf(json.dumps(as_json(message)).encode(), limits=RequestLimits())
     assert data == message.SerializeToString()
 
 
@@ -174,4 +174,4 @@ def test_empty_messages_are_there() -> None:
 def test_resources_and_scopes_are_counted_before_they_are_made_into_messages() -> None:
     many = b'{"resourceLogs":[' + b",".join([b'{"scopeLogs":[{}]}'] * 10_001) + b"]}"
     with pytest.raises(RequestTooLarge, match="20,000 resources and scopes"):
-        json_requests.to_protobuf(many, limits=RequestLimits(records=10_000))
+        reading.to_protobuf(many, limits=RequestLimits(records=10_000))

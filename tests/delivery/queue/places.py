@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, Reason
-from reconciler.delivery.queue.dead_letters import DeadLetters
-from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.disk import DeadLetters, DiskQueue
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
 from tests.waiting import until

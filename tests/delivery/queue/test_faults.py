@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import committer, disk, files
+from reconciler.delivery.queue import appender, disk, files
 from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.journal import JournalWalk
 from reconciler.delivery.queue.segments import QueueEntry
-from reconciler.delivery.queue.walk import JournalWalk
 from reconciler.model import errors
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
@@ -281,7 +281,7 @@ class Hanging(System):
 async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_end_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.3)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -304,7 +304,7 @@ async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_
 async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not_keep_others_from_being_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.3)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -333,7 +333,7 @@ async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not
 async def test_an_empty_queue_that_goes_while_the_disk_hangs_is_gone_when_the_disk_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -353,7 +353,7 @@ async def test_an_empty_queue_that_goes_while_the_disk_hangs_is_gone_when_the_di
 async def test_a_queue_that_goes_is_waited_for_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -362,7 +362,7 @@ async def test_a_queue_that_goes_is_waited_for_at_the_end(
     written = queue.append([b"?"], records=1, at=NOW)
     await queues.remove(queue)
     asyncio.get_running_loop().call_later(0.02, system.mended.set)
-    monkeypatch.setattr(committer, "END_SECONDS", 10.0)
+    monkeypatch.setattr(appender, "END_SECONDS", 10.0)
     await queues.close()
     assert (written.done(), len(caplog.messages)) == (True, 1)
     async with places.opened(tmp_path) as again:

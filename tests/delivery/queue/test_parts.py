@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery.queue import acknowledgements, committer, segments
-from reconciler.delivery.queue.acknowledgements import Acknowledgements, NumberSet, Progress, Totals
+from reconciler.delivery.queue import appender, segments
 from reconciler.delivery.queue.contract import Obituary, Reason
-from reconciler.delivery.queue.segments import Frame, SegmentHeader
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, NumberSet, Progress, SegmentHeader, Totals
 
 MARK = 77
 SHORT = st.binary(max_size=60)
@@ -92,7 +91,7 @@ def test_numbers_are_a_set(first: int, added: frozenset[int], begins: int, place
     numbers = NumberSet(first)
     for number in added:
         numbers.add(number)
-    bits = acknowledgements.pack_places(places)
+    bits = segments.pack_places(places)
     assert Progress(0, 0, bits).places == places
     numbers.add_bits(begins, bits)
     more = {begins + place for place in places if begins + place >= first}
@@ -160,11 +159,11 @@ def test_an_obituary_comes_back_as_it_was(answer: bytes, status: int | None, out
 def test_what_is_left_of_buffers_is_what_was_not_written(buffers: list[bytes], data: st.DataObject) -> None:
     whole = b"".join(buffers)
     written = data.draw(st.integers(0, len(whole)))
-    assert b"".join(committer.rest(buffers, written)) == whole[written:]
+    assert b"".join(appender.rest(buffers, written)) == whole[written:]
 
 
 def test_the_kernel_takes_as_many_pieces_as_a_commit_gives_it() -> None:
-    assert os.sysconf("SC_IOV_MAX") >= committer.MOST_PIECES
+    assert os.sysconf("SC_IOV_MAX") >= appender.MOST_PIECES
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import committer
+from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.queue.files import QueueReader
@@ -121,7 +121,7 @@ async def test_a_letter_that_never_fits_is_passed_over_and_counted_in_the_log(
 
 
 async def test_nobody_waits_for_ever_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     async with places.opened(tmp_path, system=system) as queue:
         await buried(queue, b"a", b"b")

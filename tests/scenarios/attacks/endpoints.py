@@ -7,9 +7,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
-from reconciler.delivery import egress
-from reconciler.delivery.egress import EgressPolicy, Listener
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery import http_client
+from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
 from reconciler.delivery.http_request import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
 from tests.delivery.servers import OK, Server, answers, listening, says
 from tests.scenarios.attacks.scene import component, resource
@@ -90,7 +89,7 @@ async def rebound(server: Server) -> str:
 
 async def to_itself(server: Server) -> str:
     """A request to the service's own listener, by a name."""
-    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=egress.machine_has)
+    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=http_client.machine_has)
     return await send(HttpRequest(HttpTarget("http", "hook.example", server.port)), policy=own, led=[["127.0.0.1"]])
 
 

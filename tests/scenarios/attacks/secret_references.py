@@ -6,9 +6,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from reconciler.delivery import secret_files
-from reconciler.delivery.secret_files import SecretDirectory, UnusableSecretFile
-from reconciler.delivery.secrets import SecretSources, resolve_secrets
+from reconciler.delivery import secrets
+from reconciler.delivery.secrets import SecretDirectory, SecretSources, UnusableSecretFile, resolve_secrets
 from reconciler.model.errors import Refused
 from reconciler.model.type_checks import BROKEN_REFERENCE
 from tests.scenarios.attacks.scene import FILE_SECRET, Scene, component, resource
@@ -59,7 +58,7 @@ def reading(name: str) -> Attempt:
 
     def attempt(scene: Scene) -> str:
         try:
-            return f"read {len(secret_files.read_secret_file(_secrets(scene), name, project='default'))} characters"
+            return f"read {len(secrets.read_secret_file(_secrets(scene), name, project='default'))} characters"
         except UnusableSecretFile:
             return "unusable"
 
@@ -100,7 +99,7 @@ def racing(swap: Callable[[Path, Path], None]) -> Attempt:
         try:
             for _ in range(ROUNDS):
                 try:
-                    read.add(secret_files.read_secret_file(_secrets(scene), "raced", project="default"))
+                    read.add(secrets.read_secret_file(_secrets(scene), "raced", project="default"))
                 except UnusableSecretFile:
                     continue
         finally:
