@@ -284,7 +284,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
     AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
     "remove some.",
 }
-"""What the person reads. Nothing in it tells who else there is, or whom an invitation waits for."""
+"""The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
 def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Admission:

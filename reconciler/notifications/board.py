@@ -120,7 +120,7 @@ PAGE = 50  # notifications of a list at a stretch, seen or not: some millisecond
 RETENTION = timedelta(days=30)
 
 Sees = Callable[[Cause], bool]
-"""Whether somebody sees what concerns this."""
+"""Returns True when somebody may see notifications of a cause."""
 
 
 class Board:

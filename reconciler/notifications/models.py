@@ -15,7 +15,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 # A notification: one cause that a person should know of, from when it began until it is forgotten.
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
-"""What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
+"""The facts in the sentences of a notification, by name; `texts` says which a type has. Never a secret, and
 nothing that a stranger's endpoint answered.
 """
 

@@ -46,7 +46,7 @@ class Sample(NamedTuple):
 
 
 Step: TypeAlias = Sample | None
-"""What a source yields: a sample, or None for a bit of work that gave none. All samples of a family come together, in
+"""A source yields steps: a sample, or None for a bit of work that gave none. All samples of a family come together, in
 the order of their labels. A step takes 10 microseconds at most, so that a slice of them stays short.
 """
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from api import headers
-from api.services import Services
+from api import responses
+from api.calls import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
@@ -153,7 +153,7 @@ async def build_parts(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
+                headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
                     deliveries=delivery.manager.figures,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
 
-from api.services import Services
+from api.calls import Services
 from reconciler.auth import passwords
 from reconciler.model.directory import Amendment, Audited, Key, Member, User
 from reconciler.model.principals import Role, Scope

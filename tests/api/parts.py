@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from api.services import Services
+from api.calls import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions

@@ -9,7 +9,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.delivery.egress import EgressPolicy
 from reconciler.delivery.http_client import HttpClient
 from reconciler.notifications.outbox import Outbox

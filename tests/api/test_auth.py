@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from api import auth
-from api.services import Services
+from api.calls import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from tests.api import parts

@@ -23,8 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import api.app
 from api import auth, openapi
 from api.app import PUBLIC
-from api.calls import Endpoint
-from api.services import Services
+from api.calls import Endpoint, Services
 from reconciler.auth.passwords import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest

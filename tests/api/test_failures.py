@@ -14,9 +14,9 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
+from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
-from api.services import Services
 from reconciler.model.errors import Refused
 from reconciler.reconcile.locks import Locked
 from reconciler.settings.bounded_io import DiskHangs

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from api import auth, projects, users
-from api.services import Services
+from api.calls import Services
 from reconciler.auth import invitations
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role

@@ -10,8 +10,8 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api import headers as answer_headers
-from api.services import Services
+from api import responses as answer_headers
+from api.calls import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from reconciler.auth import changes, passwords
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
