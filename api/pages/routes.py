@@ -12,7 +12,7 @@ from api.calls import Call, Endpoint, public
 from api.pages import accounts, forms, sign_in
 from api.pages.forms import PagePath
 from api.responses import Content
-from reconciler.notifications import texts
+from reconciler.notifications import rendering
 
 # The files that pages are shown with. All of them come from here.
 
@@ -48,7 +48,7 @@ _CODE = re.compile(r"`([^`]*)`")
 
 async def show_explained(_call: Call) -> Response:
     """GET /docs/notifications"""
-    explanations = texts.explanations().items()
+    explanations = rendering.explanations().items()
     types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in explanations]
     return forms.page("notifications", types=types)
 

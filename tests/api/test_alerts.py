@@ -12,9 +12,9 @@ import pytest
 from api.calls import Services
 from reconciler.delivery.egress import EgressPolicy
 from reconciler.delivery.http_client import HttpClient
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks

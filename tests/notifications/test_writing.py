@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.notifications.storage import Writer
+from reconciler.notifications.board import Writer
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import Noted, NotificationRow
 from tests.store.engines import full
