@@ -46,6 +46,8 @@ from api.responses import Json
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.principals import Permission
+from reconciler.ops import metric_families, metrics
+from reconciler.ops.metrics import MetricSources
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -81,9 +83,6 @@ async def version(_call: Call) -> Response:
 
 async def scrape_metrics(call: Call) -> Response:
     """GET /metrics"""
-    from reconciler.ops import metric_families, metrics  # noqa: PLC0415 - a service that nobody scrapes needs none of it
-    from reconciler.ops.metric_families import MetricSources  # noqa: PLC0415 - likewise
-
     services = call.services
     format_ = metric_families.TextFormat.OPENMETRICS if _wants_openmetrics(call) else metric_families.TextFormat.TEXT
     now = int(services.clock().timestamp() * 1000)

@@ -14,7 +14,7 @@ from starlette.types import Scope
 from api import errors
 from api.calls import Call, Services
 from api.responses import Header
-from reconciler.auth import invitations
+from reconciler.auth import changes
 from reconciler.auth.sessions import Session
 from reconciler.model import directory
 from reconciler.model.directory import Directory
@@ -251,7 +251,7 @@ def refuse_in_path(path: str) -> None:
     """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
     if directory.KEY_MARK in path and directory.holds_key(path):
         raise errors.BadRequest(IN_A_URL)
-    if invitations.MARK in path and invitations.holds_code(path):
+    if changes.MARK in path and changes.holds_code(path):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 
@@ -267,7 +267,7 @@ def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
     text = unquote_to_bytes(query).decode("latin-1")
     if is_named or (is_service_key and service_key) or directory.holds_key(text):
         raise errors.BadRequest(IN_A_URL)
-    if invitations.holds_code(text):
+    if changes.holds_code(text):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 

@@ -15,9 +15,9 @@ from starlette.types import Receive, Scope, Send
 from api import errors, responses
 from api.responses import Header
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
 from reconciler.auth.sessions import Session, Sessions
+from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery.contract import Delivery
 from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -29,14 +29,14 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import AccessVerdict, Actor, Permission, Principal
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import Outbox
-from reconciler.ops.metric_families import Measured
+from reconciler.ops.metrics import Measured
 from reconciler.reconcile.apply import Applier
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
     from reconciler.auth.oidc.provider import Provider
-    from reconciler.auth.people import People
+    from reconciler.auth.sign_in import People
 
 # The services that handlers call. The composition root (`reconciler.server.parts`) gives them.
 

@@ -29,7 +29,7 @@ from starlette.responses import Response
 
 from api.responses import Header, Json
 from reconciler.auth import changes as auth_changes
-from reconciler.auth.passwords import Throttled
+from reconciler.auth.sign_in import Throttled
 from reconciler.delivery import contract
 from reconciler.delivery.otlp import models
 from reconciler.model import error_codes, errors

@@ -11,7 +11,7 @@ from api import calls, errors, requests, responses
 from api.calls import Call
 from api.requests import Members
 from api.responses import Empty, Json
-from reconciler.auth import changes, invitations
+from reconciler.auth import changes
 from reconciler.model import directory, ids, principals
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Directory, Invitation, Key, Project
@@ -111,7 +111,7 @@ CLAIMS_DECIDE = (
 async def list_invitations(call: Call) -> Response:
     """GET /v1/projects/{name}/invitations"""
     now = rfc3339(call.services.clock())
-    found = invitations.waiting(call.services.accounts.directory, now=now, project=call.project)
+    found = changes.waiting_invitations(call.services.accounts.directory, now=now, project=call.project)
     return Json(responses.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
 
 
@@ -120,11 +120,11 @@ async def create_invitation(call: Call) -> Response:
     requests.none_known(call.query)
     body = await requests.read_object(call, known=MEMBERS)
     now = call.services.clock()
-    code = "" if "email" in body.value else invitations.make_code(os.urandom(invitations.RANDOM_BYTES))
+    code = "" if "email" in body.value else changes.make_code(os.urandom(changes.CODE_RANDOM_BYTES))
     invitation = _read(body, code, call=call, now=now)
     _check_admits(call)
     await call.services.accounts.amend(
-        lambda directory: invitations.invite(directory, invitation, now=rfc3339(now)),
+        lambda directory: changes.invite(directory, invitation, now=rfc3339(now)),
         actor=call.principal.name,
         request=call.request,
     )
@@ -137,7 +137,7 @@ async def withdraw_invitation(call: Call) -> Response:
     requests.none_known(call.query)
     project, identifier, now = call.project, call.parameter("id"), rfc3339(call.services.clock())
     await call.services.accounts.amend(
-        lambda directory: invitations.withdraw(directory, project=project, identifier=identifier, now=now),
+        lambda directory: changes.withdraw_invitation(directory, project=project, identifier=identifier, now=now),
         actor=call.principal.name,
         request=call.request,
     )
@@ -157,7 +157,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
         created_at=rfc3339(now),
         created_by=call.principal.name,
         expires_at=rfc3339(until),
-        digest=invitations.code_digest(code),
+        digest=changes.code_digest(code),
         email=email,
     )
 
@@ -167,16 +167,16 @@ def _email(body: Members) -> str:
     text = body.text("email")
     if text is None:
         return ""
-    email = invitations.invited_address(text)
+    email = changes.invited_address(text)
     if email is None:
-        body.mistake("email", invitations.EMAIL_RULE)
+        body.mistake("email", changes.EMAIL_RULE)
     return email or ""
 
 
 def _until(body: Members, *, email: str, now: datetime) -> datetime:
     """When it ends; any instant where a mistake in it was noted."""
     try:
-        return invitations.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
+        return changes.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
     except changes.Invalid as problem:
         body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
         return now

@@ -12,7 +12,7 @@ from api import audit_events, auth, errors, requests
 from api.calls import Call
 from api.pages import forms
 from api.pages.forms import ACCOUNT, Elsewhere, FailureLink, Mistake, Page, PagePath, page
-from reconciler.auth import admission, invitations
+from reconciler.auth import admission, changes
 from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
@@ -321,7 +321,7 @@ async def use_invitation(call: Call) -> Response:
     form = await forms.read_form(call)
     check_pace(call, PagePath.INVITATION)
     code = form.text("code").strip()
-    if invitations.code_digest(code) is None:
+    if changes.code_digest(code) is None:
         return _invitation_form(Mistake("code", NO_CODE))
     try:
         place, cookie = await leave_for_provider(call, back=PagePath.ACCOUNT, invitation=code)

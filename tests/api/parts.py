@@ -15,8 +15,8 @@ from typing import Any
 
 from api.calls import Services
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
+from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery.intake_limits import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes

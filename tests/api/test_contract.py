@@ -24,7 +24,7 @@ import api.app
 from api import auth, openapi
 from api.app import PUBLIC
 from api.calls import Endpoint, Services
-from reconciler.auth.passwords import SigningIn
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
 from reconciler.version import __version__

@@ -8,7 +8,8 @@ from api import audit_events, auth, edge, repositories
 from api import requests as api_requests
 from api.pages import accounts, forms, sign_in
 from api.pages.forms import PagePath
-from reconciler.auth import changes, passwords, rate_limits, sessions
+from reconciler.auth import changes, rate_limits, sessions
+from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.delivery import intake_limits, manager, small_requests
 from reconciler.delivery.queue import contract, memory
@@ -178,12 +179,12 @@ PROVIDER = discovery.LIMITS
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
-            f"{passwords.PER_NAME} of one name; one is forgotten each {passwords.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
+            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
-            f"{passwords.AT_ONCE}, {passwords.WAITING}",
+            f"{auth_sign_in.AT_ONCE}, {auth_sign_in.WAITING}",
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
         ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
