@@ -15,11 +15,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth, errors
 from api.auth import Authenticator
-from api.calls import State
+from api.calls import Services, State
 from api.errors import Told
-from api.headers import OF_REFERENCE, Header, page_headers
-from api.pages.paths import REFERENCE
-from api.services import Services
+from api.pages.forms import PagePath
+from api.responses import OF_REFERENCE, Header, page_headers
 from reconciler.auth import rate_limits
 from reconciler.model import ids, log_context
 from reconciler.model.principals import Principal
@@ -72,7 +71,7 @@ class RequestPlaces:
         self._pattern = re.compile("|".join(f"({path_pattern(path)})" for path in self._paths))
 
     def of(self, path: str, services: Services) -> RequestPlace:
-        """Where a request of this path leads."""
+        """Return the documented path of a request, and its project."""
         match = self._pattern.fullmatch(path)
         if match is None or match.lastindex is None:
             return RequestPlace("", "")
@@ -81,7 +80,7 @@ class RequestPlaces:
 
 
 def path_pattern(path: str) -> str:
-    """What a path with parameters matches: its fixed parts as they are written, and one part for each parameter."""
+    """Return the expression for a path: its fixed parts as they are written, and one part for each parameter."""
     return "[^/]+".join(map(re.escape, re.split(r"\{\w+\}", path)))
 
 
@@ -94,7 +93,7 @@ def _project(documented: str, path: str, services: Services) -> str | None:
 
 
 def _part(path: str, prefix: str) -> str:
-    """What stands in a path where the prefix has its parameter, which is its last part."""
+    """Return the part of a path at the place of the prefix's parameter, which is its last part."""
     return path.split("/")[prefix.count("/")]
 
 
@@ -185,7 +184,7 @@ class Edge:
         scope["state"] = State(services=self.services, request=request)
         is_page = scope["path"] in self.pages or self.is_lost(scope)
         headers = self.headers_of_pages if is_page else self.headers
-        if scope["path"] == REFERENCE and is_page:
+        if scope["path"] == PagePath.REFERENCE and is_page:
             headers = self.headers_of_reference
         outgoing = Outgoing(scope, send, request=request, headers=headers)
         try:
@@ -240,7 +239,7 @@ class Edge:
             leave_request(self.in_flight, principal.name)
 
     async def _principal(self, scope: Scope, *, has_cookie: bool, is_write: bool) -> Principal:
-        """Who asks. A cookie, which a browser adds by itself, counts where nothing else is shown."""
+        """Return the caller. A cookie, which a browser adds by itself, counts where nothing else is shown."""
         headers: list[Header] = scope["headers"]
         shown = auth.shown_credentials(headers)
         if has_cookie and not shown.keys and not shown.passwords and self.services.anybody is None:

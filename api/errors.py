@@ -1,16 +1,35 @@
-"""Answers as JSON bytes, problems, and the answer to each exception, from one table."""
+"""Problems of requests, and the answer to each exception, from one table.
+
+The usual form of an answer is `{"errors": [sentence, ...], "codes": [code, ...]}`. The modules that read requests
+decide which problem a request has.
+
+    errors.Refused
+    └── Problem               a request that cannot be served; the status says why
+        ├── BadRequest        400
+        ├── Unauthenticated   401, with WWW-Authenticate
+        ├── Forbidden         403
+        ├── NotFound          404
+        │   └── Hidden
+        ├── MethodNotAllowed  405, with Allow
+        ├── Conflict          409
+        ├── TooLarge          413
+        ├── UnknownEncoding   415, with Accept-Encoding
+        ├── UnknownType       415
+        ├── TooMany           429, with Retry-After
+        └── Unavailable       503, with Retry-After
+"""
 
 import json
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
 from starlette.responses import Response
 
-from api.headers import Header
+from api.responses import Header, Json
 from reconciler.auth import changes as auth_changes
-from reconciler.auth.passwords import Throttled
+from reconciler.auth.sign_in import Throttled
 from reconciler.delivery import contract
 from reconciler.delivery.otlp import models
 from reconciler.model import error_codes, errors
@@ -20,73 +39,6 @@ from reconciler.reconcile.locks import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
 from reconciler.worker import client
-
-# Answers that are JSON bytes already: the store and the applier hand over bytes, and nothing is encoded twice.
-#
-# An answer that is sent while it is read is in `bodies`.
-
-
-JSON = b"application/json"
-CONTENT_TYPE: Header = (b"content-type", JSON)
-
-
-class Content(Response):
-    """A body that is bytes already. It is never changed, so one may answer many requests."""
-
-    def __init__(self, body: bytes, *, media_type: bytes, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        # Starlette's own constructor encodes names and values of every header; these are bytes from the start.
-        self.status_code = status
-        self.body = body
-        self.background = None
-        self.raw_headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
-
-
-class Json(Content):
-    """A JSON body that is bytes already."""
-
-    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        super().__init__(body, media_type=JSON, status=status, headers=headers)
-
-
-class Empty(Response):
-    """An answer without a body: 204, or 304."""
-
-    def __init__(self, *, status: int, headers: tuple[Header, ...] = ()) -> None:
-        self.status_code = status
-        self.body = b""
-        self.background = None
-        self.raw_headers = list(headers)
-
-
-def json_member(name: bytes, value: bytes) -> bytes:
-    """A JSON object with one member."""
-    return b'{"%b":%b}' % (name, value)
-
-
-def json_array(name: bytes, values: Iterable[bytes]) -> bytes:
-    """A JSON object with one member, an array."""
-    return b'{"%b":[%b]}' % (name, b",".join(values))
-
-
-# What the API refuses and what each exception tells whoever asked, from one table; and the usual form of an answer,
-# `{"errors": [sentence, ...], "codes": [code, ...]}`.
-#
-#     errors.Refused
-#     └── Problem               a request that cannot be served; the status says why
-#         ├── BadRequest        400
-#         ├── Unauthenticated   401, with WWW-Authenticate
-#         ├── Forbidden         403
-#         ├── NotFound          404
-#         │   └── Hidden
-#         ├── MethodNotAllowed  405, with Allow
-#         ├── Conflict          409
-#         ├── TooLarge          413
-#         ├── UnknownEncoding   415, with Accept-Encoding
-#         ├── UnknownType       415
-#         ├── TooMany           429, with Retry-After
-#         └── Unavailable       503, with Retry-After
-#
-# Which problem a request has is decided by the modules that read requests, not here.
 
 logger = logging.getLogger(__name__)
 

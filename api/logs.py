@@ -8,10 +8,10 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
-from api import bodies, calls, errors
+from api import auth, errors, requests, responses
 from api.calls import Call
-from api.errors import Content, Told
-from api.headers import Header
+from api.errors import Told
+from api.responses import Content, Header
 from reconciler.delivery import contract
 from reconciler.delivery.contract import IntakeRoom, TakenRecords
 from reconciler.delivery.otlp import encodings, models, reading
@@ -87,7 +87,7 @@ LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 async def take(call: Call) -> Response:
     """POST /v1/logs"""
     if call.query:
-        bodies.none_known(call.query)
+        requests.none_known(call.query)
     json = is_json(call.scope["headers"])
     if json is None:
         raise errors.UnknownType(f"Log records come with one {LOG_TYPES}.")
@@ -100,7 +100,7 @@ async def take(call: Call) -> Response:
     try:
         body = await read_body(call.receive, limit=held.size)
         if services.accounts.directory is not call.state["directory"]:
-            calls.again(call)
+            auth.again(call)
         if encoding:
             held.change(held.size + limits.bytes)
             body = await encodings.decode_body(body, encoding, most=limits.bytes)
@@ -116,7 +116,7 @@ async def take(call: Call) -> Response:
         taking = services.deliveries.take(call.project, logs)
         if services.deliveries.sends_at_once(call.project):
             # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.
-            taking = bodies.unless_gone(call.receive, taking)
+            taking = responses.unless_gone(call.receive, taking)
         return taken_message(await taking, json=json)
     finally:
         held.change(0)

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 import schemas
 from api.calls import Call
-from api.errors import Json
+from api.responses import Json
 from reconciler.model import documents, positions
 from reconciler.model.names import KINDS
 from reconciler.model.values import Value

@@ -4,10 +4,9 @@ from collections.abc import AsyncGenerator, Sequence
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors, repositories
+from api import calls, errors, repositories, requests, responses
 from api.calls import Call
-from api.errors import Json
-from api.headers import Header
+from api.responses import Header, Json
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.error_codes import ErrorCode
@@ -35,8 +34,8 @@ OF_COMMITS = frozenset(
 
 async def make(call: Call) -> Response:
     """POST /v1/plan"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("repository", "head", "base"))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("repository", "head", "base"))
     asked = PlanRequest(
         body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
     )
@@ -45,14 +44,14 @@ async def make(call: Call) -> Response:
     reachable, project = calls.reach(call), call.services.repositories.project_of(asked.repository)
     if project is None or not calls.is_within(reachable, project):
         raise calls.no_repository(call, project)
-    kept = await bodies.unless_gone(call.receive, _planned(call, asked))
+    kept = await responses.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/plans"""
-    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
     repository, projects = query.text("repository"), calls.reach(call)
@@ -63,9 +62,9 @@ async def list_all(call: Call) -> Response:
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    shown = errors.json_array(b"plans", heads)
-    etag = bodies.etag_header(shown)
-    return bodies.not_modified(call, etag) or Json(shown, headers=(etag,))
+    shown = responses.json_array(b"plans", heads)
+    etag = responses.etag_header(shown)
+    return requests.not_modified(call, etag) or Json(shown, headers=(etag,))
 
 
 async def get(call: Call) -> Response:
@@ -74,7 +73,7 @@ async def get(call: Call) -> Response:
     if kept is None or not calls.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     etag, stale = await _etag(call, kept)
-    return bodies.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
+    return requests.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
 
 
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
@@ -105,13 +104,13 @@ def _refusal(fault: GitFault) -> errors.Problem:
 async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
     """The tag of what whoever asks gets of a plan, and whether it is stale."""
     [stale] = await call.services.reviewing.are_stale([kept])
-    return bodies.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
+    return responses.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
     before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
-    return bodies.Streamed(bodies.join_parts(before, pages, b"]}}"), headers=(etag,))
+    return responses.Streamed(responses.join_parts(before, pages, b"]}}"), headers=(etag,))
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:

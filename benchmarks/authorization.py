@@ -17,9 +17,8 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import api.app
-from api.calls import AccessRule, Call, Endpoint
+from api.calls import AccessRule, Call, Endpoint, Services
 from api.edge import Edge
-from api.services import Services
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure

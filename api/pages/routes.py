@@ -9,9 +9,10 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from api.calls import Call, Endpoint, public
-from api.errors import Content
-from api.pages import accounts, forms, paths, sign_in
-from reconciler.notifications import texts
+from api.pages import accounts, forms, sign_in
+from api.pages.forms import PagePath
+from api.responses import Content
+from reconciler.notifications import rendering
 
 # The files that pages are shown with. All of them come from here.
 
@@ -47,7 +48,7 @@ _CODE = re.compile(r"`([^`]*)`")
 
 async def show_explained(_call: Call) -> Response:
     """GET /docs/notifications"""
-    explanations = texts.explanations().items()
+    explanations = rendering.explanations().items()
     types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in explanations]
     return forms.page("notifications", types=types)
 
@@ -69,30 +70,30 @@ async def show_reference(_call: Call) -> Response:
 
 async def lead_to_reference(_call: Call) -> Response:
     """GET /docs/"""
-    return forms.Elsewhere(paths.REFERENCE)
+    return forms.Elsewhere(PagePath.REFERENCE)
 
 
 # Every page, with its methods. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 ROUTES = (
-    (paths.HOME, Endpoint(GET=public(accounts.home))),
-    (paths.SIGN_IN, Endpoint(GET=public(sign_in.show_sign_in), POST=public(sign_in.sign_in))),
-    (paths.PROVIDER, Endpoint(GET=public(sign_in.begin_sign_in))),
-    (paths.CALLBACK, Endpoint(GET=public(sign_in.come_back))),
-    (paths.INVITATION, Endpoint(GET=public(sign_in.show_invitation), POST=public(sign_in.use_invitation))),
-    (paths.ACCOUNT, Endpoint(GET=public(accounts.show))),
-    (paths.KEYS, Endpoint(POST=public(accounts.make_key))),
-    (paths.REVOKE, Endpoint(POST=public(accounts.revoke_key))),
-    (paths.PASSWORD, Endpoint(POST=public(accounts.change_password))),
-    (paths.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
-    (paths.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
-    (paths.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
-    (paths.REFERENCE, Endpoint(GET=public(show_reference))),
-    (paths.REFERENCE_FOLDER, Endpoint(GET=public(lead_to_reference))),
-    (paths.STYLE, Endpoint(GET=public(serve_style))),
-    (paths.REDOC, Endpoint(GET=public(serve_redoc))),
-    (paths.ICON, Endpoint(GET=public(serve_icon))),
-    (paths.FAVICON, Endpoint(GET=public(serve_icon))),
+    (PagePath.HOME, Endpoint(GET=public(accounts.home))),
+    (PagePath.SIGN_IN, Endpoint(GET=public(sign_in.show_sign_in), POST=public(sign_in.sign_in))),
+    (PagePath.PROVIDER, Endpoint(GET=public(sign_in.begin_sign_in))),
+    (PagePath.CALLBACK, Endpoint(GET=public(sign_in.come_back))),
+    (PagePath.INVITATION, Endpoint(GET=public(sign_in.show_invitation), POST=public(sign_in.use_invitation))),
+    (PagePath.ACCOUNT, Endpoint(GET=public(accounts.show))),
+    (PagePath.KEYS, Endpoint(POST=public(accounts.make_key))),
+    (PagePath.REVOKE, Endpoint(POST=public(accounts.revoke_key))),
+    (PagePath.PASSWORD, Endpoint(POST=public(accounts.change_password))),
+    (PagePath.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
+    (PagePath.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
+    (PagePath.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
+    (PagePath.REFERENCE, Endpoint(GET=public(show_reference))),
+    (PagePath.REFERENCE_FOLDER, Endpoint(GET=public(lead_to_reference))),
+    (PagePath.STYLE, Endpoint(GET=public(serve_style))),
+    (PagePath.REDOC, Endpoint(GET=public(serve_redoc))),
+    (PagePath.ICON, Endpoint(GET=public(serve_icon))),
+    (PagePath.FAVICON, Endpoint(GET=public(serve_icon))),
 )
 
 PAGES = frozenset(path for path, _ in ROUTES)
@@ -106,8 +107,8 @@ _LOOKING = frozenset({"GET", "HEAD"})
 
 
 def is_lost(scope: Scope, *, programs: Collection[str]) -> bool:
-    """Whether it is one. `programs` are the first parts of the paths that are not for browsers: below them there is no
-    page, whether a path is there or not.
+    """Return True for such a request. `programs` are the first parts of the paths that are not for browsers: below
+    them there is no page, even if there is no such path.
     """
     path = scope["path"]
     if path[1:].partition("/")[0] in programs or path in PAGES or scope["method"] not in _LOOKING:

@@ -99,7 +99,7 @@ log = logging.getLogger(__name__)
 TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
 Decide = Callable[[Directory], Amendment]
-"""What is to change, given what there is; raises what refuses it."""
+"""Returns the change to make, given the directory; raises an error to refuse it."""
 
 Settle = Callable[[Directory], Amendment | None]
 """The same where there may be nothing to change."""

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from reconciler.auth import changes, claims, invitations
+from reconciler.auth import changes, claims
 from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.model import directory, errors, text
 from reconciler.model.directory import (
@@ -148,7 +148,7 @@ def verified_email(claims: Mapping[str, object]) -> str:
     email = claims.get("email")
     if claims.get("email_verified") is not True or not isinstance(email, str):
         return ""
-    return invitations.invited_address(email) or ""
+    return changes.invited_address(email) or ""
 
 
 def has_unverified_email(claims: Mapping[str, object]) -> bool:
@@ -189,7 +189,7 @@ def _wanted(proved: ProvedIdentity) -> str:
 
 def _has_credential(text: str) -> bool:
     """Return True when a text holds a key or a code of ours: no URL may hold one, so nobody could remove them."""
-    return directory.holds_key(text) or invitations.holds_code(text)
+    return directory.holds_key(text) or changes.holds_code(text)
 
 
 def _hashed(identity: ProviderIdentity) -> str:
@@ -284,7 +284,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
     AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
     "remove some.",
 }
-"""What the person reads. Nothing in it tells who else there is, or whom an invitation waits for."""
+"""The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
 def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Admission:
@@ -439,13 +439,13 @@ def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> Us
 def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ...]:
     """Return the invitations of this person and of their code. Raises NotAdmitted for a code that opens nothing."""
     code = arrival.code.strip()
-    digest = invitations.code_digest(code)
+    digest = changes.code_digest(code)
     address = verified_email(arrival.proved.claims)
     every = directory.invitations.values()
     # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
     by_code = [one for one in every if digest is not None and one.digest == digest]
     by_address = [one for one in every if address and one.email == address]
-    found = invitations.counting(directory, (*by_code, *by_address), now=arrival.now)
+    found = changes.valid_invitations(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
         raise _refused(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))

@@ -19,7 +19,7 @@ from reconciler.model import clock
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, services, stores
+from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.server import following
 from reconciler.settings import loading
@@ -101,14 +101,14 @@ async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
 
 
 def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    look = threaded(partial(stores.check_database, places.of(kind), kind, is_full=is_full))
+    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
+    look = threaded(partial(files.check_database, places.of(kind), kind, is_full=is_full))
     return DoctorCheck(kind.file, look, seconds)
 
 
 def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    return DoctorCheck(stores.NAME, threaded(partial(stores.check_audit, places.store, is_full=is_full)), seconds)
+    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
+    return DoctorCheck(files.AUDIT, threaded(partial(files.check_audit, places.store, is_full=is_full)), seconds)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:

@@ -2,7 +2,7 @@
 
 import click
 
-from reconciler.auth import invitations
+from reconciler.auth import changes
 from reconciler.cli import client, options, output, tables
 from reconciler.cli.options import OrderedGroup, Session, connected, form_option
 from reconciler.cli.tables import Column, moment
@@ -142,7 +142,7 @@ def create_invitation(session: Session, *, role: str, email: str | None, expiry:
 @connected
 def revoke(session: Session, *, id: str) -> None:  # noqa: A002 - the argument's name in the help
     """Revoke the invitation ID, as `invitation list` shows it: it admits nobody from now on."""
-    if id.startswith(invitations.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
+    if id.startswith(changes.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
         raise Refused(NO_ID)
     with session.everywhere() as service:
         project = options.chosen_project(service, session)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import texts
+from reconciler.notifications import rendering
 from reconciler.notifications.models import Cause, Domain, Finding, Notification, NotificationScope, NotificationState
 
 # Changes of notifications by a look. Pure: the kept ones, the findings of a look, and the time.
@@ -153,7 +153,7 @@ def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notifi
     if (before.severity, before.facts) == (finding.severity, finding.facts):
         return before
     after = replace(before, severity=finding.severity, facts=finding.facts)
-    if texts.text_of(after) == texts.text_of(before) and after.severity is before.severity:
+    if rendering.text_of(after) == rendering.text_of(before) and after.severity is before.severity:
         return before
     if after.severity is before.severity and now - before.modified < UPDATE:
         return before

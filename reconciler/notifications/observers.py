@@ -1,15 +1,11 @@
-"""Observers of repositories, Configurations, delivery, disks, keys and the store."""
+"""The loop over all observers, and those of repositories, Configurations and delivery."""
 
 import asyncio
 import logging
-import os
-import resource
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -19,20 +15,17 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.model import errors, principals
-from reconciler.model.clock import Clock, rfc3339
-from reconciler.model.directory import Directory, Key, is_expired
+from reconciler.model import errors
+from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.model.principals import UNLISTED, AccessVerdict, Permission
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
-from reconciler.notifications.texts import LISTED, REFUSED
-from reconciler.notifications.texts import NAMED as TEXTS_NAMED
+from reconciler.notifications.rendering import NAMED, REFUSED
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
-from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Attention, DamagedVersion, ResourceChange, StoreFigures
+from reconciler.store.contract import Store
+from reconciler.store.records import Attention, ResourceChange
 
 # The loop over all observers.
 
@@ -205,9 +198,9 @@ class RepositoryObserver:
             async for page in pages:
                 found += [one for one in map(_status.decode, page) if one.status in REFUSED]
                 looked_at += len(page)
-                if len(found) >= TEXTS_NAMED or looked_at >= STATUSES:
+                if len(found) >= NAMED or looked_at >= STATUSES:
                     break
-        return found[:TEXTS_NAMED]
+        return found[:NAMED]
 
     def _forget(self, present: set[str]) -> None:
         for name in self._last.keys() - present:
@@ -290,7 +283,7 @@ class ConfigurationObserver:
                 continue
             del self._changed[project]  # before it is read: what changes meanwhile is looked at again
             try:
-                found = await _findings(project, await self._store.attention(project, named=TEXTS_NAMED))
+                found = await _findings(project, await self._store.attention(project, named=NAMED))
             except BaseException:  # what was found is lost with it
                 self._changed |= dict.fromkeys((*looks, project))
                 raise
@@ -446,252 +439,3 @@ def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
     if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False
     return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING
-
-
-# Disks that are nearly full: those of the store, mirrors, queues and `ops.db`.
-#
-# A disk that hangs keeps the look waiting, as it does the service itself.
-
-LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, and ends above
-
-
-class DiskObserver:
-    """Looks at the file systems of some folders."""
-
-    def __init__(self, folders: Sequence[Path], *, queues: Path, reserve: int) -> None:
-        """`folders` hold what is kept, the most telling name of a disk first. Log records are refused once that of
-        `queues`, which is one of them, has no more than `reserve` bytes.
-        """
-        self._folders = folders
-        self._queues = queues
-        self._reserve = reserve
-
-    async def look(self) -> list[Look]:
-        """Each disk once."""
-        return [Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))]
-
-    def _low(self) -> list[Finding]:
-        spare: dict[int, int] = {}
-        names: dict[int, Path] = {}
-        refusing = None
-        for folder in self._folders:
-            try:
-                device, found = folder.stat().st_dev, os.statvfs(folder)
-            except OSError:  # not made yet, or whoever needs it says what is wrong
-                continue
-            spare[device] = found.f_bavail * found.f_frsize - self._reserve
-            names.setdefault(device, folder)
-            if folder == self._queues:
-                refusing = device
-        return [
-            finding
-            for device, folder in names.items()
-            for finding in low_disks(spare[device], folder=str(folder), has_queues=device == refusing)
-        ]
-
-
-def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
-    """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
-    if spare >= ENOUGH:
-        return []
-    facts: Facts = {"beyond": int(spare < 0), "queues": int(has_queues), "folder": folder}
-    severity = Severity.CRITICAL if spare < 0 else Severity.WARNING
-    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
-
-
-# The store: reads and writes that fail, notifications that could not be written, damaged versions and databases.
-
-QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
-EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
-AFTER_FAULT_SECONDS = 600.0
-NAMED = 10  # damaged versions that a notification names
-WRITE = "A change could not be written to the store; the log says why."
-
-
-class ObservedStore(Protocol):
-    """The store as far as its use is concerned."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """Return its counts."""
-
-
-class StoreObserver:
-    """Remembers what was counted at the last look."""
-
-    def __init__(self, store: ObservedStore, *, unwritten: Callable[[], str], clock: Clock) -> None:
-        """`unwritten` says why notifications could not be written beside it; empty when they could."""
-        self._store = store
-        self._unwritten = unwritten
-        self._clock = clock
-        self._failed = self._stored = 0
-        self._failed_at: datetime | None = None  # None once something was written since
-
-    async def look(self) -> list[Look]:
-        """Read something, and look at what was written."""
-        now, commits = self._clock(), self._store.figures().commits
-        failed, stored = commits.failed, sum(commits.seconds.counts)
-        if failed > self._failed:
-            self._failed_at = now
-        elif stored > self._stored or (self._failed_at is not None and now - self._failed_at >= QUIET):
-            self._failed_at = None
-        self._failed, self._stored = failed, stored
-        message = self._unwritten() if self._failed_at is None else WRITE
-        try:
-            await self._store.revision()
-        except StoreFault as fault:
-            message = fault.message
-        found = (
-            [Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})]
-            if message
-            else []
-        )
-        return [Look(Domain.STORE, tuple(found))]
-
-
-class Examined(Protocol):
-    """The store as far as damage is concerned."""
-
-    async def examine(self) -> None:
-        """Look through all of it. Raises StoreFault."""
-
-    async def damaged(self) -> list[DamagedVersion]:
-        """Raises StoreFault."""
-
-
-class DamageObserver:
-    """Reports damaged versions, whoever found them, and databases that a start set aside."""
-
-    def __init__(self, store: Examined, *, set_aside: Callable[[], Sequence[Path]]) -> None:
-        """`set_aside` returns the damaged databases that are still there."""
-        self._store = store
-        self._set_aside = set_aside
-        self._is_examined = False
-
-    async def keep(self) -> None:
-        """Look through the store now, and then again and again."""
-        while True:
-            seconds = EXAMINING_SECONDS
-            try:
-                await self._store.examine()
-                self._is_examined = True
-            except StoreFault as fault:
-                log.warning("The store could not be looked through for damage. %s", fault.message)
-                seconds = AFTER_FAULT_SECONDS
-            await asyncio.sleep(seconds)
-
-    async def look(self) -> list[Look]:
-        """Tell what is damaged now. Raises StoreFault."""
-        aside = await asyncio.to_thread(self._set_aside)
-        findings = [Finding(Cause(NotificationType.SESSIONS_LOST, str(path)), Severity.ERROR) for path in aside]
-        found = await self._store.damaged()
-        cause = Cause(NotificationType.STORE_DAMAGED)
-        if found:
-            names = tuple(_told(one) for one in found[:NAMED])
-            findings.append(Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}))
-        elif not self._is_examined:  # what an earlier start found may be there still
-            findings.append(Finding(cause, Severity.CRITICAL, fading=True))
-        return [Look(Domain.DAMAGE, tuple(findings))]
-
-
-def _told(one: DamagedVersion) -> str:
-    return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
-
-
-# Open files. At the limit nothing else says so: the event loop closes each new connection without a word.
-
-DESCRIPTORS = Path("/proc/self/fd")
-MANY, FEWER = 0.9, 0.75  # of the limit: a notification opens, and ends below
-
-
-class OpenFilesObserver:
-    """Compares the number of open files with the limit, and logs when there are too many."""
-
-    def __init__(self, folder: Path = DESCRIPTORS) -> None:
-        self._folder = folder
-        self._is_told = False
-
-    async def look(self) -> list[Look]:
-        """Count once."""
-        most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        if most == resource.RLIM_INFINITY:
-            return [Look(Domain.OPEN_FILES, ())]
-        found = await asyncio.to_thread(self._count)
-        share = 1.0 if found is None else min(found / most, 1.0)
-        if share >= MANY and not self._is_told:
-            log.error("Of %d files that the service may open, %d are: %s.", most, found or most, errors.OPEN_FILES)
-        self._is_told = share >= (FEWER if self._is_told else MANY)
-        if share < FEWER:
-            return [Look(Domain.OPEN_FILES, ())]
-        facts: Facts = {"percent": int(share * 10) * 10, "most": most}
-        finding = Finding(Cause(NotificationType.TOO_MANY_OPEN_FILES), Severity.CRITICAL, facts, fading=share < MANY)
-        return [Look(Domain.OPEN_FILES, (finding,))]
-
-    def _count(self) -> int | None:
-        """Return how many are open; None when not even the folder of them can be opened."""
-        try:
-            return sum(1 for _ in self._folder.iterdir()) - 1  # without the folder itself
-        except OSError as problem:
-            if errors.is_open_files(problem):
-                return None
-            raise
-
-
-# Keys of projects and of the organization whose makers are no admins any more. A maker may know the key, so somebody
-# should decide about it.
-
-OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
-
-
-class KeyObserver:
-    """Remembers what it found of the directory, which seldom changes."""
-
-    def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
-        self._directory = directory
-        self._clock = clock
-        self._seen: Directory | None = None
-        self._until: str | None = None  # the first of the keys that were found ends then
-        self._findings: tuple[Finding, ...] = ()
-
-    async def look(self) -> list[Look]:
-        """One finding for each maker in each project; the organization is the project that is empty."""
-        directory, now = self._directory(), rfc3339(self._clock())
-        if directory is not self._seen or (self._until is not None and now >= self._until):
-            found = keys_to_review(directory, now=now)
-            ends = (key.expires_at for keys in found.values() for key in keys if key.expires_at is not None)
-            self._seen, self._until = directory, min(ends, default=None)
-            self._findings = tuple(_finding(project, maker, keys) for (project, maker), keys in found.items())
-        return [Look(Domain.KEYS, self._findings)]
-
-
-def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
-    """Return the keys that still open something and whose makers may not make them any more, by project and maker."""
-    found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
-    by_name = {f"key:{key.id}": key for key in directory.keys.values()}
-    for key in sorted(directory.keys.values(), key=lambda key: (key.project or "", key.created_by, key.id)):
-        if key.owner is None and not is_expired(key, now=now) and not _may_make(directory, key, by_name, now=now):
-            found[key.project or "", key.created_by].append(key)
-    return found
-
-
-def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
-    """Return True when the maker of a key still could make it. A key may be older than the rule that keys make none."""
-    if key.created_by in OPERATORS:
-        return True
-    user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)
-    if maker is not None and not is_expired(maker, now=now):
-        principal = directory.holder_of(maker)
-    elif user is not None and key.created_by.startswith("user:") and user.created_at <= key.created_at:
-        principal = directory.principal(user)  # and nobody of the same name who came later
-    else:
-        return False
-    permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
-    return principals.judge(principal, permission, project=key.project) is AccessVerdict.ALLOWED
-
-
-def _finding(project: str, maker: str, keys: list[Key]) -> Finding:
-    named = tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])
-    facts: Facts = {"total": len(keys), "names": named}
-    return Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)

@@ -17,10 +17,10 @@ from reconciler.delivery.http_client import HttpClient
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
-from reconciler.notifications import ledger, rendering
+from reconciler.notifications import alerts, ledger
+from reconciler.notifications.alerts import WHOLE, AlertContent, AlertOutcome, AlertSender, AlertTarget
 from reconciler.notifications.models import QUICK, Notification, NotificationState, in_slices
-from reconciler.notifications.rendering import AlertContent, NotificationPlace
-from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.store.contract import Operations
 from reconciler.store.records import AlertRow
 
@@ -61,7 +61,7 @@ class AlertLane:
 
     def add(self, row: AlertRow) -> list[str]:
         """Let one wait; its id where it is not to be sent, since it tells the end of what was given up."""
-        one = WaitingAlert(row, *rendering.alert_about(row.body))
+        one = WaitingAlert(row, *alerts.alert_about(row.body))
         if one.about in self.lost and not one.is_beginning:
             return [row.id]
         if one.is_beginning:
@@ -223,7 +223,7 @@ class Outbox:
         lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
         if not lanes:
             return []
-        said = rendering.alert_content(one, state, self._place)
+        said = alerts.alert_content(one, state, self._place)
         return [self._alert(lane, said, at=at, new_id=new_id) for lane in lanes]
 
     def _hears(self, lane: AlertLane, one: Notification, state: NotificationState, made: Counter[str]) -> bool:
@@ -259,7 +259,7 @@ class Outbox:
                     made.append(
                         self._alert(
                             lane,
-                            rendering.alert_content(one, NotificationState.OPEN, self._place),
+                            alerts.alert_content(one, NotificationState.OPEN, self._place),
                             at=at,
                             new_id=new_id,
                         )
@@ -291,7 +291,7 @@ class Outbox:
 
     def _alert(self, lane: AlertLane, said: AlertContent, *, at: datetime, new_id: NewId) -> AlertRow:
         identifier = new_id()
-        return AlertRow(identifier, lane.to.name, rendering.alert_body(said, identifier=identifier, at=at), rfc3339(at))
+        return AlertRow(identifier, lane.to.name, alerts.alert_body(said, identifier=identifier, at=at), rfc3339(at))
 
     async def add(self, rows: Sequence[AlertRow]) -> None:
         """Send these, which are kept. Where more wait than may, the oldest are given up."""
@@ -334,7 +334,7 @@ class Outbox:
         if lane.is_testing:  # each target has so many connections that one more of it would take those of others
             return TriedAlert(to.name, AlertOutcome(why="another test of it is under way; try again"), 0.0)
         now, begun = self._clock(), time.monotonic()
-        body = rendering.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
+        body = alerts.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
         lane.is_testing = True
         try:
             came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())

@@ -22,7 +22,7 @@ from reconciler.store.files import KINDS, DatabaseIdentity, DatabaseKind, Databa
 COPIED = re.compile(r"\.(?:before|replaced)-[0-9TZ]+")
 """How the names of copies end that an upgrade or a restore left beside a database."""
 ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
-"""What to do where there is no store: the settings of a service are those of its unit, and seldom those of a shell."""
+"""The advice where there is no store: a service has the settings of its unit, a shell seldom has them."""
 
 
 def database_places(settings: Settings) -> DatabasePlaces:

@@ -18,7 +18,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from api.headers import SECURITY, Header
+from api.responses import SECURITY, Header
 from reconciler.model import error_codes
 from reconciler.model.error_codes import ErrorCode
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import uvloop
 
-from api.services import Services
+from api.calls import Services
 from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging

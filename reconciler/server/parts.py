@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
-from api import headers
-from api.services import Services
+from api import responses
+from api.calls import Services
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
+from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -26,7 +26,7 @@ from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
 from reconciler.ops import databases, delivery_metrics
-from reconciler.ops.metric_families import Measured
+from reconciler.ops.metrics import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
@@ -44,7 +44,7 @@ from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
     from reconciler.auth.oidc.provider import Provider
-    from reconciler.auth.people import People
+    from reconciler.auth.sign_in import People
 
 
 class Parts(NamedTuple):
@@ -153,7 +153,7 @@ async def build_parts(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=headers.security_headers(tls=has_tls, web_url=settings.web_url),
+                headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
                     deliveries=lambda now: delivery_metrics.delivery_steps(delivery.manager.figures(), now=now),

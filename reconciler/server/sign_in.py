@@ -19,15 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reconciler.auth import changes, passwords
+from reconciler.auth import changes, sign_in
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.admission import AdmissionPolicy
 from reconciler.auth.claims import claim_names
 from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
 from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
-from reconciler.auth.passwords import SigningIn
-from reconciler.auth.people import People
 from reconciler.auth.sessions import Sessions
+from reconciler.auth.sign_in import People, SigningIn
 from reconciler.model import clock, errors, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
@@ -169,7 +168,7 @@ async def clear_first_admin(accounts: Accounts, *, state_dir: Path) -> None:
 
 
 async def _is_valid(password: str, encoded: str | None) -> bool:
-    return encoded is not None and await asyncio.to_thread(passwords.is_right_password, password, encoded)
+    return encoded is not None and await asyncio.to_thread(sign_in.is_right_password, password, encoded)
 
 
 def _encoded(accounts: Accounts) -> str | None:

@@ -631,7 +631,7 @@ class SessionRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A kept notification; `body` is JSON, which `reconciler.notifications.storage` reads and writes."""
+    """A kept notification; `body` is JSON, which `reconciler.notifications.models` reads and writes."""
 
     id: str
     body: bytes

@@ -14,7 +14,7 @@ import pytest
 from starlette.applications import Starlette
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope

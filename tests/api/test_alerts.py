@@ -9,11 +9,11 @@ from unittest.mock import ANY
 
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.delivery.http_client import EgressPolicy, HttpClient
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks

@@ -10,7 +10,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.reconcile.interventions import Intervention

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from api import auth
-from api.services import Services
-from reconciler.auth import changes, passwords
+from api.calls import Services
+from reconciler.auth import changes, sign_in
 from reconciler.model.directory import User
 from tests.api import parts
 from tests.api.conftest import connect
@@ -135,7 +135,7 @@ async def person(services: Services) -> str:
     """Somebody with a password, made once."""
     name = "basic@people.example"
     if name not in services.accounts.directory.users:
-        one = User("U-basic", name, directories.AT, password=passwords.encode_password(PASSWORD))
+        one = User("U-basic", name, directories.AT, password=sign_in.encode_password(PASSWORD))
         await services.accounts.amend(lambda directory: changes.create_user(directory, one), actor="-", request=None)
     return name
 

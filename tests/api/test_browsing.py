@@ -7,7 +7,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.model import builtins
 from reconciler.model.names import Key
 from reconciler.model.values import Value

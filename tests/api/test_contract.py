@@ -24,9 +24,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 import api.app
 from api import auth, openapi
 from api.app import PUBLIC
-from api.calls import Endpoint
-from api.services import Services
-from reconciler.auth.passwords import SigningIn
+from api.calls import Endpoint, Services
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
 from reconciler.version import __version__

@@ -8,7 +8,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.model.principals import Role
 from tests.api import delivering

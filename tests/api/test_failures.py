@@ -7,24 +7,24 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from unittest.mock import ANY
 
 import httpx2
 import pytest
 
+from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
-from api.services import Services
 from reconciler.model.errors import Refused
 from reconciler.reconcile.locks import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
-from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.conftest import connect, until
 from tests.api.parts import Parts, destination
-from tests.store import engines
+from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -137,10 +137,11 @@ async def test_a_change_that_others_keep_from_the_store_is_503_with_a_sentence(
 async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
     services: Services, client: httpx2.AsyncClient
 ) -> None:
-    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(8)]
-    assert isinstance(services.store, SqliteStore)
-    with engines.full(services.store._writer):
-        answer = await client.post("/v1/apply", json={"resources": resources})
+    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(50)]  # more than is free in it
+    taking = dataclasses.replace(services, max_body_bytes=200_000)
+    async with connect(taking) as writer:
+        with SqliteEngine(Path()).full(services.store):
+            answer = await writer.post("/v1/apply", json={"resources": resources})
     [sentence] = answer.json()["errors"]
     assert (answer.status_code, "database or disk is full" in sentence) == (503, True)
     assert (await client.get("/v1/resources/Destination")).json()["resources"] == []

@@ -18,7 +18,7 @@ import pytest
 
 import api.app
 from api import repositories
-from api.services import Services
+from api.calls import Services
 from reconciler.git import hooks
 from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL

@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from api import auth, projects, users
-from api.services import Services
-from reconciler.auth import invitations
+from api.calls import Services
+from reconciler.auth import changes
 from reconciler.model.directory import Amendment, Audited, Member, ProviderIdentity
 from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
@@ -52,7 +52,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
 ) -> None:
     shown = await made(client, project)
     code = shown.pop("code")
-    assert invitations.is_code(code)
+    assert changes.is_code(code)
     assert shown == {
         "id": shown["id"],
         "project": project,
@@ -64,7 +64,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
     }
     assert await waiting(client, project) == [shown]
     kept = services.accounts.directory.invitations[shown["id"]]
-    assert kept.digest == invitations.code_digest(code)
+    assert kept.digest == changes.code_digest(code)
     assert isinstance(services.store, SqliteStore)
     assert (await services.store.directory()).invitations[shown["id"]] == kept
     assert code[4:].encode() not in b"".join(looking.files(services.store.path).values())
@@ -89,7 +89,7 @@ async def test_what_is_withdrawn_or_over_waits_no_more(
     assert (await client.delete(f"{place}/{ending['id']}")).status_code == 404
     assert (await client.delete(f"{place}/{lasting['id']}")).status_code == 204
     again = await client.delete(f"{place}/{lasting['id']}")
-    assert (again.status_code, again.json()) == (404, {"errors": [invitations.NO_INVITATION], "codes": ANY})
+    assert (again.status_code, again.json()) == (404, {"errors": [changes.NO_INVITATION], "codes": ANY})
     assert await waiting(client, project) == []
     left = everything.services.accounts.directory.invitations
     assert [one for one in left.values() if one.project == project] == []
@@ -127,9 +127,9 @@ async def test_a_key_of_the_project_s_admin_invites_and_its_revocation_ends_that
     [
         ({}, "/role: is required"),
         ({"role": "owner"}, "/role: must be one of admin, user, viewer"),
-        ({"role": "user", "email": ""}, f"/email: {invitations.EMAIL_RULE}"),
-        ({"role": "user", "email": "noa"}, f"/email: {invitations.EMAIL_RULE}"),
-        ({"role": "user", "email": "nöa@example.com"}, f"/email: {invitations.EMAIL_RULE}"),
+        ({"role": "user", "email": ""}, f"/email: {changes.EMAIL_RULE}"),
+        ({"role": "user", "email": "noa"}, f"/email: {changes.EMAIL_RULE}"),
+        ({"role": "user", "email": "nöa@example.com"}, f"/email: {changes.EMAIL_RULE}"),
         ({"role": "user", "email": None}, "/email: must be a string"),
         ({"role": "user", "expiry": "721h"}, "/expiry: must be in the future, and at most 30 days away for a code"),
         ({"role": "user", "expiry": "2026-11-21T06:12:00Z"}, "/expiry: must be in the future, and at most a year away"),

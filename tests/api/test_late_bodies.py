@@ -13,7 +13,7 @@ from starlette.types import Message
 import api.app
 from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts, Decide
-from reconciler.auth.passwords import SigningIn
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model import directory, principals
 from reconciler.model.directory import Amendment, Audited, Directory, Key, Member
 from reconciler.model.principals import Role

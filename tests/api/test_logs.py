@@ -19,8 +19,8 @@ from starlette.types import Message
 
 import api.app
 from api import errors, logs
+from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
-from api.services import Services
 from reconciler.auth import changes
 from reconciler.delivery.contract import IntakeRoom, NotTaken, QueueFull, RecordRates, TakenRecords
 from reconciler.delivery.otlp.models import Logs, RequestLimits

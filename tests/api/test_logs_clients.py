@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.delivery.otlp.models import Logs
 from reconciler.server import serving

@@ -124,6 +124,7 @@ path                  method stranger signed-in
 /docs/                GET    303      303
 /docs/notifications   GET    200      200
 /assets/style.css     GET    200      200
+/assets/redoc.js      GET    200      200
 /assets/icon.svg      GET    200      200
 /assets/redoc.js      GET    200      200
 /favicon.ico          GET    200      200

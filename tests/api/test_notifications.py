@@ -7,7 +7,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look

@@ -13,7 +13,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.store.records import Changes, Record
 from reconciler.version import __version__
 from tests.api import parts

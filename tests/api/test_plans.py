@@ -13,7 +13,7 @@ import httpx2
 import msgspec
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from reconciler.cli import plan as cli_plan
 from reconciler.model.plan import CutText
 from reconciler.model.principals import Role, Scope

@@ -6,7 +6,7 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api.services import Services
+from api.calls import Services
 from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from tests.api.callers import ask
 
 pytestmark = pytest.mark.anyio

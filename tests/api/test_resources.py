@@ -11,7 +11,7 @@ import pytest
 from starlette.types import Message
 
 import api.app
-from api.services import Services
+from api.calls import Services
 from tests.api import parts
 from tests.api.conftest import connect
 from tests.api.parts import destination

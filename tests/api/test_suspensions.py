@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from api import repositories
-from api.services import Services
+from api.calls import Services
 from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
 from tests.api import parts

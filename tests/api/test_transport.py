@@ -10,9 +10,9 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from api import headers as answer_headers
-from api.services import Services
-from reconciler.auth import changes, passwords
+from api import responses as answer_headers
+from api.calls import Services
+from reconciler.auth import changes, sign_in
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
 from tests.api.conftest import connect, make_key
@@ -294,7 +294,7 @@ def test_browsers_are_told_to_come_back_by_https_where_they_are_meant_to(
 
 async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(services: Services) -> None:
     password = "the password of this person"
-    person = User("U-limits", "limits", directories.AT, password=passwords.encode_password(password))
+    person = User("U-limits", "limits", directories.AT, password=sign_in.encode_password(password))
     await services.accounts.amend(lambda directory: changes.create_user(directory, person), actor="-", request=None)
     trusted = dataclasses.replace(services, trusted_proxies=(ip_network("127.0.0.0/8"),))
     async with connect(trusted, key="") as client:
@@ -323,7 +323,7 @@ async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(s
 
 
 async def test_a_wrong_present_password_counts_as_an_attempt(services: Services) -> None:
-    person = User("U-changes", "changes", directories.AT, password=passwords.encode_password("the right one of theirs"))
+    person = User("U-changes", "changes", directories.AT, password=sign_in.encode_password("the right one of theirs"))
     await services.accounts.amend(lambda directory: changes.create_user(directory, person), actor="-", request=None)
     shown = "Basic " + base64.b64encode(b"changes:the right one of theirs").decode()
     async with connect(services, key="") as client:

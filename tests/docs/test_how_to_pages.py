@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from api.pages import paths
+from api.pages.forms import PagePath
 from reconciler.settings import loading
 from tests.docs import pages
 
@@ -33,8 +33,8 @@ def test_the_settings_are_right(name: str, tmp_path: Path) -> None:
 
 def test_what_is_registered_at_a_provider_is_where_the_pages_are() -> None:
     told = pages.read(DOCS / "sign-in.md")
-    assert f"`https://reconciler.example.com{paths.CALLBACK}` |" in told
-    assert f"`https://reconciler.example.com{paths.SIGNED_OUT}` |" in told
+    assert f"`https://reconciler.example.com{PagePath.CALLBACK}` |" in told
+    assert f"`https://reconciler.example.com{PagePath.SIGNED_OUT}` |" in told
 
 
 def test_what_the_unit_does_is_what_it_says() -> None:

@@ -4,9 +4,12 @@ import re
 
 import pytest
 
-from api import audit_events, auth, bodies, edge, repositories
-from api.pages import accounts, forms, paths, sign_in
-from reconciler.auth import changes, passwords, rate_limits, sessions
+from api import audit_events, auth, edge, repositories
+from api import requests as api_requests
+from api.pages import accounts, forms, sign_in
+from api.pages.forms import PagePath
+from reconciler.auth import changes, rate_limits, sessions
+from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.delivery import contract, lanes, manager
 from reconciler.delivery.queue import contract as queue_contract
@@ -150,8 +153,8 @@ PROVIDER = discovery.LIMITS
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
         ),
-        ("parameters in a query", f"{bodies.MOST}"),
-        ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
+        ("parameters in a query", f"{api_requests.MOST}"),
+        ("a request's body on its way", f"{api_requests.READ_SECONDS:g} s"),
         ("the body of a delivery to a hook", f"{repositories.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
@@ -177,12 +180,12 @@ PROVIDER = discovery.LIMITS
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
-            f"{passwords.PER_NAME} of one name; one is forgotten each {passwords.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
+            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
-            f"{passwords.AT_ONCE}, {passwords.WAITING}",
+            f"{auth_sign_in.AT_ONCE}, {auth_sign_in.WAITING}",
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
         ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
@@ -201,15 +204,15 @@ PROVIDER = discovery.LIMITS
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",
-            f"{sign_in.PACES[paths.PROVIDER].burst} each, and one more each second",
+            f"{sign_in.PACES[PagePath.PROVIDER].burst} each, and one more each second",
         ),
         (
             "forms with a name and a password from one address, right or wrong",
-            f"{sign_in.PACES[paths.SIGN_IN].burst}, and one more each second",
+            f"{sign_in.PACES[PagePath.SIGN_IN].burst}, and one more each second",
         ),
         (
             "forms with an invitation's code from one address",
-            f"{sign_in.PACES[paths.INVITATION].burst}, and one more each {sign_in.PACES[paths.INVITATION].seconds:g} s",
+            "{0.burst}, and one more each {0.seconds:g} s".format(sign_in.PACES[PagePath.INVITATION]),
         ),
         ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
@@ -223,7 +226,10 @@ PROVIDER = discovery.LIMITS
         ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
         ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
         ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
-        ("the body of a request about access, a suspension, an approval or a plan", f"{bodies.MAX_BYTES // 1024} KiB"),
+        (
+            "the body of a request about access, a suspension, an approval or a plan",
+            f"{api_requests.MAX_BYTES // 1024} KiB",
+        ),
         (
             "plans that are made at a time; that wait for another one of their repository",
             f"one of each repository; {service.MOST_WAITING} in all",

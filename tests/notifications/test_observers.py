@@ -20,7 +20,7 @@ from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
-from reconciler.notifications import certificates, observers
+from reconciler.notifications import observers, service_observers
 from reconciler.notifications.models import Look
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
@@ -174,7 +174,7 @@ async def test_too_many_open_files_are_told_until_there_are_fewer(
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     folder = tmp_path / "open"
     folder.mkdir()
-    observer = observers.OpenFilesObserver(folder)
+    observer = service_observers.OpenFilesObserver(folder)
     told = []
     resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
     try:
@@ -253,7 +253,7 @@ class Stored:
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored = Stored()
-    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
@@ -268,7 +268,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored = Stored()
-    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
@@ -278,7 +278,7 @@ async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: M
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
     why = ["", "The notifications could not be written.", ""]
-    observer = observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    observer = service_observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
@@ -374,12 +374,12 @@ async def test_certificates_are_told_of_in_time(
     deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
     bundle = tmp_path / "bundle.pem"
     shutil.copy(authority.bundle, bundle)
-    own = certificates.OwnCertificates(
+    own = service_observers.OwnCertificates(
         Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
     )
     ends = end_of(made.chain)
     clock.instant = ends + passed
-    observer = certificates.CertificateObserver(
+    observer = service_observers.CertificateObserver(
         own,
         deliveries,
         secrets=SecretSources({}, (), SecretDirectory(tmp_path / "secrets")),
@@ -402,12 +402,12 @@ async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_
     ends = end_of(bundle)
     clock.instant = ends
     for own in (
-        certificates.OwnCertificates(Followed({"a": bundle}), bundle),
-        certificates.OwnCertificates(Followed({"a": bundle}), None, bundle),
-        certificates.OwnCertificates(Followed({}), bundle, bundle),
+        service_observers.OwnCertificates(Followed({"a": bundle}), bundle),
+        service_observers.OwnCertificates(Followed({"a": bundle}), None, bundle),
+        service_observers.OwnCertificates(Followed({}), bundle, bundle),
     ):
         sources = SecretSources({}, (), SecretDirectory(tmp_path))
-        observer = certificates.CertificateObserver(
+        observer = service_observers.CertificateObserver(
             own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0
         )
         told = ("CertificateExpiring", str(bundle), Severity.ERROR, False)
@@ -419,8 +419,8 @@ async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path,
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
     ends = end_of(old)
     clock.instant = ends
-    own = certificates.OwnCertificates(Followed({}), old)
-    observer = certificates.CertificateObserver(
+    own = service_observers.OwnCertificates(Followed({}), old)
+    observer = service_observers.CertificateObserver(
         own, Deliveries(), secrets=SecretSources({}, (), SecretDirectory(tmp_path)), clock=clock, monotonic=lambda: 0.0
     )
 

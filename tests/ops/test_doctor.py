@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from reconciler.cli import doctor, exits
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, services, stores
+from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, error, ok, threaded, warning
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
@@ -485,22 +485,22 @@ def test_an_audit_whose_events_were_changed(service: Service) -> None:
 
 
 def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
-    moments = itertools.chain([0.0], itertools.repeat(stores.QUICK_SECONDS + 1))
+    moments = itertools.chain([0.0], itertools.repeat(files.QUICK_SECONDS + 1))
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    assert stores.check_audit(store, is_full=False, clock=lambda: next(moments)) == [
+    assert files.check_audit(store, is_full=False, clock=lambda: next(moments)) == [
         ops_doctor.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
     ]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> None:
-    moments = itertools.chain([0.0], itertools.repeat(stores.FULL_SECONDS + 1))
+    moments = itertools.chain([0.0], itertools.repeat(files.FULL_SECONDS + 1))
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    [told] = stores.check_database(store, STORE, is_full=is_full, clock=lambda: next(moments))
-    seconds = stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS
+    [told] = files.check_database(store, STORE, is_full=is_full, clock=lambda: next(moments))
+    seconds = files.FULL_SECONDS if is_full else files.QUICK_SECONDS
     assert (told.check, told.status) == ("store.db", FindingStatus.WARNING)
     assert f", too large to be looked through in {seconds:g} seconds" in told.message
-    assert told.todo == (stores.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
+    assert told.todo == (files.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -508,8 +508,8 @@ def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
     found = doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
-    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", stores)):
-        assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
+    for name in ("store.db", "ops.db", "audit"):
+        assert seconds[name] > (files.FULL_SECONDS if is_full else files.QUICK_SECONDS), name
 
 
 def test_a_disk_with_little_room(service: Service) -> None:

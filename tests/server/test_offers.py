@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.headers import Header
+from api.responses import Header
 from reconciler.server import connections
 
 LINE = b"GET / HTTP/1.1"

@@ -15,7 +15,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from api import headers as answer_headers
+from api import responses as answer_headers
 from reconciler.server import connections
 from tests import daemons
 from tests.daemons import Daemon, watched

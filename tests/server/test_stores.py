@@ -104,7 +104,7 @@ from reconciler.store import engines
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.ops import backup as backing_up, databases as upgrading
-from reconciler.ops.checks import stores
+from reconciler.ops.checks import files
 from reconciler.store.files import STORE, DatabasePlaces as Places
 from reconciler.ops.databases import ProgressWatch as Watch
 async def use():
@@ -114,8 +114,8 @@ async def use():
     upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
     watch = Watch(lambda: 0.0, 60, lambda _: None)
     backing_up.back_up(places, path.parent / "backup", now=datetime.now(UTC), watch=watch)
-    stores.check_database(path, STORE, is_full=True)
-    stores.check_audit(path, is_full=True)
+    files.check_database(path, STORE, is_full=True)
+    files.check_audit(path, is_full=True)
     await store.commit((), record=Record(redacts=True))
     await store.erase_traces()
     store.figures()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from api import headers as answer_headers
+from api import responses as answer_headers
 from reconciler.model import errors
 from reconciler.server import serving, sign_in
 from tests import daemons, needs

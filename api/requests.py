@@ -1,22 +1,18 @@
-"""Bodies of requests and answers: bounded, typed, streamed; query parameters and entity tags."""
+"""Parts of a request: its body, bounded and typed; its query parameters; its entity tags."""
 
 import asyncio
-import hashlib
 import re
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive
 
-from api import calls, errors
+from api import auth, errors
 from api.calls import Call
-from api.errors import CONTENT_TYPE, Empty
-from api.headers import Header
+from api.responses import Empty, Header
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
 from reconciler.model.clock import rfc3339
@@ -33,11 +29,11 @@ async def read(call: Call, *, limit: int | None = None) -> bytes:
     """The body, of at most `limit` bytes when there is a limit below that of all bodies.
 
     Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
-    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `calls.again` does.
+    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
     """
     pieces: list[bytes] = []
     await pass_on(call, pieces.append, limit=limit)
-    calls.again(call)
+    auth.again(call)
     return b"".join(pieces)
 
 
@@ -237,7 +233,7 @@ class Query:
         return BOOLEANS.get(value, False)
 
     def choice(self, name: str, value: str) -> bool:
-        """Whether a parameter that takes one value has it; false when it is not given."""
+        """Return True when a parameter that takes one value has it; False when it is not given."""
         if self.values.get(name, value) != value:
             self.problems.append(f"The query parameter `{name}` takes `{value}` alone.")
         return self.values.get(name) == value
@@ -330,16 +326,6 @@ def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
 _TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
 
 
-def etag_header(content: bytes) -> Header:
-    """The ETag of an answer that is a function of `content`."""
-    return b"etag", b'"%b"' % hashlib.sha256(content).hexdigest().encode()
-
-
-def of_version(content: bytes, *, version: int) -> Header:
-    """The ETag of a resource: its version, which `If-Match` compares, and a digest of all that is shown of it."""
-    return b"etag", b'"%d-%b"' % (version, hashlib.sha256(content).hexdigest().encode())
-
-
 def matching(call: Call) -> tuple[str, ...] | None:
     """The versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the header.
 
@@ -361,117 +347,3 @@ def not_modified(call: Call, etag: Header) -> Response | None:
         return None
     held = [tag.strip().removeprefix(b"W/") for value in call.header(b"if-none-match") for tag in value.split(b",")]
     return Empty(status=304, headers=(etag,)) if etag[1] in held or b"*" in held else None
-
-
-# Work that ends when its client goes away. What the work is belongs to the handlers.
-
-Result = TypeVar("Result")
-
-
-async def unless_gone(receive: Receive, work: Coroutine[Any, Any, Result]) -> Result:
-    """The result of `work`, which is cancelled when the client closes the connection first.
-
-    The request's body must have been read, or be of no interest: what arrives of it meanwhile is dropped.
-    Raises `ClientDisconnect` once the work has ended.
-    """
-    working = asyncio.create_task(work, name="api-work")
-    listening = asyncio.create_task(_gone(receive), name="api-disconnect")
-    try:
-        await asyncio.wait({working, listening}, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            return working.result()
-        raise ClientDisconnect
-    finally:
-        working.cancel()
-        listening.cancel()
-        # Waited for, so that nothing of this request outlives its handler.
-        await asyncio.gather(working, listening, return_exceptions=True)
-
-
-async def _gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-# Answers that are sent while they are read: a page is in memory, never the whole.
-#
-# What is read is the handlers' business, and so is what comes before the first page and behind the last.
-
-# Until its last page is read, an answer holds a read of the store open, and all that is written meanwhile stays in the
-# store's log. So a client loses its answer when it takes nothing of it for a while, or too long for the whole.
-STALL_SECONDS = 30.0
-WHOLE_SECONDS = 120.0
-
-
-class Streamed(Response):
-    """One text that comes in pieces, JSON unless it is said. What fails before the first piece, fails the request."""
-
-    def __init__(
-        self,
-        texts: AsyncGenerator[bytes, None],
-        *,
-        headers: tuple[Header, ...] = (),
-        content_type: Header = CONTENT_TYPE,
-        stall_seconds: float = STALL_SECONDS,
-        whole_seconds: float = WHOLE_SECONDS,
-    ) -> None:
-        self.status_code = 200
-        self.background = None
-        self.raw_headers = [content_type, *headers]
-        self.texts = texts
-        self.stall_seconds = stall_seconds
-        self.whole_seconds = whole_seconds
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await unless_gone(receive, self._in_time(send, whole=scope["method"] != "HEAD"))
-
-    async def _in_time(self, send: Send, *, whole: bool) -> None:
-        limit = asyncio.timeout(self.whole_seconds)
-        try:
-            # Left to the garbage collector, a generator would keep its read of the store open for a while.
-            async with limit, aclosing(self.texts):
-                await self._stream(send, whole=whole)
-        except TimeoutError:
-            if limit.expired():
-                raise ClientDisconnect from None
-            raise
-
-    async def _stream(self, send: Send, *, whole: bool) -> None:
-        # Read before the status is sent: what fails until here still gets an answer of its own.
-        first = await anext(self.texts)
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if whole:
-            await self._send_text(send, first)
-            async for text in self.texts:
-                await self._send_text(send, text)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_text(self, send: Send, text: bytes) -> None:
-        message: Message = {"type": "http.response.body", "body": text, "more_body": True}
-        limit = asyncio.timeout(self.stall_seconds)
-        try:
-            async with limit:
-                await send(message)
-        except TimeoutError:
-            if limit.expired():
-                raise ClientDisconnect from None
-            raise
-        await asyncio.sleep(0)  # neither the store nor a fast client suspends: without this an answer holds the loop
-
-
-def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
-    """A JSON object with one member, an array: as `errors.json_array` makes it at once."""
-    return join_parts(b'{"%b":[' % name, pages, b"]}")
-
-
-async def join_parts(
-    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes
-) -> AsyncGenerator[bytes, None]:
-    """The values of all pages with commas between them; the pages are closed before the last text is sent."""
-    between = before
-    async with aclosing(pages):
-        async for page in pages:
-            if page:
-                yield between + b",".join(page)
-                between = b","
-    yield after if between == b"," else before + after
