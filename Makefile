@@ -27,13 +27,19 @@ test: .venv/installed-for-development
 	scripts/test --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/providers
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
-PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/glewlwyd/unpacked
+PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex
 
 tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
 	@scripts/setup-providers certified
 
+.venv/generators/installed: tests/providers/generators.txt | .venv/installed
+	@scripts/setup-providers clients
+
 .venv/glewlwyd/unpacked: scripts/setup-providers | .venv/installed
 	@scripts/setup-providers second
+
+.venv/dex/dex: tests/providers/dex_build/go.sum | .venv/installed
+	@scripts/setup-providers dex
 
 # Real identity providers and a real browser.
 test-providers: .venv/installed-for-development $(PROVIDERS)

@@ -8,7 +8,7 @@ from contextlib import aclosing
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors
+from api import auth, calls, errors, requests, responses
 from api.calls import Call
 from reconciler.model import names, principals
 from reconciler.model.clock import rfc3339
@@ -66,7 +66,7 @@ async def _tell(
         run=None,
         request=call.request,
         detail=None if detail is None else json.dumps(detail, sort_keys=True),
-        address=call.address,
+        address=auth.address(call),
     )
     try:
         await call.services.store.tell((event,))
@@ -168,7 +168,7 @@ _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 async def list_all(call: Call) -> Response:
     """GET /v1/audit-events"""
     as_lines = any(LINES in value.lower() for value in call.header(b"accept"))
-    query = bodies.Query(call.query, known=PARAMETERS, strict=False)
+    query = requests.Query(call.query, known=PARAMETERS, strict=False)
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
     limit = query.integer("limit", lowest=1, highest=highest, default=usual)
     documents = query.boolean("documents")
@@ -177,12 +177,12 @@ async def list_all(call: Call) -> Response:
     wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
-        return bodies.Streamed(bodies.stream_array(b"events", pages))
+        return responses.Streamed(responses.stream_array(b"events", pages))
     content_type = (b"content-type", LINES)
-    return bodies.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
+    return responses.Streamed(_lines(pages), content_type=content_type, whole_seconds=EXPORT_SECONDS)
 
 
-def _wanted(query: bodies.Query) -> AuditWanted:
+def _wanted(query: requests.Query) -> AuditWanted:
     since, until = _instant(query, "since"), _instant(query, "until")
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
@@ -227,7 +227,7 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
     reachable = calls.reach(call)
     if project not in call.services.accounts.directory.projects or not calls.is_within(reachable, project):
-        raise calls.missing(call, calls.NO_PROJECT, project=project)
+        raise calls.no_project(call, project)
     call.state["project"] = project
     if not calls.is_within(within, project):
         raise _forbidden(call)
@@ -239,7 +239,7 @@ def _forbidden(call: Call) -> errors.Forbidden:
     return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
-def _known(query: bodies.Query, name: str, meant: Callable[[str], str]) -> str | None:
+def _known(query: requests.Query, name: str, meant: Callable[[str], str]) -> str | None:
     text = query.text(name)
     try:
         return None if text is None else meant(text)
@@ -248,7 +248,7 @@ def _known(query: bodies.Query, name: str, meant: Callable[[str], str]) -> str |
         return None
 
 
-def _instant(query: bodies.Query, name: str) -> str | None:
+def _instant(query: requests.Query, name: str) -> str | None:
     """An instant as the store keeps them, which are compared as text."""
     text = query.text(name)
     if text is None:
@@ -260,7 +260,7 @@ def _instant(query: bodies.Query, name: str) -> str | None:
     return f"{match[1]}.{match[2] or '':0<3}Z"
 
 
-def _after(query: bodies.Query) -> AuditPlace | None:
+def _after(query: requests.Query) -> AuditPlace | None:
     text = query.text("after")
     if text is None:
         return None

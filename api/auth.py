@@ -12,14 +12,15 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from starlette.types import Scope
 
 from api import errors
-from api.errors import Header
-from reconciler.auth import invitations
+from api.calls import Call, Services
+from api.responses import Header
+from reconciler.auth import changes
 from reconciler.auth.sessions import Session
 from reconciler.model import directory
 from reconciler.model.directory import Directory
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 from reconciler.model.principals import Scope as PrincipalScope
-from reconciler.server.services import Services
 
 # Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
 
@@ -32,13 +33,18 @@ CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
 def address_of(scope: Scope, *, trusted: Sequence[Network]) -> str:
-    """Where a request comes from, see `client`."""
+    """Return where a request comes from, see `client_address`."""
     peer = scope["client"][0] if scope.get("client") else None
     return client_address(peer, scope["headers"], trusted=trusted)
 
 
+def address(call: Call) -> str:
+    """Return where a call comes from, as text."""
+    return address_of(call.scope, trusted=call.services.trusted_proxies)
+
+
 def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
-    """Whom attempts are counted for: an IPv4 address, or the network of 64 bits around an IPv6 one, as text.
+    """Return the client that attempts are counted for: an IPv4 address, or the network of 64 bits of an IPv6 one.
 
     `peer` is the other end of the connection. A proxy appends whom it got the request from; whatever stands before the
     last address that no trusted proxy has was written by who asks, and may be anything.
@@ -179,7 +185,7 @@ class Visitor(NamedTuple):
 
 
 def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
-    """Whose browser this is; None without a session, and for one that is over."""
+    """Return the person of this browser; None without a session, and for one that is over."""
     token = read_cookie(headers, cookies_of(services.web_url, has_tls=services.has_tls).session)
     session = services.sessions.find(token) if token else None
     if session is None:
@@ -196,7 +202,7 @@ def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
 # read here; `Authenticator` checks them.
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
-"""What the name of a parameter holds that carries a key, in lower case. Values may be anybody's names of things."""
+"""Parts of the names of parameters that carry a key, in lower case. Values may be names of anything."""
 
 
 IN_A_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
@@ -245,7 +251,7 @@ def refuse_in_path(path: str) -> None:
     """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
     if directory.KEY_MARK in path and directory.holds_key(path):
         raise errors.BadRequest(IN_A_URL)
-    if invitations.MARK in path and invitations.holds_code(path):
+    if changes.MARK in path and changes.holds_code(path):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 
@@ -261,7 +267,7 @@ def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
     text = unquote_to_bytes(query).decode("latin-1")
     if is_named or (is_service_key and service_key) or directory.holds_key(text):
         raise errors.BadRequest(IN_A_URL)
-    if invitations.holds_code(text):
+    if changes.holds_code(text):
         raise errors.BadRequest(CODE_IN_A_URL)
 
 
@@ -297,8 +303,24 @@ NO_PASSWORDS = "Passwords open nothing here: people sign in with a browser, at {
 
 
 def challenge(auth_type: str) -> bytes:
-    """What a 401 asks for (RFC 9110, 11.6.1)."""
+    """Return the header that a 401 needs (RFC 9110, 11.6.1)."""
     return OF_KEYS if auth_type == "oidc" else CHALLENGE
+
+
+def again(call: Call) -> None:
+    """Judge once more, by who the caller is now: a body or a password took its time, and the caller may have been
+    removed, or been given another role, meanwhile. Raises what `judge` does, `Unauthenticated`.
+    """
+    session, services = call.state.get("session"), call.services
+    now = services.accounts.still(call.principal, since=call.state["directory"])
+    if now is None or (session is not None and not services.sessions.is_live(session)):
+        raise errors.Unauthenticated(
+            "What you showed opens nothing any more.",
+            code=ErrorCode.CREDENTIAL_REVOKED,
+            challenge=challenge(services.auth_type),
+        )
+    call.state["principal"] = now
+    call.judge(call)
 
 
 class Authenticator:
@@ -315,7 +337,7 @@ class Authenticator:
         self._web_url = services.web_url
 
     async def principal(self, shown: ShownCredentials, *, address: Callable[[], str]) -> Principal:
-        """Who this is. Raises `Unauthenticated`, `Throttled`.
+        """Return the caller. Raises `Unauthenticated`, `Throttled`.
 
         `address` says where the request comes from; it is asked for passwords alone, since keys need no such counting.
         A request may show several credentials; each must be right and mean the same, so that no proxy and no client in
@@ -329,23 +351,27 @@ class Authenticator:
         if found:
             if any(one != found[0] for one in found):
                 raise errors.Unauthenticated(
-                    "The credentials mean different callers; send one.", challenge=self._challenge
+                    "The credentials mean different callers; send one.",
+                    code=ErrorCode.CREDENTIALS_CONFLICT,
+                    challenge=self._challenge,
                 )
             return found[0]
         if self._anybody is None:
-            asking = ASK if self._has_passwords else ASK_FOR_A_KEY.format(self._web_url)
-            raise errors.Unauthenticated(asking, challenge=self._challenge)
+            if self._has_passwords:
+                raise errors.Unauthenticated(ASK, code=ErrorCode.NO_CREDENTIAL, challenge=self._challenge)
+            asking = ASK_FOR_A_KEY.format(self._web_url)
+            raise errors.Unauthenticated(asking, code=ErrorCode.KEY_REQUIRED, challenge=self._challenge)
         return self._anybody
 
     def holder(self, key: str) -> Principal:
-        """Who holds a key. Raises `Unauthenticated`."""
+        """Return the holder of a key. Raises `Unauthenticated`."""
         # In constant time, whatever the directory says; who has the key learns nothing from a quick answer.
         is_service_key = hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._service_key)
         if is_service_key and self._service_key:
             return SERVICE_KEY
         holder = self._accounts.holder(key)
         if holder is None:
-            raise errors.Unauthenticated("The key is not known.", challenge=WRONG_KEY)
+            raise errors.Unauthenticated("The key is not known.", code=ErrorCode.UNKNOWN_KEY, challenge=WRONG_KEY)
         return holder
 
     def _loader(self, one: Password) -> Principal | None:
@@ -360,10 +386,12 @@ class Authenticator:
 
     async def _person(self, one: Password, *, address: str) -> Principal:
         if not self._has_passwords:
-            raise errors.Unauthenticated(NO_PASSWORDS.format(self._web_url), challenge=self._challenge)
+            told = NO_PASSWORDS.format(self._web_url)
+            raise errors.Unauthenticated(told, code=ErrorCode.PASSWORDS_DISABLED, challenge=self._challenge)
         found = await self._signing_in.principal(one.name, one.password, address=address)
         if found is None:
-            raise errors.Unauthenticated("The name or the password is wrong.", challenge=self._challenge)
+            told = "The name or the password is wrong."
+            raise errors.Unauthenticated(told, code=ErrorCode.WRONG_PASSWORD, challenge=self._challenge)
         return found
 
 
@@ -385,7 +413,8 @@ def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
     if len(hosts) != 1 or _name(hosts[0].decode("latin-1").lower()) not in allowed:
         raise errors.Forbidden(
             "This service asks nobody who they are, and answers to its own host names alone: localhost, 127.0.0.1, "
-            "[::1], and the host of `webURL` in its settings."
+            "[::1], and the host of `webURL` in its settings.",
+            code=ErrorCode.OTHER_SITE,
         )
 
 
@@ -412,7 +441,8 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
     if needs_proof and not sites and not origins:
         raise errors.Forbidden(
             "This says not of which site it comes (`Origin`), as a browser does for whoever signed in with one; "
-            "programs use a key."
+            "programs use a key.",
+            code=ErrorCode.OTHER_SITE,
         )
     if sites:
         ours = len(sites) == 1 and sites[0] in (PROVEN if needs_proof else OWN_SITE)
@@ -423,7 +453,8 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
     if not ours:
         raise errors.Forbidden(
             "A browser sent this for a page of another site; only pages of this service may change anything. Behind a "
-            "proxy, set `webURL` to the address that people use."
+            "proxy, set `webURL` to the address that people use.",
+            code=ErrorCode.OTHER_SITE,
         )
 
 

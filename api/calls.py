@@ -1,21 +1,138 @@
-"""A call: one request as a handler sees it, and which permission it needs."""
+"""A call: the services, one request as a handler sees it, and the permission that it needs."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum, auto
 from functools import partial
-from typing import NotRequired, TypeAlias, TypedDict
+from ipaddress import IPv4Network, IPv6Network
+from pathlib import Path
+from typing import TYPE_CHECKING, NotRequired, Protocol, TypeAlias, TypedDict
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api import auth, errors
-from api.errors import Header
-from reconciler.auth.sessions import Session
+from api import errors, responses
+from api.responses import Header
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
+from reconciler.auth.sessions import Session, Sessions
+from reconciler.auth.sign_in import SigningIn
+from reconciler.delivery.contract import Delivery, IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
+from reconciler.git.hooks import HookMemory
 from reconciler.model import principals
+from reconciler.model.clock import Clock
 from reconciler.model.directory import Directory
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import AccessVerdict, Actor, Permission, Principal
-from reconciler.server.services import Services
+from reconciler.notifications.board import Board
+from reconciler.notifications.outbox import Outbox
+from reconciler.ops.metrics import Measured
+from reconciler.reconcile.apply import Applier
+from reconciler.review.service import Reviewing
+from reconciler.store.contract import Store
+
+if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
+    from reconciler.auth.oidc.provider import Provider
+    from reconciler.auth.sign_in import People
+
+# The services that handlers call. The composition root (`reconciler.server.parts`) gives them.
+
+
+class Repositories(Protocol):
+    """The watched repositories and the runs that are queued or running."""
+
+    async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
+        """Every repository of these projects, of all when None, as a JSON object, sorted by name."""
+
+    def project_of(self, name: str) -> str | None:
+        """The project that a repository fills, or None for an unknown one."""
+
+    async def one(self, name: str) -> bytes | None:
+        """One repository as a JSON object, or None."""
+
+    def reconcile(self, name: str, *, actor: Actor) -> str | None:
+        """Ask for a run; the id of the run that will cover it, or None for an unknown repository. Raises Suspended."""
+
+    def hook_secret_file(self, name: str) -> Path | None:
+        """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
+
+    def hint(self, name: str) -> None:
+        """Look at a repository now, since a forge says that something was pushed. Nothing happens for one that is
+        unknown or suspended.
+        """
+
+    async def approve(self, name: str, *, commit: str, actor: Actor, request: str) -> str | None:
+        """Let go what is held at a commit; the id of the run that deletes it, or None for an unknown repository.
+
+        Raises NotHeld, Suspended.
+        """
+
+    async def suspend(
+        self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
+    ) -> bytes | None:
+        """Look at a repository no more; the repository as JSON, or None for an unknown one."""
+
+    async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
+        """Look at a repository again; the id of the run that reads it whole, or None for an unknown one.
+
+        Raises Suspended when a setting suspends it.
+        """
+
+    def run(self, run: str) -> bytes | None:
+        """A queued or running run as a JSON object, or None: then ask the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """Everything a door may use.
+
+    An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
+    for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
+    request comes from. `headers` go with every answer. `rates`, `room` and `log_limits` bound what `/v1/logs` takes in;
+    `in_flight` counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever
+    is unknown, `refusals` who was refused, `sent_forms` what must not count twice.
+    `measured` is what the service counts of itself. `outbox` is there where the settings name targets of alerts.
+
+    `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
+    through the provider, are there with `oidc` alone; `takes_invitations` says whether invitations admit anybody.
+    `has_tls` says whether the listener has TLS itself: a proxy may have it instead, which `web_url` tells.
+    """
+
+    store: Store
+    applier: Applier
+    repositories: Repositories
+    reviewing: Reviewing
+    accounts: Accounts
+    signing_in: SigningIn
+    clock: Clock
+    api_key: str
+    max_body_bytes: int
+    deliveries: Delivery
+    rates: RecordRates
+    room: IntakeRoom
+    log_limits: RequestLimits
+    sessions: Sessions
+    board: Board
+    outbox: Outbox | None = None
+    auth_type: str = "local"
+    people: "People | None" = None
+    provider: "Provider | None" = None
+    flow_key: bytes = field(default=b"", repr=False)
+    takes_invitations: bool = False
+    anybody: Principal | None = None
+    web_url: str = ""
+    has_tls: bool = False
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
+    headers: tuple[Header, ...] = responses.SECURITY
+    hooks: HookMemory = field(default_factory=HookMemory)
+    in_flight: dict[str, int] = field(default_factory=dict)
+    paces: RateLimits = field(default_factory=RateLimits)
+    sent_forms: SentForms = field(default_factory=SentForms)
+    refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
+    measured: Measured = field(default_factory=Measured)
+
 
 # A call: one request as a handler sees it.
 #
@@ -23,7 +140,7 @@ from reconciler.server.services import Services
 
 
 class State(TypedDict):
-    """What the edge gives to every request, in the scope's `state`."""
+    """The facts that the edge adds to every request, in the scope's `state`."""
 
     services: Services
     request: str  # its id, a ULID
@@ -56,18 +173,13 @@ class Call:
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The caller."""
         return self.state["principal"]
 
     @property
     def actor(self) -> Actor:
-        """Who asks, as somebody who changes resources of the call's project."""
+        """The caller, as the actor of a change in the call's project."""
         return principals.actor_in(self.state["principal"], self.project)
-
-    @property
-    def address(self) -> str:
-        """Where the request comes from, as text."""
-        return auth.address_of(self.scope, trusted=self.services.trusted_proxies)
 
     @property
     def query(self) -> bytes:
@@ -105,7 +217,7 @@ NO_REPOSITORY = "There is no such repository; GET /v1/repositories lists those t
 
 
 class PermissionPlace(Enum):
-    """What a request is about."""
+    """The subject of a request."""
 
     PUBLIC = auto()  # no credential is asked for
     KNOWN = auto()  # whoever is known may: it is about themselves, or the handler judges each thing that it names
@@ -172,19 +284,6 @@ def judge(call: Call, rule: AccessRule) -> None:
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
-def again(call: Call) -> None:
-    """Judge once more, by who the caller is now: a body or a password took its time, and the caller may have been
-    removed, or been given another role, meanwhile. Raises what `judge` does, `Unauthenticated`.
-    """
-    session, services = call.state.get("session"), call.services
-    now = services.accounts.still(call.principal, since=call.state["directory"])
-    if now is None or (session is not None and not services.sessions.is_live(session)):
-        challenge = auth.challenge(services.auth_type)
-        raise errors.Unauthenticated("What you showed opens nothing any more.", challenge=challenge)
-    call.state["principal"] = now
-    call.judge(call)
-
-
 def _verdict(call: Call, rule: AccessRule, permission: Permission) -> AccessVerdict:
     match rule.place:
         case PermissionPlace.ORGANIZATION:
@@ -211,12 +310,12 @@ def reach(call: Call) -> frozenset[str] | None:
 
 
 def permits(call: Call, permission: Permission, *, project: str) -> bool:
-    """Whether who asks may do something in a project."""
+    """Return True when the caller has a permission in a project."""
     return principals.may(call.principal, permission, role=call.principal.role_in(project))
 
 
 def is_within(reachable: frozenset[str] | None, project: str) -> bool:
-    """Whether a project is among those."""
+    """Return True when a project is among those."""
     return reachable is None or project in reachable
 
 
@@ -243,15 +342,28 @@ def _chosen(call: Call, asked: str | None) -> str:
     if found is not None:
         return found
     if asked is None:
-        raise errors.NotFound("Choose a project with the header X-Service-Project; GET /v1/me lists yours.")
-    raise missing(call, NO_PROJECT, project=asked)
+        sentence = "Choose a project with the header X-Service-Project; GET /v1/me lists yours."
+        raise errors.NotFound(sentence, code=ErrorCode.PROJECT_REQUIRED)
+    raise no_project(call, asked)
 
 
-def missing(call: Call, sentence: str, *, project: str | None) -> errors.NotFound:
-    """That there is no such thing, for whoever asks; the audit counts it when it is of a project that exists."""
+def no_project(call: Call, name: str | None) -> errors.NotFound:
+    """Return that there is no such project within the caller's reach. The audit counts it when the project exists."""
+    return missing(call, NO_PROJECT, code=ErrorCode.PROJECT_NOT_FOUND, project=name)
+
+
+def no_repository(call: Call, project: str | None) -> errors.NotFound:
+    """Return that there is no such repository within the caller's reach; `project` is the one that it fills."""
+    return missing(call, NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND, project=project)
+
+
+def missing(
+    call: Call, sentence: str, *, project: str | None, code: ErrorCode = ErrorCode.NOT_FOUND
+) -> errors.NotFound:
+    """Return that there is no such thing, for this caller. The audit counts it when its project exists."""
     if project is not None and project in call.services.accounts.directory.projects:
-        return errors.Hidden(sentence, project=project)
-    return errors.NotFound(sentence)
+        return errors.Hidden(sentence, code=code, project=project)
+    return errors.NotFound(sentence, code=code)
 
 
 def _asked(call: Call) -> str | None:
@@ -264,7 +376,8 @@ def _asked(call: Call) -> str | None:
 
 
 def _missing(call: Call, rule: AccessRule, project: str | None) -> errors.NotFound:
-    return missing(call, NO_REPOSITORY if rule.place is PermissionPlace.REPOSITORY else NO_PROJECT, project=project)
+    of_repository = rule.place is PermissionPlace.REPOSITORY
+    return no_repository(call, project) if of_repository else no_project(call, project)
 
 
 # The endpoint that gives each method of a path its handler, once it was judged that the caller may.
@@ -282,7 +395,7 @@ class Endpoint:
 
     @property
     def is_public(self) -> bool:
-        """Whether no method of it asks for a credential."""
+        """True when no method of it asks for a credential."""
         return all(rule.place is PermissionPlace.PUBLIC for rule in self.rules.values())
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

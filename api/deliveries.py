@@ -7,10 +7,10 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api import audit_events, bodies, errors
+from api import audit_events, errors, requests
 from api.calls import Call
-from api.errors import Json
-from reconciler.delivery import reporting, status
+from api.responses import Json
+from reconciler.delivery import contract, status
 from reconciler.model import components, names, principals, text
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
@@ -41,9 +41,9 @@ async def replay(call: Call) -> Response:
 
 async def discard(call: Call) -> Response:
     """POST /v1/destinations/{name}/delivery/discard"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     name = _name(call)
-    body = await bodies.read_object(call, known=("what",))
+    body = await requests.read_object(call, known=("what",))
     what = body.choice("what", WHAT, required=True)
     body.check()
     queued, dead = what in (QUEUE, ALL), what in (DEAD_LETTERS, ALL)
@@ -62,7 +62,7 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
     """A destination's delivery; a webhook that nothing is delivered to has one, too. Raises UnknownDestination."""
     try:
         return call.services.deliveries.shown(call.project, name, answers=_may_see_answers(call))
-    except reporting.UnknownDestination:
+    except contract.UnknownDestination:
         stored = await call.services.store.get(call.project, Key("Destination", name))
         if stored is None or components.type_name_of(json.loads(stored)["spec"]) != WEBHOOK.name:
             raise
@@ -70,16 +70,16 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
 
 
 def _may_see_answers(call: Call) -> bool:
-    """Whether what endpoints answered is for the caller's eyes: it may hold anything."""
+    """Return True when the caller may see the answers of endpoints, which may hold anything."""
     role = call.principal.role_in(call.project)
     return principals.may(call.principal, Permission.HANDLE_DELIVERIES, role=role)
 
 
 async def _nothing_said(call: Call) -> str:
     """The name in the path of a request that says nothing else. Raises `BadRequest`."""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     name = _name(call)
-    (await bodies.read_object(call, known=())).check()
+    (await requests.read_object(call, known=())).check()
     return name
 
 

@@ -3,7 +3,7 @@
 import logging
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime
 from functools import partial
 from time import perf_counter
@@ -15,14 +15,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api import auth, errors
 from api.auth import Authenticator
-from api.calls import State
-from api.errors import Header, Told
+from api.calls import Services, State
+from api.errors import Told
+from api.pages.forms import PagePath
+from api.responses import OF_REFERENCE, Header, page_headers
 from reconciler.auth import rate_limits
 from reconciler.model import ids, log_context
 from reconciler.model.principals import Principal
-from reconciler.server import connections
-from reconciler.server.connections import WHOLE_ANSWER
-from reconciler.server.services import Services
 
 # How many requests of one credential are under way at a time, on every listener.
 
@@ -72,7 +71,7 @@ class RequestPlaces:
         self._pattern = re.compile("|".join(f"({path_pattern(path)})" for path in self._paths))
 
     def of(self, path: str, services: Services) -> RequestPlace:
-        """Where a request of this path leads."""
+        """Return the documented path of a request, and its project."""
         match = self._pattern.fullmatch(path)
         if match is None or match.lastindex is None:
             return RequestPlace("", "")
@@ -81,7 +80,7 @@ class RequestPlaces:
 
 
 def path_pattern(path: str) -> str:
-    """What a path with parameters matches: its fixed parts as they are written, and one part for each parameter."""
+    """Return the expression for a path: its fixed parts as they are written, and one part for each parameter."""
     return "[^/]+".join(map(re.escape, re.split(r"\{\w+\}", path)))
 
 
@@ -94,7 +93,7 @@ def _project(documented: str, path: str, services: Services) -> str | None:
 
 
 def _part(path: str, prefix: str) -> str:
-    """What stands in a path where the prefix has its parameter, which is its last part."""
+    """Return the part of a path at the place of the prefix's parameter, which is its last part."""
     return path.split("/")[prefix.count("/")]
 
 
@@ -111,7 +110,6 @@ Rendering: TypeAlias = Callable[[Scope, Told], Response]
 REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
-AT_ONCE = 256  # ids whose random digits are drawn together
 NOWHERE = RequestPlaces(())
 BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 
@@ -121,28 +119,16 @@ def usual(_scope: Scope, said: Told) -> Response:
     return errors.as_json(said)
 
 
-class Common:
-    """The headers of every answer, also as lines."""
-
-    def __init__(self, headers: tuple[Header, ...]) -> None:
-        self.headers = headers
-        self.lines = b"".join(b"%b: %b\r\n" % header for header in headers)
-
-    def head(self, own: bytes, request: str) -> bytes:
-        """The lines of an answer: its own, its request's id, and these."""
-        return b"%bx-request-id: %b\r\n%b" % (own, request.encode(), self.lines)
-
-
 class Outgoing:
     """`send`, with the headers of every answer added and the body of an answer to HEAD left out."""
 
-    __slots__ = ("common", "request", "scope", "send", "started", "status")
+    __slots__ = ("headers", "request", "scope", "send", "started", "status")
 
-    def __init__(self, scope: Scope, send: Send, *, request: str, common: Common) -> None:
+    def __init__(self, scope: Scope, send: Send, *, request: str, headers: tuple[Header, ...]) -> None:
         self.scope = scope
         self.send = send
         self.request = request
-        self.common = common
+        self.headers = headers
         self.started = False
         self.status = 0  # of the answer, as soon as there is one
 
@@ -151,21 +137,10 @@ class Outgoing:
             self.started = True
             self.status = message["status"]
             own = (b"x-request-id", self.request.encode())
-            message["headers"] = [*message.get("headers", ()), own, *self.common.headers]
+            message["headers"] = [*message.get("headers", ()), own, *self.headers]
         elif self.scope["method"] == "HEAD":
             message["body"] = b""
         await self.send(message)
-
-    def whole(self, status: int, head: bytes, body: bytes) -> bool:
-        """Send an answer at once, where the server can; False when it was not sent. `head` is lines of headers."""
-        extensions = self.scope.get("extensions")
-        answer = extensions.get(WHOLE_ANSWER) if extensions else None
-        if answer is None:
-            return False
-        self.started = bool(answer(self.scope, status, self.common.head(head, self.request), body))
-        if self.started:
-            self.status = status
-        return self.started
 
 
 class Edge:
@@ -194,8 +169,9 @@ class Edge:
         self.authenticator = Authenticator(services)
         self.in_flight = services.in_flight
         self.note = services.measured.traffic.note
-        self.common = Common(services.headers)
-        self.common_of_pages = Common(connections.page_headers(services.headers))
+        self.headers = services.headers
+        self.headers_of_pages = page_headers(services.headers)
+        self.headers_of_reference = page_headers(services.headers, instead=OF_REFERENCE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -207,8 +183,10 @@ class Edge:
         log_context.PLACE.set(place := partial(auth.address_of, scope, trusted=self.services.trusted_proxies))
         scope["state"] = State(services=self.services, request=request)
         is_page = scope["path"] in self.pages or self.is_lost(scope)
-        common = self.common_of_pages if is_page else self.common
-        outgoing = Outgoing(scope, send, request=request, common=common)
+        headers = self.headers_of_pages if is_page else self.headers
+        if scope["path"] == PagePath.REFERENCE and is_page:
+            headers = self.headers_of_reference
+        outgoing = Outgoing(scope, send, request=request, headers=headers)
         try:
             await self._admit(scope, receive, outgoing, is_page=is_page)
         except ClientDisconnect:
@@ -261,7 +239,7 @@ class Edge:
             leave_request(self.in_flight, principal.name)
 
     async def _principal(self, scope: Scope, *, has_cookie: bool, is_write: bool) -> Principal:
-        """Who asks. A cookie, which a browser adds by itself, counts where nothing else is shown."""
+        """Return the caller. A cookie, which a browser adds by itself, counts where nothing else is shown."""
         headers: list[Header] = scope["headers"]
         shown = auth.shown_credentials(headers)
         if has_cookie and not shown.keys and not shown.passwords and self.services.anybody is None:
@@ -287,38 +265,5 @@ def _check_type(headers: list[Header]) -> None:
 
 
 def request_id(now: datetime) -> str:
-    """A new id for a request."""
-    return ids.instant(int(now.timestamp() * 1000)) + next(_DIGITS)
-
-
-def _drawn() -> Iterator[str]:
-    """The random digits of one id after the other. One draw serves many: some requests cost little more."""
-    size = ids.RANDOM_DIGITS
-    while True:
-        drawn = ids.digits(os.urandom(AT_ONCE * size))
-        for start in range(0, len(drawn), size):
-            yield drawn[start : start + size]
-
-
-_DIGITS = _drawn()
-
-
-# Answers whose bytes are all known, written at once: for those that programs ask for thousands of times a second.
-#
-# The server looks through each header of an answer with two expressions and writes twice, which costs as much as all
-# else that a small answer does.
-
-
-class AtOnce(Response):
-    """An answer that is never changed, so that one may answer many."""
-
-    def __init__(self, body: bytes, *, media_type: bytes, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        self.status_code = status
-        self.body = body
-        self.background = None
-        self.raw_headers = [(b"content-type", media_type), (b"content-length", b"%d" % len(body)), *headers]
-        self.head = b"".join([b"%b: %b\r\n" % header for header in self.raw_headers])
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if not (isinstance(send, Outgoing) and send.whole(self.status_code, self.head, bytes(self.body))):
-            await super().__call__(scope, receive, send)
+    """Return a new id for a request."""
+    return ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))

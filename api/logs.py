@@ -8,29 +8,27 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
-from api import bodies, calls, errors
+from api import auth, errors, requests, responses
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import Header, Told
-from reconciler.delivery import intake
-from reconciler.delivery.intake import IntakeRoom
-from reconciler.delivery.otlp import models, reading
+from api.errors import Told
+from api.responses import Content, Header
+from reconciler.delivery import contract
+from reconciler.delivery.contract import IntakeRoom, TakenRecords
+from reconciler.delivery.otlp import encodings, models, reading
 from reconciler.delivery.otlp.models import (
-    MOST_BYTES,
     MalformedRequest,
     OtlpAnswer,
     RequestTooLarge,
     UnknownEncoding,
 )
-from reconciler.delivery.reporting import TakenRecords
 
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
 TYPES = {models.PROTOBUF.encode(): False, models.JSON.encode(): True}
-"""Whether a media type is JSON, of those that there are."""
+"""Tell whether a media type is JSON, of those that there are."""
 
 
-class Message(AtOnce):
+class Message(Content):
     """An answer of OTLP: senders of single records pay for little else."""
 
     def __init__(self, answer: OtlpAnswer, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
@@ -38,7 +36,7 @@ class Message(AtOnce):
 
 
 def is_json(headers: Iterable[Header]) -> bool | None:
-    """Whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
+    """Tell whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
     found = [value for name, value in headers if name == b"content-type"]
     if len(found) != 1:
         return None
@@ -89,7 +87,7 @@ LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 async def take(call: Call) -> Response:
     """POST /v1/logs"""
     if call.query:
-        bodies.none_known(call.query)
+        requests.none_known(call.query)
     json = is_json(call.scope["headers"])
     if json is None:
         raise errors.UnknownType(f"Log records come with one {LOG_TYPES}.")
@@ -97,34 +95,35 @@ async def take(call: Call) -> Response:
     services = call.services
     sender = call.principal.name
     _wait(services.rates.wait(sender, now=monotonic()))
-    held = _Held(services.room, sender, _length(call))
+    limits = services.log_limits
+    held = _Held(services.room, sender, _length(call, most=limits.bytes))
     try:
         body = await read_body(call.receive, limit=held.size)
         if services.accounts.directory is not call.state["directory"]:
-            calls.again(call)
+            auth.again(call)
         if encoding:
-            held.change(held.size + MOST_BYTES)
-            body = await reading.decode_body(body, encoding)
+            held.change(held.size + limits.bytes)
+            body = await encodings.decode_body(body, encoding, most=limits.bytes)
         else:
             _refuse_compressed(body)
         held.change(len(body))
-        logs = await reading.read(body, json=json)
+        logs = await reading.read(body, json=json, limits=limits)
     except REFUSALS:
-        services.rates.charge(sender, intake.request_cost(held.size), now=monotonic())
+        services.rates.charge(sender, contract.request_cost(held.size), now=monotonic())
         raise
     else:
         _wait(services.rates.take(sender, logs.records or 1, now=monotonic()))
         taking = services.deliveries.take(call.project, logs)
         if services.deliveries.sends_at_once(call.project):
             # Who waits for an endpoint and goes away sends all of it again: nobody needs the answer to this.
-            taking = bodies.unless_gone(call.receive, taking)
+            taking = responses.unless_gone(call.receive, taking)
         return taken_message(await taking, json=json)
     finally:
         held.change(0)
 
 
 class _Held:
-    """What one request holds of the room."""
+    """The bytes that one request holds of the room."""
 
     __slots__ = ("room", "sender", "size")
 
@@ -165,7 +164,7 @@ async def _received(receive: Receive, *, limit: int) -> bytes:
         more = message.get("more_body", False)
         size += len(pieces[-1])
         if size > limit:
-            raise _too_large()
+            raise _too_large(limit)
     return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
@@ -190,17 +189,17 @@ def _refuse_compressed(body: bytes) -> None:
         raise MalformedRequest(f"The body is no OTLP: it looks like {encoding}; send `Content-Encoding: {encoding}`.")
 
 
-def _length(call: Call) -> int:
-    """How many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
+def _length(call: Call, *, most: int) -> int:
+    """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
     value = call.headers.get(b"content-length")
     if value is None:
-        return MOST_BYTES
+        return most
     value = value.strip(b" \t")  # which is around the value and none of it (RFC 9110, 5.5)
     if not value.isdigit():
         raise errors.BadRequest("The header Content-Length is not a number of bytes.")
     # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
-    if len(value) > 20 or int(value) > MOST_BYTES:
-        raise _too_large()
+    if len(value) > 20 or int(value) > most:
+        raise _too_large(most)
     return int(value)
 
 
@@ -209,5 +208,5 @@ def _wait(seconds: float) -> None:
         raise errors.TooMany("You send more log records a second than one sender may; try again.", after=seconds)
 
 
-def _too_large() -> errors.TooLarge:
-    return errors.TooLarge(f"The body is over {MOST_BYTES} bytes; send the records in several requests.")
+def _too_large(most: int) -> errors.TooLarge:
+    return errors.TooLarge(f"The body is over {most} bytes; send the records in several requests.")

@@ -5,9 +5,9 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors
+from api import calls, errors, requests, responses
 from api.calls import Call
-from api.errors import Json
+from api.responses import Json
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Permission
 from reconciler.notifications.board import Sees
@@ -29,11 +29,11 @@ MISSING = "There is no such notification; GET /v1/api/notifications lists those 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/api/notifications"""
-    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
     query.check()
     pages = call.services.board.pages(sees=_sees(call), user=_person(call), after=query.text("after"), limit=limit)
-    return bodies.Streamed(bodies.stream_array(b"notifications", pages))
+    return responses.Streamed(responses.stream_array(b"notifications", pages))
 
 
 async def get(call: Call) -> Response:
@@ -43,11 +43,11 @@ async def get(call: Call) -> Response:
 
 async def set_status(call: Call) -> Response:
     """POST /v1/api/notifications/{id}/status"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     person = _person(call)
     if person is None:
         raise errors.Forbidden("A key reads nothing; the status of a notification is a person's.")
-    body = await bodies.read_object(call, known=("userStatus",))
+    body = await requests.read_object(call, known=("userStatus",))
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
     board, sees = call.services.board, _sees(call)
@@ -58,7 +58,7 @@ async def set_status(call: Call) -> Response:
 def _answer(call: Call, notification: bytes | None) -> Response:
     if notification is None:
         raise _missing(call)
-    return Json(errors.json_member(b"notification", notification))
+    return Json(responses.json_member(b"notification", notification))
 
 
 def _missing(call: Call) -> errors.NotFound:
@@ -69,7 +69,7 @@ def _missing(call: Call) -> errors.NotFound:
 
 
 def _sees(call: Call) -> Sees:
-    """What whoever asks sees."""
+    """Return the test for what the caller sees."""
     principal, reachable = call.principal, calls.reach(call)
 
     def sees(cause: Cause) -> bool:
@@ -96,8 +96,8 @@ def _person(call: Call) -> str | None:
 
 async def send_test_alert(call: Call) -> Response:
     """POST /v1/alerts/test"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("target",))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("target",))
     target = body.text("target")
     body.check()
     outbox = call.services.outbox

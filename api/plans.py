@@ -4,11 +4,12 @@ from collections.abc import AsyncGenerator, Sequence
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors, repositories
+from api import calls, errors, repositories, requests, responses
 from api.calls import Call
-from api.errors import Header, Json
+from api.responses import Header, Json
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanRequest
@@ -33,8 +34,8 @@ OF_COMMITS = frozenset(
 
 async def make(call: Call) -> Response:
     """POST /v1/plan"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("repository", "head", "base"))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("repository", "head", "base"))
     asked = PlanRequest(
         body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
     )
@@ -42,15 +43,15 @@ async def make(call: Call) -> Response:
     # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
     reachable, project = calls.reach(call), call.services.repositories.project_of(asked.repository)
     if project is None or not calls.is_within(reachable, project):
-        raise calls.missing(call, calls.NO_REPOSITORY, project=project)
-    kept = await bodies.unless_gone(call.receive, _planned(call, asked))
+        raise calls.no_repository(call, project)
+    kept = await responses.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/plans"""
-    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
     repository, projects = query.text("repository"), calls.reach(call)
@@ -61,9 +62,9 @@ async def list_all(call: Call) -> Response:
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    shown = errors.json_array(b"plans", heads)
-    etag = bodies.etag_header(shown)
-    return bodies.not_modified(call, etag) or Json(shown, headers=(etag,))
+    shown = responses.json_array(b"plans", heads)
+    etag = responses.etag_header(shown)
+    return requests.not_modified(call, etag) or Json(shown, headers=(etag,))
 
 
 async def get(call: Call) -> Response:
@@ -72,7 +73,7 @@ async def get(call: Call) -> Response:
     if kept is None or not calls.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     etag, stale = await _etag(call, kept)
-    return bodies.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
+    return requests.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
 
 
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
@@ -83,11 +84,11 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
     except ProposalNotFound as problem:
         raise errors.NotFound(problem.message) from problem
     except kept_plans.Unmergeable as problem:
-        raise errors.Conflict(*problem.sentences) from problem
+        raise errors.Conflict(*problem.sentences, code=ErrorCode.MERGE_CONFLICT) from problem
     except TooManyQuestions as problem:
         raise errors.TooMany(problem.message, after=AGAIN_SECONDS) from problem
     except (kept_plans.TookTooLong, Overdue) as problem:
-        raise errors.Unavailable(problem.message, after=AGAIN_SECONDS) from problem
+        raise errors.Unavailable(problem.message, after=AGAIN_SECONDS, code=ErrorCode.TOOK_TOO_LONG) from problem
     except GitFault as fault:
         raise _refusal(fault) from fault
 
@@ -95,20 +96,21 @@ async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
 def _refusal(fault: GitFault) -> errors.Problem:
     """A fault of what the commits hold is for whoever proposes or follows to mend; any other may pass."""
     if fault.of_head or fault.state in OF_COMMITS:
-        return errors.Conflict(fault.message)
-    return errors.Unavailable(fault.message, after=fault.retry_after or LOOK_AGAIN_SECONDS)
+        return errors.Conflict(fault.message, code=ErrorCode.COMMIT_REFUSED)
+    after = fault.retry_after or LOOK_AGAIN_SECONDS
+    return errors.Unavailable(fault.message, after=after, code=ErrorCode.REPOSITORY_UNAVAILABLE)
 
 
 async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
     """The tag of what whoever asks gets of a plan, and whether it is stale."""
     [stale] = await call.services.reviewing.are_stale([kept])
-    return bodies.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
+    return responses.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
     before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
-    return bodies.Streamed(bodies.join_parts(before, pages, b"]}}"), headers=(etag,))
+    return responses.Streamed(responses.join_parts(before, pages, b"]}}"), headers=(etag,))
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:

@@ -7,11 +7,11 @@ from datetime import datetime
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors
-from api.bodies import Members
+from api import calls, errors, requests, responses
 from api.calls import Call
-from api.errors import Empty, Json
-from reconciler.auth import changes, invitations
+from api.requests import Members
+from api.responses import Empty, Json
+from reconciler.auth import changes
 from reconciler.model import directory, ids, principals
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Directory, Invitation, Key, Project
@@ -25,13 +25,13 @@ async def list_all(call: Call) -> Response:
     reachable = calls.reach(call)
     directory = call.services.accounts.directory
     found = [one for name, one in sorted(directory.projects.items()) if calls.is_within(reachable, name)]
-    return Json(errors.json_array(b"projects", map(_encoded, found)))
+    return Json(responses.json_array(b"projects", map(_encoded, found)))
 
 
 async def create(call: Call) -> Response:
     """POST /v1/projects"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("name",))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("name",))
     name = body.text("name", required=True) or ""
     body.check()
     at = rfc3339(call.services.clock())
@@ -40,24 +40,24 @@ async def create(call: Call) -> Response:
         actor=call.principal.name,
         request=call.request,
     )
-    return Json(errors.json_member(b"project", _encoded(Project(name, at))), status=201)
+    return Json(responses.json_member(b"project", _encoded(Project(name, at))), status=201)
 
 
 async def get(call: Call) -> Response:
     """GET /v1/projects/{name}"""
-    return Json(errors.json_member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
+    return Json(responses.json_member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
 
 
 async def list_members(call: Call) -> Response:
     """GET /v1/projects/{name}/members"""
     members = _members(call.services.accounts.directory, call.project)
-    return Json(errors.json_array(b"members", (_member(name, role) for name, role in members.items())))
+    return Json(responses.json_array(b"members", (_member(name, role) for name, role in members.items())))
 
 
 async def set_member(call: Call) -> Response:
     """PUT /v1/projects/{name}/members/{user}"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("role",))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("role",))
     role = Role(body.choice("role", list(Role), required=True) or Role.VIEWER)
     body.check()
     name, project = call.parameter("user"), call.project
@@ -66,12 +66,12 @@ async def set_member(call: Call) -> Response:
         actor=call.principal.name,
         request=call.request,
     )
-    return Json(errors.json_member(b"member", _member(name, role)))
+    return Json(responses.json_member(b"member", _member(name, role)))
 
 
 async def remove_member(call: Call) -> Response:
     """DELETE /v1/projects/{name}/members/{user}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     name, project = call.parameter("user"), call.project
     await call.services.accounts.amend(
         lambda directory: changes.remove_member(directory, project=project, name=name),
@@ -111,33 +111,33 @@ CLAIMS_DECIDE = (
 async def list_invitations(call: Call) -> Response:
     """GET /v1/projects/{name}/invitations"""
     now = rfc3339(call.services.clock())
-    found = invitations.waiting(call.services.accounts.directory, now=now, project=call.project)
-    return Json(errors.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
+    found = changes.waiting_invitations(call.services.accounts.directory, now=now, project=call.project)
+    return Json(responses.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
 
 
 async def create_invitation(call: Call) -> Response:
     """POST /v1/projects/{name}/invitations"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=MEMBERS)
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=MEMBERS)
     now = call.services.clock()
-    code = "" if "email" in body.value else invitations.make_code(os.urandom(invitations.RANDOM_BYTES))
+    code = "" if "email" in body.value else changes.make_code(os.urandom(changes.CODE_RANDOM_BYTES))
     invitation = _read(body, code, call=call, now=now)
     _check_admits(call)
     await call.services.accounts.amend(
-        lambda directory: invitations.invite(directory, invitation, now=rfc3339(now)),
+        lambda directory: changes.invite(directory, invitation, now=rfc3339(now)),
         actor=call.principal.name,
         request=call.request,
     )
     shown = {**_shown(invitation), "code": code} if code else _shown(invitation)
-    return Json(errors.json_member(b"invitation", json.dumps(shown).encode()), status=201)
+    return Json(responses.json_member(b"invitation", json.dumps(shown).encode()), status=201)
 
 
 async def withdraw_invitation(call: Call) -> Response:
     """DELETE /v1/projects/{name}/invitations/{id}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     project, identifier, now = call.project, call.parameter("id"), rfc3339(call.services.clock())
     await call.services.accounts.amend(
-        lambda directory: invitations.withdraw(directory, project=project, identifier=identifier, now=now),
+        lambda directory: changes.withdraw_invitation(directory, project=project, identifier=identifier, now=now),
         actor=call.principal.name,
         request=call.request,
     )
@@ -157,7 +157,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
         created_at=rfc3339(now),
         created_by=call.principal.name,
         expires_at=rfc3339(until),
-        digest=invitations.code_digest(code),
+        digest=changes.code_digest(code),
         email=email,
     )
 
@@ -167,16 +167,16 @@ def _email(body: Members) -> str:
     text = body.text("email")
     if text is None:
         return ""
-    email = invitations.invited_address(text)
+    email = changes.invited_address(text)
     if email is None:
-        body.mistake("email", invitations.EMAIL_RULE)
+        body.mistake("email", changes.EMAIL_RULE)
     return email or ""
 
 
 def _until(body: Members, *, email: str, now: datetime) -> datetime:
     """When it ends; any instant where a mistake in it was noted."""
     try:
-        return invitations.invitation_expiry(bodies.expiry(body, now=now), email=email, now=now)
+        return changes.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
     except changes.Invalid as problem:
         body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
         return now
@@ -219,19 +219,19 @@ async def list_keys(call: Call) -> Response:
     elif not may_manage_any(call.principal):
         takes = principals.required_for(Permission.MANAGE_KEYS, call.principal.scopes)
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
-    return Json(errors.json_array(b"apiKeys", (json.dumps(_shown_key(one)).encode() for one in visible(call))))
+    return Json(responses.json_array(b"apiKeys", (json.dumps(_shown_key(one)).encode() for one in visible(call))))
 
 
 async def create_key(call: Call) -> Response:
     """POST /v1/api-keys"""
-    bodies.none_known(call.query)
-    key, text = await make_key(call, await bodies.read_object(call, known=API_KEY_MEMBERS))
-    return Json(errors.json_member(b"apiKey", json.dumps({**_shown_key(key), "key": text}).encode()), status=201)
+    requests.none_known(call.query)
+    key, text = await make_key(call, await requests.read_object(call, known=API_KEY_MEMBERS))
+    return Json(responses.json_member(b"apiKey", json.dumps({**_shown_key(key), "key": text}).encode()), status=201)
 
 
 async def revoke_key(call: Call) -> Response:
     """DELETE /v1/api-keys/{id}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     await end_key(call, call.parameter("id"))
     return Empty(status=204)
 
@@ -253,11 +253,11 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     reachable = calls.reach(call)
     if key.project is not None and not calls.is_within(reachable, key.project):
         # As where a path names another one than the header.
-        raise calls.missing(call, calls.NO_PROJECT, project=key.project)
+        raise calls.no_project(call, key.project)
     if key.owner is None:
         _check_may_manage(call, key.project)
     elif key.project is not None and principal.role_in(key.project) is None:
-        raise calls.missing(call, calls.NO_PROJECT, project=key.project)
+        raise calls.no_project(call, key.project)
     if Scope.METRICS in key.scopes and not call.principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
     await call.services.accounts.amend(
@@ -284,7 +284,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
     is_personal = body.boolean("personal") or False
-    asked = bodies.expiry(body, now=now, longest=changes.KEY_LASTS)
+    asked = requests.expiry(body, now=now, longest=changes.KEY_LASTS)
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:
@@ -299,13 +299,13 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=bodies.instant_text(changes.key_expiry(asked, is_personal=is_personal, now=now)),
+        expires_at=requests.instant_text(changes.key_expiry(asked, is_personal=is_personal, now=now)),
         owner=call.principal.user if is_personal else None,
     )
 
 
 def may_manage_any(principal: Principal) -> bool:
-    """Whether there is any project whose keys somebody may manage."""
+    """Return True when the caller may manage the keys of some project."""
     roles = {*principal.roles.values(), principal.everywhere}
     return any(principals.may(principal, Permission.MANAGE_KEYS, role=role) for role in roles)
 
@@ -315,7 +315,7 @@ def _check_may_manage(call: Call, project: str | None) -> None:
     is_missing = project is not None and project not in call.services.accounts.directory.projects
     verdict = AccessVerdict.UNKNOWN if is_missing else _verdict(call, project)
     if verdict is AccessVerdict.UNKNOWN:
-        raise calls.missing(call, calls.NO_PROJECT, project=project)
+        raise calls.no_project(call, project)
     if verdict is AccessVerdict.FORBIDDEN:
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")

@@ -12,20 +12,20 @@ from pathlib import Path
 import msgspec
 from starlette.responses import Response
 
-from api import bodies, calls, errors
-from api.bodies import Members
+from api import auth, calls, errors, requests, responses
 from api.calls import Call
-from api.errors import Empty, Json
+from api.requests import Members
+from api.responses import Empty, Json
 from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
-from reconciler.reconcile.interventions import NotHeld, Suspended
+from reconciler.model.error_codes import ErrorCode
 
 # Watched repositories: what is known of them, and asking for a run.
 
 
 async def list_all(call: Call) -> Response:
     """GET /v1/repositories"""
-    return Json(errors.json_array(b"repositories", await call.services.repositories.all(projects=calls.reach(call))))
+    return Json(responses.json_array(b"repositories", await call.services.repositories.all(projects=calls.reach(call))))
 
 
 async def get(call: Call) -> Response:
@@ -33,24 +33,21 @@ async def get(call: Call) -> Response:
     repository = await call.services.repositories.one(call.parameter("name"))
     if repository is None:
         raise missing()
-    return Json(errors.json_member(b"repository", repository))
+    return Json(responses.json_member(b"repository", repository))
 
 
 async def reconcile(call: Call) -> Response:
     """POST /v1/repositories/{name}/reconcile"""
-    bodies.none_known(call.query)
-    try:
-        run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
-    except Suspended as problem:
-        raise errors.Conflict(problem.message) from problem
+    requests.none_known(call.query)
+    run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
     if run is None:
         raise missing()
-    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
+    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 def missing() -> errors.NotFound:
     """No repository has this name."""
-    return errors.NotFound(calls.NO_REPOSITORY)
+    return errors.NotFound(calls.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
 
 
 # Approving what a repository holds: who may, and which commit is meant. What that releases is decided elsewhere.
@@ -60,21 +57,18 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 async def approve_repository(call: Call) -> Response:
     """POST /v1/repositories/{name}/approve"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("commit",))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("commit",))
     commit = body.text("commit", required=True) or ""
     if commit and not COMMIT.fullmatch(commit):
         body.mistake("commit", "must be a commit's full id, 40 hexadecimal digits")
     body.check()
-    try:
-        run = await call.services.repositories.approve(
-            call.parameter("name"), commit=commit, actor=call.actor, request=call.request
-        )
-    except (NotHeld, Suspended) as refusal:
-        raise errors.Conflict(refusal.message) from refusal
+    run = await call.services.repositories.approve(
+        call.parameter("name"), commit=commit, actor=call.actor, request=call.request
+    )
     if run is None:
         raise missing()
-    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
+    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 # Suspending and resuming a repository: who may, and what a body says. What follows is decided behind the services.
@@ -86,29 +80,26 @@ REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u202
 
 async def suspend(call: Call) -> Response:
     """POST /v1/repositories/{name}/suspend"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("reason", "expiry"))
-    reason, until = _reason(body), bodies.expiry(body, now=call.services.clock())
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("reason", "expiry"))
+    reason, until = _reason(body), requests.expiry(body, now=call.services.clock())
     body.check()
     repository = await call.services.repositories.suspend(
         call.parameter("name"), reason=reason, until=until, actor=call.actor, request=call.request
     )
     if repository is None:
         raise missing()
-    return Json(errors.json_member(b"repository", repository))
+    return Json(responses.json_member(b"repository", repository))
 
 
 async def resume(call: Call) -> Response:
     """POST /v1/repositories/{name}/resume"""
-    bodies.none_known(call.query)
-    (await bodies.read_object(call, known=())).check()
-    try:
-        run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
-    except Suspended as problem:
-        raise errors.Conflict(problem.message) from problem
+    requests.none_known(call.query)
+    (await requests.read_object(call, known=())).check()
+    run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
     if run is None:
         raise missing()
-    return Json(errors.json_member(b"run", json.dumps(run).encode()), status=202)
+    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
 
 
 def _reason(body: Members) -> str:
@@ -128,16 +119,16 @@ MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 async def list_runs(call: Call) -> Response:
     """GET /v1/runs"""
-    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
     pages = call.services.store.runs_pages(repository=query.text("repository"), projects=calls.reach(call), limit=limit)
-    return bodies.Streamed(bodies.stream_array(b"runs", pages))
+    return responses.Streamed(responses.stream_array(b"runs", pages))
 
 
 async def get_run(call: Call) -> Response:
     """GET /v1/runs/{id}"""
-    return bodies.Streamed(_one(call, call.parameter("id"), projects=calls.reach(call)))
+    return responses.Streamed(_one(call, call.parameter("id"), projects=calls.reach(call)))
 
 
 async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
@@ -163,7 +154,7 @@ async def _finished(call: Call, run: str, projects: frozenset[str] | None) -> As
         [head] = first
         _check(call, projects, _project(head))
         before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
-        async with aclosing(bodies.join_parts(before, pages, b"]}}")) as texts:
+        async with aclosing(responses.join_parts(before, pages, b"]}}")) as texts:
             async for text in texts:
                 yield text
 
@@ -173,7 +164,7 @@ async def _pending(call: Call, run: str, projects: frozenset[str] | None) -> Asy
     found = call.services.repositories.run(run)
     if found is not None:
         _check(call, projects, _project(found))
-        yield errors.json_member(b"run", found)
+        yield responses.json_member(b"run", found)
 
 
 def _check(call: Call, projects: frozenset[str] | None, project: str) -> None:
@@ -223,12 +214,12 @@ WHY = {
 
 async def deliver_hook(call: Call) -> Response:
     """POST /hooks/{repository}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     name, headers = call.parameter("repository"), hooks.single_header(call.scope["headers"])
     file = call.services.repositories.hook_secret_file(name)
     key, fault = await _key(file)
     checking = SignatureCheck(headers, secret=key or NO_KEY)
-    await bodies.pass_on(call, checking.update, limit=MAX_BYTES)
+    await requests.pass_on(call, checking.update, limit=MAX_BYTES)
     verdict = checking.verdict(now=call.services.clock().timestamp())
     if key is None or verdict is not SignatureVerdict.RIGHT:
         # `call_soon`: after this request's answer is written.
@@ -270,7 +261,7 @@ def _tell(call: Call, name: str, why: str) -> None:
     more = f" ({quiet} more were refused since the last line.)" if quiet else ""
     logger.warning(
         "A delivery from %s to /hooks/%s was refused: %s.%s",
-        call.address,
+        auth.address(call),
         name[:LONGEST_NAME],
         why if is_known else "no repository of this name is watched",
         more,

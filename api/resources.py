@@ -1,24 +1,33 @@
 """Resources: list, get, history, apply, delete and redact."""
 
 import asyncio
+import hashlib
 import json
 import logging
-from collections.abc import AsyncGenerator
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from functools import cache
+from typing import NamedTuple
 
+import msgspec
 from starlette.responses import Response
 
-from api import bodies, calls, errors, resource_queries
+from api import calls, errors, requests, responses
 from api.calls import Call
-from api.edge import AtOnce
-from api.errors import Empty, Header, Json
-from reconciler.model import names, rendering
-from reconciler.model.names import Key, Selector
+from api.responses import Empty, Header, Json
+from reconciler.model import builtins, names, rendering
+from reconciler.model.components import MASK
+from reconciler.model.error_codes import ErrorCode
+from reconciler.model.names import EVERYTHING, Key, Selector
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyOptions, ApplyRequest
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
 from reconciler.worker.messages import RedactPlanned
+
+ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
 # Apply and delete: reading what is asked for, and answering what the applier says.
 
@@ -29,35 +38,35 @@ DELETE_PARAMETERS = frozenset({"dryRun"})
 async def apply_resources(call: Call) -> Response:
     """POST /v1/apply"""
     asked = _options(call, known=APPLY_PARAMETERS)
-    body = await bodies.read(call)
+    body = await requests.read(call)
     who = change_request(call)
     work = call.services.applier.apply(body, request=who, options=asked)
-    return change_response(await bodies.unless_gone(call.receive, work))
+    return change_response(await responses.unless_gone(call.receive, work))
 
 
 async def delete_resources(call: Call) -> Response:
     """POST /v1/delete"""
     asked = _options(call, known=DELETE_PARAMETERS)
-    body = await bodies.read(call)
+    body = await requests.read(call)
     who = change_request(call)
     work = call.services.applier.delete(body, request=who, options=asked)
-    return change_response(await bodies.unless_gone(call.receive, work))
+    return change_response(await responses.unless_gone(call.receive, work))
 
 
 def change_request(call: Call) -> ApplyRequest:
-    """Who asks, in which project, under the id that the answer carries too."""
+    """Return the caller and the project, under the id that the answer carries too."""
     return ApplyRequest(id=call.request, project=call.project, actor=call.actor)
 
 
 def change_response(answer: ApplyAnswer) -> Response:
-    """What the applier says, as a response."""
+    """Return the applier's answer as a response."""
     if not answer.body:
         return Empty(status=answer.status)
     return Json(answer.body, status=answer.status)
 
 
 def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
-    query = bodies.Query(call.query, known=known, strict=True)
+    query = requests.Query(call.query, known=known, strict=True)
     options = ApplyOptions(
         accept_invalid=query.boolean("acceptInvalid"),
         atomic=query.boolean("atomic"),
@@ -70,7 +79,7 @@ def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
 
 # Resources: list, get, raw text, delete by name and history.
 #
-# What a change does is decided behind the applier, what a reader sees in `api.resource_queries`.
+# The applier decides about changes. Readers see stored and built-in resources: see the end of this module.
 
 LIST_PARAMETERS = frozenset({"limit", "after", "selector"})
 LARGEST_PAGE = 10_000  # resources
@@ -80,19 +89,19 @@ CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
 async def get(call: Call) -> Response:
     """GET /v1/resources/{kind}/{name}"""
     key = key_of(call)
-    resource = await call.services.store.get(call.project, key) or resource_queries.built_in(key)
+    resource = await call.services.store.get(call.project, key) or built_in(key)
     if resource is None:
         raise missing(key)
     resource = _shown(call, resource, kind=key.kind)
-    etag = bodies.of_version(resource, version=resource_queries.version(resource))
-    body = errors.json_member(b"resource", resource)
-    return bodies.not_modified(call, etag) or AtOnce(body, media_type=errors.JSON, headers=(etag,))
+    etag = responses.of_version(resource, version=resource_version(resource))
+    body = responses.json_member(b"resource", resource)
+    return requests.not_modified(call, etag) or Json(body, headers=(etag,))
 
 
 async def list_kind(call: Call) -> Response:
     """GET /v1/resources/{kind}"""
-    query = bodies.Query(call.query, known=LIST_PARAMETERS, strict=False)
-    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=resource_queries.ALL)
+    query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
+    limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
     after, selector = _after(query), _selector(query)
     query.check()
     kind = _kind(call)
@@ -103,16 +112,16 @@ async def list_kind(call: Call) -> Response:
         after,
         limit,
         query.text("selector") or "",
-        resource_queries.built_in_digest(),
+        built_in_digest(),
         _hides(call, kind),
     )
     etag = await _list_etag(call, *facts)
-    held = bodies.not_modified(call, etag)
+    held = requests.not_modified(call, etag)
     if held is not None:
         return held
-    wanted = resource_queries.WantedResources(project, kind, after=after, limit=limit, selector=selector)
-    pages = resource_queries.list_pages(call.services.store, wanted)
-    return bodies.Streamed(bodies.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
+    wanted = WantedResources(project, kind, after=after, limit=limit, selector=selector)
+    pages = list_pages(call.services.store, wanted)
+    return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
 async def raw(call: Call) -> Response:
@@ -123,41 +132,43 @@ async def raw(call: Call) -> Response:
     resource = await call.services.store.get(call.project, key)
     if resource is None:
         raise missing(key)
-    found = resource_queries.raw_text(resource)
+    found = raw_text(resource)
     if found.text is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
     if not found.ready:
         # What is incomplete is not rolled out, and this is how collectors would get it.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
-        return Json(errors.body([sentence]), status=409)
+        raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
     return _text(call, found.text.encode())
 
 
 async def delete(call: Call) -> Response:
     """DELETE /v1/resources/{kind}/{name}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     key = key_of(call)
-    request, matching = change_request(call), bodies.matching(call)
+    request, matching = change_request(call), requests.matching(call)
     work = call.services.applier.delete_one(key, request=request, matching=matching)
-    return change_response(await bodies.unless_gone(call.receive, work))
+    return change_response(await responses.unless_gone(call.receive, work))
 
 
 async def history(call: Call) -> Response:
     """GET /v1/{kind}/{name}/history"""
     key = key_of(call)
-    pages = resource_queries.history_pages(call.services.store, project=call.project, key=key)
-    return bodies.Streamed(bodies.stream_array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind)))
+    pages = history_pages(call.services.store, project=call.project, key=key)
+    return responses.Streamed(
+        responses.stream_array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind))
+    )
 
 
 def _hides(call: Call, kind: str) -> bool:
-    """Whether a part of the resources of this kind is not for whoever asks."""
+    """Return True when the caller may not see all of the resources of this kind."""
     if kind != CONFIGURATION:
         return False
     return not calls.permits(call, Permission.READ_RAW, project=call.project)
 
 
 def _shown(call: Call, resource: bytes, *, kind: str) -> bytes:
-    return resource_queries.without_raw(resource) if _hides(call, kind) else resource
+    return without_raw(resource) if _hides(call, kind) else resource
 
 
 def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: str) -> AsyncGenerator[list[bytes], None]:
@@ -167,7 +178,7 @@ def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: st
 async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[list[bytes], None]:
     async with aclosing(pages):
         async for page in pages:
-            yield [resource_queries.without_raw(resource) for resource in page]
+            yield [without_raw(resource) for resource in page]
 
 
 async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> AsyncGenerator[list[bytes], None]:
@@ -193,11 +204,13 @@ def key_of(call: Call) -> Key:
 def _kind(call: Call) -> str:
     kind = names.find_kind(call.parameter("kind"))
     if kind is None:
-        raise errors.NotFound("There is no such kind; the kinds are listed in /openapi.json.")
+        raise errors.NotFound(
+            "There is no such kind; the kinds are listed in /openapi.json.", code=ErrorCode.KIND_NOT_FOUND
+        )
     return kind.name
 
 
-def _after(query: bodies.Query) -> str:
+def _after(query: requests.Query) -> str:
     after = query.text("after") or ""
     problem = names.wrong_name(after) if after else None
     if problem is not None:
@@ -205,7 +218,7 @@ def _after(query: bodies.Query) -> str:
     return after
 
 
-def _selector(query: bodies.Query) -> Selector:
+def _selector(query: requests.Query) -> Selector:
     try:
         return names.parse_selector(query.text("selector") or "")
     except names.BadSelector as bad:
@@ -215,22 +228,22 @@ def _selector(query: bodies.Query) -> Selector:
 
 def _text(call: Call, text: bytes) -> Response:
     """Text as it is, under a type that nothing runs: who applied it does not choose what a browser takes it for."""
-    etag = bodies.etag_header(text)
+    etag = responses.etag_header(text)
     response = Response(text, media_type="text/plain")
     response.raw_headers.append(etag)
-    return bodies.not_modified(call, etag) or response
+    return requests.not_modified(call, etag) or response
 
 
 def missing(key: Key) -> errors.NotFound:
     """There is no such resource."""
-    return errors.NotFound(f"There is no {key.kind} {key.name}.")
+    return errors.NotFound(f"There is no {key.kind} {key.name}.", code=ErrorCode.RESOURCE_NOT_FOUND)
 
 
 async def _list_etag(call: Call, *facts: str | int) -> Header:
     # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
     # next request with that tag gets it again. The other order could hide a change.
     revision = await call.services.store.revision()
-    return bodies.etag_header(repr((revision, *facts)).encode())
+    return responses.etag_header(repr((revision, *facts)).encode())
 
 
 # Redacting: taking a text out of the history of a resource. Who may, and what a body says.
@@ -246,14 +259,14 @@ ERASE_SECONDS = 20.0  # that an answer waits for the store's files; they are cle
 
 async def redact_resource(call: Call) -> Response:
     """POST /v1/{kind}/{name}/history/redact"""
-    query = bodies.Query(call.query, known=PARAMETERS, strict=True)
+    query = requests.Query(call.query, known=PARAMETERS, strict=True)
     dry_run = query.boolean("dryRun")
     query.check()
     key = key_of(call)
-    text = read_text(await bodies.read(call, limit=MAX_BYTES))
+    text = read_text(await requests.read(call, limit=MAX_BYTES))
     who = change_request(call)
     work = call.services.applier.redact(key, text, request=who, dry_run=dry_run)
-    planned = await bodies.unless_gone(call.receive, work)
+    planned = await responses.unless_gone(call.receive, work)
     if not planned.exists:
         raise missing(key)
     if planned.obstacle is not None:
@@ -271,7 +284,7 @@ async def redact_resource(call: Call) -> Response:
 
 def read_text(body: bytes) -> str:
     """The text that a body names. Raises `BadRequest` with every mistake."""
-    members = bodies.object_members(body, known=("value",))
+    members = requests.object_members(body, known=("value",))
     text = members.text("value", required=True)
     problem = None if text is None else rendering.redaction_problem(text)
     if problem is not None:
@@ -281,7 +294,7 @@ def read_text(body: bytes) -> str:
 
 
 async def _erase(store: Store) -> bool:
-    """Whether no trace is left in the store's files; what is left is erased in the background."""
+    """Return True when no trace is left in the store's files; the rest is erased in the background."""
     try:
         async with asyncio.timeout(ERASE_SECONDS):
             return await store.erase_traces() is not Traces.KEPT
@@ -292,3 +305,189 @@ async def _erase(store: Store) -> bool:
 def _response(planned: RedactPlanned, **more: bool) -> Response:
     answer = {"versions": planned.versions, "places": planned.places, **more}
     return Json(json.dumps(answer, separators=(",", ":")).encode())
+
+
+# Lists and single resources for readers: stored and built in. A read of one asks the store first, and `built_in` only
+# if the store has none.
+
+
+@dataclass(frozen=True, slots=True)
+class WantedResources:
+    """A request for a list: the resources of a kind after a name ('' for all), at most `limit`, that match."""
+
+    project: str
+    kind: str
+    after: str = ""
+    limit: int = ALL
+    selector: Selector = EVERYTHING
+
+
+class RawText(NamedTuple):
+    """A Configuration's own text, None when it has none, and whether it may be handed to collectors."""
+
+    text: str | None
+    ready: bool
+
+
+def list_pages(store: Store, wanted: WantedResources) -> AsyncGenerator[list[bytes], None]:
+    """The resources in byte order of their names, with their statuses, in pages of one revision; none is empty."""
+    built_in = [one for one in _of_kind(wanted.kind) if one.name > wanted.after]
+    selects = wanted.selector != EVERYTHING
+    most = ALL if selects else wanted.limit
+    stored = store.list_pages(wanted.project, wanted.kind, after=wanted.after, limit=most)
+    return _chosen(stored, built_in, wanted) if selects or built_in else stored
+
+
+def history_pages(store: Store, *, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
+    """Every version, newest first, in pages of one revision; none when there never was such a resource.
+
+    What is built in comes first, as one version, unless the project's own stands in its place.
+    """
+    stored = store.history_pages(project, key)
+    shown = built_in(key)
+    return stored if shown is None else _with_built_in(stored, shown)
+
+
+def built_in(key: Key) -> bytes | None:
+    """The resource that every project sees which stores none of this name, or None."""
+    return builtins.shown().get(key)
+
+
+@cache
+def built_in_digest() -> str:
+    """Another one as soon as the product brings other resources along, so that nobody takes an old list for a new one.
+
+    The first call reads them from files, which takes some milliseconds.
+    """
+    return hashlib.sha256(b"\n".join(builtins.shown().values())).hexdigest()
+
+
+def raw_text(configuration: bytes) -> RawText:
+    """Return the part of a Configuration that a collector loads."""
+    read = _CONFIGURATION.decode(configuration)
+    return RawText(text=read.spec.raw, ready=read.status.ready)
+
+
+def resource_version(resource: bytes) -> int:
+    """The number of a resource's version."""
+    return _NUMBERED.decode(resource).metadata.version
+
+
+def without_raw(resource: bytes) -> bytes:
+    """The same resource for somebody who may not read `spec.raw`, which is text that may hold anything."""
+    if b'"raw":' not in resource:
+        return resource
+    members = msgspec.json.decode(resource, type=dict[str, msgspec.Raw])
+    spec = msgspec.json.decode(members["spec"], type=dict[str, msgspec.Raw])
+    if "raw" not in spec:
+        return resource
+    hidden = msgspec.json.encode({**spec, "raw": MASK})
+    return msgspec.json.encode({**members, "spec": msgspec.Raw(hidden)})
+
+
+# The members that are read of a body; msgspec skips the rest, a megabyte in less than half a millisecond.
+
+
+class _Metadata(msgspec.Struct, frozen=True):
+    name: str
+    labels: dict[str, str] | None = None
+
+
+class _Spec(msgspec.Struct, frozen=True):
+    raw: str | None = None
+
+
+class _Status(msgspec.Struct, frozen=True):
+    latest: bool = False
+    ready: bool = True
+
+
+class _Number(msgspec.Struct, frozen=True):
+    version: int = 1  # of what is built in
+
+
+class _Numbered(msgspec.Struct, frozen=True):
+    metadata: _Number
+
+
+class _Resource(msgspec.Struct, frozen=True):
+    metadata: _Metadata
+
+
+class _Version(msgspec.Struct, frozen=True):
+    status: _Status
+
+
+class _Configuration(msgspec.Struct, frozen=True):
+    spec: _Spec
+    status: _Status
+
+
+_RESOURCE = msgspec.json.Decoder(_Resource)
+_NUMBERED = msgspec.json.Decoder(_Numbered)
+_VERSION = msgspec.json.Decoder(_Version)
+_CONFIGURATION = msgspec.json.Decoder(_Configuration)
+
+
+class _Shown(NamedTuple):
+    """A resource as a reader gets it, and what decides whether and where it stands in a list."""
+
+    name: str
+    labels: Mapping[str, str]
+    body: bytes
+
+
+def _read(body: bytes) -> _Shown:
+    metadata = _RESOURCE.decode(body).metadata
+    return _Shown(name=metadata.name, labels=metadata.labels or {}, body=body)
+
+
+async def _chosen(
+    stored: AsyncGenerator[list[bytes], None], built_in: Iterable[_Shown], wanted: WantedResources
+) -> AsyncGenerator[list[bytes], None]:
+    """Yield the stored and built-in resources that match, in the order of their names, at most `wanted.limit`."""
+    waiting, left = deque(built_in), wanted.limit
+    async with aclosing(stored):
+        async for page in stored:
+            chosen = _matching(_merged(map(_read, page), waiting), wanted.selector)[:left]
+            left -= len(chosen)
+            if chosen:
+                yield chosen
+            if not left:
+                return
+            await asyncio.sleep(0)  # a store does not suspend: a selector that matches little would hold the loop
+    rest = _matching(waiting, wanted.selector)[:left]
+    if rest:
+        yield rest
+
+
+def _merged(stored: Iterable[_Shown], waiting: deque[_Shown]) -> Iterator[_Shown]:
+    """One page, with what belongs before its last resource taken from what waits; both are sorted.
+
+    What is stored shadows what is built in, whether a selector matches it or not.
+    """
+    for one in stored:
+        while waiting and waiting[0].name < one.name:
+            yield waiting.popleft()
+        if waiting and waiting[0].name == one.name:
+            waiting.popleft()
+        yield one
+
+
+def _matching(found: Iterable[_Shown], selector: Selector) -> list[bytes]:
+    return [one.body for one in found if selector.matches(one.labels)]
+
+
+async def _with_built_in(stored: AsyncGenerator[list[bytes], None], shown: bytes) -> AsyncGenerator[list[bytes], None]:
+    async with aclosing(stored):
+        newest: list[bytes] = await anext(stored, [])
+        shadowed = bool(newest) and _VERSION.decode(newest[0]).status.latest
+        yield newest if shadowed else [shown, *newest]
+        async for page in stored:
+            yield page
+
+
+@cache
+def _of_kind(kind: str) -> tuple[_Shown, ...]:
+    """In the order of names, which are ASCII, so that it is the order of bytes."""
+    return tuple(_read(body) for key, body in builtins.shown().items() if key.kind == kind)

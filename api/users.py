@@ -6,14 +6,15 @@ from dataclasses import replace
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors
-from api.bodies import Members
+from api import auth, errors, requests, responses
 from api.calls import Call
-from api.errors import Empty, Json
+from api.requests import Members
+from api.responses import Empty, Json
 from reconciler.auth import changes
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Amendment, Directory, User
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Principal
 
 # Passwords in bodies: what a new one must be.
@@ -37,17 +38,19 @@ def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
 class WrongPassword(errors.Forbidden):
     """The present password is not the one that was shown."""
 
+    code = ErrorCode.WRONG_PASSWORD
+
 
 async def me(call: Call) -> Response:
     """GET /v1/me"""
     shown = described_person(call.principal, call.services.accounts.directory)
-    return Json(errors.json_member(b"me", json.dumps(shown).encode()))
+    return Json(responses.json_member(b"me", json.dumps(shown).encode()))
 
 
 async def change_password(call: Call) -> Response:
     """PUT /v1/me/password"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("password", "newPassword"))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("password", "newPassword"))
     old, new = body.text("password", required=True), chosen_password(body, "newPassword")
     body.check()
     await replace_password(call, old or "", new)
@@ -61,8 +64,9 @@ async def replace_password(call: Call, old: str, new: str) -> None:
     """
     user = _person(call)
     if call.services.auth_type == "oidc":
-        raise errors.Forbidden("Passwords open nothing here: people sign in through the provider.")
-    if await call.services.signing_in.principal(user.name, old, address=call.address) is None:
+        sentence = "Passwords open nothing here: people sign in through the provider."
+        raise errors.Forbidden(sentence, code=ErrorCode.PASSWORDS_DISABLED)
+    if await call.services.signing_in.principal(user.name, old, address=auth.address(call)) is None:
         raise _wrong()
     encoded = await call.services.signing_in.encode(new)
     await call.services.accounts.amend(
@@ -71,7 +75,7 @@ async def replace_password(call: Call, old: str, new: str) -> None:
 
 
 def described_person(principal: Principal, directory: Directory) -> dict[str, object]:
-    """Who somebody is, and the projects within their reach with their role in each, sorted by name."""
+    """Describe a person, and the projects within their reach with their role in each, sorted by name."""
     roles = {name: principal.role_in(name) for name in sorted(directory.projects)}
     person = None if principal.user is None else directory.user(principal.user)
     return {
@@ -84,7 +88,7 @@ def described_person(principal: Principal, directory: Directory) -> dict[str, ob
 
 
 def shown_identity(person: User) -> dict[str, object]:
-    """Who a person is at the provider; nothing for one who signs in with a password."""
+    """Return the identity of a person at the provider; nothing for one who signs in with a password."""
     if person.identity is None:
         return {}
     return {
@@ -124,13 +128,15 @@ BY_PROVIDER = (
 async def list_all(call: Call) -> Response:
     """GET /v1/users"""
     directory = call.services.accounts.directory
-    return Json(errors.json_array(b"users", (_encoded(user, directory) for _, user in sorted(directory.users.items()))))
+    return Json(
+        responses.json_array(b"users", (_encoded(user, directory) for _, user in sorted(directory.users.items())))
+    )
 
 
 async def create(call: Call) -> Response:
     """POST /v1/users"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=("name", *CHANGEABLE))
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=("name", *CHANGEABLE))
     name = body.text("name", required=True)
     password = chosen_password(body, "password", required=False)
     now = call.services.clock()
@@ -146,7 +152,7 @@ async def create(call: Call) -> Response:
         raise errors.Conflict(BY_PROVIDER)
     if password:
         new = changes.with_password(new, await call.services.signing_in.encode(password))
-        calls.again(call)
+        auth.again(call)
     await call.services.accounts.amend(
         lambda directory: changes.create_user(directory, new), actor=call.principal.name, request=call.request
     )
@@ -160,15 +166,15 @@ async def get(call: Call) -> Response:
 
 async def change(call: Call) -> Response:
     """PATCH /v1/users/{name}"""
-    bodies.none_known(call.query)
-    body = await bodies.read_object(call, known=CHANGEABLE)
+    requests.none_known(call.query)
+    body = await requests.read_object(call, known=CHANGEABLE)
     name, password = call.parameter("name"), chosen_password(body, "password", required=False)
     change = _Change(body)
     body.check()
     if password:
         changes.check_has_password(changes.user(call.services.accounts.directory, name))
     encoded = await call.services.signing_in.encode(password) if password else None
-    calls.again(call)
+    auth.again(call)
     await call.services.accounts.amend(
         lambda directory: change.of(directory, name, password=encoded),
         actor=call.principal.name,
@@ -179,7 +185,7 @@ async def change(call: Call) -> Response:
 
 async def remove(call: Call) -> Response:
     """DELETE /v1/users/{name}"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     name = call.parameter("name")
     await call.services.accounts.amend(
         lambda directory: changes.remove_user(directory, name), actor=call.principal.name, request=call.request
@@ -188,7 +194,7 @@ async def remove(call: Call) -> Response:
 
 
 class _Change:
-    """What a body changes; what it does not name stays."""
+    """The members of a body that changes a person; absent ones stay."""
 
     def __init__(self, body: Members) -> None:
         self.display_name = body.text("displayName")
@@ -208,7 +214,7 @@ class _Change:
 
 def _shown(call: Call, name: str, *, status: int = 200) -> Response:
     directory = call.services.accounts.directory
-    return Json(errors.json_member(b"user", _encoded(changes.user(directory, name), directory)), status=status)
+    return Json(responses.json_member(b"user", _encoded(changes.user(directory, name), directory)), status=status)
 
 
 def _encoded(user: User, directory: Directory) -> bytes:

@@ -17,7 +17,7 @@ from pathlib import Path
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import api.app
-from api.calls import AccessRule, Call, Endpoint
+from api.calls import AccessRule, Call, Endpoint, Services
 from api.edge import Edge
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
@@ -25,7 +25,6 @@ from benchmarks.figures import Figure
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.principals import DEFAULT_PROJECT, SERVICE_KEY, Role
-from reconciler.server.services import Services
 from tests.api import callers, parts
 from tests.auth import directories
 

@@ -32,7 +32,7 @@ def memory() -> list[Figure]:
             child = processes.pss_mb(running.reader())
     return [
         _within("idle memory, main process", main, MAIN_LIMIT_MB, "MB"),
-        _within("idle memory, reader child", child, CHILD_LIMIT_MB, "MB"),
+        _within("idle memory, worker", child, CHILD_LIMIT_MB, "MB"),
     ]
 
 
@@ -59,7 +59,7 @@ def following(*, seconds: float) -> list[Figure]:
     what = f"idle with {REPOSITORIES} repositories at {INTERVAL}"
     return [
         _within(f"{what}, main process", main, MAIN_LIMIT_MB, "MB"),
-        _within(f"{what}, reader child", child, CHILD_LIMIT_MB, "MB"),
+        _within(f"{what}, worker", child, CHILD_LIMIT_MB, "MB"),
         Figure(
             f"{what}, CPU over {seconds:.0f} s",
             f"{percent:.2f} % of a core",

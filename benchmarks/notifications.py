@@ -24,12 +24,12 @@ from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
 from reconciler.model import clock
 from reconciler.model.notification_types import NotificationType
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
 from reconciler.server.daemon import YOUNG_OBJECTS
 from reconciler.store.operations import SqliteOperations
 

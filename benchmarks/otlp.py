@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 
 from benchmarks import delivery_bodies
 from benchmarks.figures import Figure, machine, table
-from reconciler.delivery.otlp import protobuf, reading, wire
+from reconciler.delivery.otlp import bodies, encodings, reading
 
 RECORDS = 1_000
 ROUNDS = 50
@@ -30,7 +30,6 @@ def measure() -> list[Figure]:
     return [
         reads("lines of text", texts),
         reads("8-key maps", maps),
-        walks(texts),
         writes("lines of text", texts, least=STRINGS),
         writes("8-key maps", maps, least=MAPS),
         writes("lines that are JSON objects", documents(RECORDS)),
@@ -48,17 +47,9 @@ def reads(what: str, request: bytes) -> Figure:
     return _figure(f"reading a request of {RECORDS:,} records, {what}", ours, "protobuf's parser alone", parser)
 
 
-def walks(request: bytes) -> Figure:
-    """The walk on the wire alone."""
-    seconds = _best(lambda: [*wire.walk(request)])
-    return Figure(
-        f"counting {RECORDS:,} records on the wire", f"{seconds * 1e3:.2f} ms", "limit 0.50 ms", f"{seconds * 2e3:.2f}"
-    )
-
-
 def writes(what: str, request: bytes, *, least: int | None = None) -> Figure:
     """Bodies made into JSON, and joined."""
-    seconds = _best(lambda: [b",".join(part) for part in protobuf.body_fragments(request)])
+    seconds = _best(lambda: [b",".join(part) for part in bodies.body_fragments(request)])
     rate = RECORDS / seconds
     beside, ratio = ("", "") if least is None else (f"at least {least:,}/s", f"{rate / least:.2f}")
     return Figure(f"bodies as JSON, {what}", f"{rate:,.0f}/s", beside, ratio, missed=least is not None and rate < least)
@@ -76,7 +67,7 @@ def reads_json(request: bytes) -> Figure:
 
 def decodes(encoding: str, body: bytes) -> Figure:
     """A compressed request."""
-    seconds = asyncio.run(_awaited(lambda: reading.decode_body(body, encoding)))
+    seconds = asyncio.run(_awaited(lambda: encodings.decode_body(body, encoding, most=20 << 20)))
     return Figure(f"decoding {RECORDS:,} records, {encoding}", f"{RECORDS / seconds:,.0f}/s", "", "")
 
 
@@ -91,7 +82,7 @@ def holds(request: bytes) -> Figure:
 def documents(records: int) -> bytes:
     """A request whose records are lines that are JSON: the maps of eight keys, written as text."""
     request = ExportLogsServiceRequest.FromString(delivery_bodies.maps(records))
-    texts = [text.decode() for part in protobuf.body_fragments(request.SerializeToString()) for text in part]
+    texts = [text.decode() for part in bodies.body_fragments(request.SerializeToString()) for text in part]
     for record, text in zip(request.resource_logs[0].scope_logs[0].log_records, texts, strict=True):
         record.body.string_value = text
     return request.SerializeToString()

@@ -224,9 +224,9 @@ def figures_of(seen: Seen) -> list[Figure]:
         ),
         Figure(f"{what}, {seen.records:,} records", "all delivered", f"{seen.again:,} twice", "-"),
         _grown(f"{what}, main process", warm.main_mb, last.main_mb),
-        _grown(f"{what}, reader child", warm.child_mb, last.child_mb),
+        _grown(f"{what}, worker", warm.child_mb, last.child_mb),
         _flat(f"{what}, open files of the main process", warm.main_files, last.main_files),
-        _flat(f"{what}, open files of the reader child", warm.child_files, last.child_files),
+        _flat(f"{what}, open files of the worker", warm.child_files, last.child_files),
         Figure(f"{what}, the store's log (WAL)", f"{wal:.0f} MB", "limit 64 MiB", f"{wal / WAL_LIMIT_MB:.2f}"),
         Figure(
             f"{what}, GET one, {seen.reads.requests:,} times",

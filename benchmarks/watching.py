@@ -18,7 +18,7 @@ from benchmarks import processes
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At one moment: PSS in MB, of the reader child; open files; the size of the log (WAL) in MB.
+    """At one moment: PSS in MB, of the worker; open files; the size of the log (WAL) in MB.
 
     `all_mb` is of all processes that there are, every git too.
     """
@@ -91,7 +91,7 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(main: int, child: int, *, state: Path, every: float) -> Iterator[Watch]:
-    """Look at a daemon, its reader child and the store in its state directory, every so many seconds.
+    """Look at a daemon, its worker and the store in its state directory, every so many seconds.
 
     Raises OSError at the end when one of the two processes had ended before.
     """

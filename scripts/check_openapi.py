@@ -16,7 +16,7 @@ import referencing.jsonschema
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from api import health
+from api import openapi
 from reconciler.model import documents, positions
 from reconciler.model.values import Value
 
@@ -26,7 +26,7 @@ HERE = "urn:service:openapi"  # the document's own name, so that an example's sc
 
 def main(arguments: list[str]) -> int:
     name = arguments[0] if arguments else "api/openapi.yaml"
-    found = list(complaints(load(Path(name)) if arguments else health.openapi_document()))
+    found = list(complaints(load(Path(name)) if arguments else openapi.document()))
     for line in found:
         print(f"{Path(name).name}: {line}")
     return 1 if found else 0

@@ -1,4 +1,4 @@
-"""A commit as the reader child is asked to plan it."""
+"""A commit as the worker is asked to plan it."""
 
 from typing import Any
 

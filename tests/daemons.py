@@ -156,9 +156,12 @@ class Daemon:
         assert self.reload().startswith("Reloaded the settings")
 
     def children(self) -> list[int]:
-        """The processes that the daemon has started and that still run."""
-        task = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        return [int(number) for number in task.read_text().split()]
+        """The processes that the daemon has started, on whatever thread, and that still run."""
+        found: list[int] = []
+        for task in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # a thread may end meanwhile
+                found += map(int, (task / "children").read_text().split())
+        return found
 
     def reader(self) -> int:
         """The process that reads for it, or that stands in for that (see `has_real_reader`)."""
@@ -167,7 +170,7 @@ class Daemon:
             readers = [child for child in self.children() if b"reconciler.worker.child" in _command(child)]
             return readers[0] if readers else None
 
-        return until(found, "there is a reader child")
+        return until(found, "there is a worker")
 
     def lines(self) -> list[dict[str, Any]]:
         """What it logged, every line a JSON object; what is not fails."""

@@ -36,7 +36,6 @@ from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, requests, reviews, routes
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
@@ -48,6 +47,7 @@ from reconciler.worker.messages import (
     RoutesJob,
     Verb,
 )
+from reconciler.worker.trees import Allowance
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -198,7 +198,7 @@ class World:
         if is_new:
             database.migrate(self._writer, steps=database.migrations())
             self._writer.execute(database.load_queries()["put_project"], (PROJECT, rfc3339(BEGIN)))
-        self.view = SqlitePlanningView.open(self.path)
+        self.view = SqlitePlanningView(self.path)
 
     def close(self) -> None:
         """Close the store."""

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 from starlette.responses import Response
 
-from api import bodies, calls, errors, users
+from api import calls, errors, requests, users
 from api import projects as api_projects
-from api.bodies import Members
 from api.calls import Call
-from api.pages import forms, paths, sign_in
-from api.pages.forms import Elsewhere, Form, Mistake, Page, page
+from api.pages import forms, sign_in
+from api.pages.forms import Elsewhere, Form, Mistake, Page, PagePath, page
+from api.requests import Members
 from reconciler.auth import changes, rate_limits
 from reconciler.auth.sessions import SessionGone
 from reconciler.model.clock import rfc3339
@@ -68,7 +68,7 @@ CHOOSE = "Choose at least one of the scopes."
 
 @dataclass(frozen=True, slots=True)
 class AskedKey:
-    """What was filled in."""
+    """The values that were filled in."""
 
     name: str = ""
     project: str = ""
@@ -79,7 +79,7 @@ class AskedKey:
 
 
 class KeyChoices(NamedTuple):
-    """What may be chosen, each as value and words; no `projects` where there are too many to list."""
+    """The choices, each as value and words; no `projects` where there are too many to list."""
 
     projects: Sequence[tuple[str, str]] | None
     roles: Sequence[str]
@@ -98,7 +98,7 @@ class ShownKey(NamedTuple):
 
 
 class Mistaken(Exception):
-    """What is wrong with a key that was asked for."""
+    """The mistakes in a request for a key."""
 
     def __init__(self, *mistakes: Mistake) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Mistaken(Exception):
 
 
 def read_asked(form: Form) -> AskedKey:
-    """What a form says. Raises `BadRequest` for a field that is given twice."""
+    """Read a form. Raises `BadRequest` for a field that is given twice."""
     return AskedKey(
         name=form.text("name"),
         project=form.text("project"),
@@ -139,7 +139,7 @@ def shown_keys(call: Call) -> ShownPart[ShownKey] | None:
 
 
 def key_choices(call: Call) -> KeyChoices:
-    """What may be filled in for another key."""
+    """Return the choices for another key."""
     admin, can_share = call.principal.organization_admin, api_projects.may_manage_any(call.principal)
     existing = sorted(call.services.accounts.directory.projects)
     names = [name for name in existing if call.principal.role_in(name) is not None]
@@ -157,7 +157,7 @@ def key_choices(call: Call) -> KeyChoices:
 
 
 def at_first(choices: KeyChoices) -> AskedKey:
-    """What a form holds before anybody filled it in: the whole organization must be chosen."""
+    """Return the first values of a form: the whole organization must be chosen."""
     whose = "" if choices.can_share else OWN
     return AskedKey(project=choices.projects[0][0], whose=whose) if choices.projects else AskedKey(whose=whose)
 
@@ -221,30 +221,30 @@ NO_VALUE = "This form does not come from the page of the account; open that page
 
 async def home(_call: Call) -> Response:
     """GET /"""
-    return Elsewhere(paths.ACCOUNT)
+    return Elsewhere(PagePath.ACCOUNT)
 
 
 async def show(call: Call) -> Response:
     """GET /account"""
-    query = bodies.Query(call.query, known=frozenset({"done"}), strict=False)
+    query = requests.Query(call.query, known=frozenset({"done"}), strict=False)
     query.check()
     if forms.recognise(call):
         return _page(call, done=DONE.get(query.text("done") or "", ""))
     if call.services.auth_type == "oidc":
-        return await sign_in.lead_to_provider(call, back=paths.ACCOUNT)
-    return Elsewhere(f"{paths.SIGN_IN}?back={quote(paths.ACCOUNT)}")
+        return await sign_in.lead_to_provider(call, back=PagePath.ACCOUNT)
+    return Elsewhere(f"{PagePath.SIGN_IN}?back={quote(PagePath.ACCOUNT)}")
 
 
 async def make_key(call: Call) -> Response:
     """POST /account/keys"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     forms.require(call)
     form = await forms.read_form(call)
     asked, once = read_asked(form), form.text("once")
     if not rate_limits.is_form_token(once):
         raise errors.BadRequest(NO_VALUE)
     if not call.services.sent_forms.take(call.principal.name, once):
-        return Elsewhere(f"{paths.ACCOUNT}?done=sent")
+        return Elsewhere(f"{PagePath.ACCOUNT}?done=sent")
     try:
         key, text = await make_form_key(call, asked)
     except Exception as problem:
@@ -258,16 +258,16 @@ async def make_key(call: Call) -> Response:
 
 async def revoke_key(call: Call) -> Response:
     """POST /account/keys/revoke"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     forms.require(call)
     form = await forms.read_form(call)
     await end_form_key(call, form.text("id"))
-    return Elsewhere(f"{paths.ACCOUNT}?done=revoked")
+    return Elsewhere(f"{PagePath.ACCOUNT}?done=revoked")
 
 
 async def change_password(call: Call) -> Response:
     """POST /account/password"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     forms.require(call)
     form = await forms.read_form(call)
     try:
@@ -284,11 +284,11 @@ async def change_password(call: Call) -> Response:
             cookie = jar.given(jar.session, token)
         except SessionGone:
             cookie = None
-    return Elsewhere(f"{paths.ACCOUNT}?done=password", headers=(cookie or jar.taken(jar.session),))
+    return Elsewhere(f"{PagePath.ACCOUNT}?done=password", headers=(cookie or jar.taken(jar.session),))
 
 
 class _Wrong(Exception):
-    """What is wrong with a change of the password."""
+    """Return the mistakes in a change of the password."""
 
     def __init__(self, field: str, sentence: str) -> None:
         super().__init__(sentence)

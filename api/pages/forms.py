@@ -9,15 +9,40 @@ from urllib.parse import parse_qsl
 
 from starlette.responses import Response
 
-from api import auth, bodies, calls, errors
+from api import auth, errors, requests
 from api.auth import Cookies
 from api.calls import Call
-from api.errors import Header, Told
-from api.pages import paths
+from api.errors import Told
+from api.responses import Header
 from reconciler.auth.oidc import flows
+from reconciler.model.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+class PagePath:
+    """The paths of pages, each spelled once."""
+
+    HOME = "/"
+    SIGN_IN = "/sign-in"
+    PROVIDER = "/oidc/sign-in"
+    CALLBACK = "/oidc/redirect"
+    INVITATION = "/invitation"
+    ACCOUNT = "/account"
+    KEYS = "/account/keys"
+    REVOKE = "/account/keys/revoke"
+    PASSWORD = "/account/password"  # noqa: S105 - a path
+    SIGN_OUT = "/sign-out"
+    SIGNED_OUT = "/signed-out"
+    NOTIFICATIONS = "/docs/notifications"  # what each type means: notifications lead there
+    STYLE = "/assets/style.css"
+    ICON = "/assets/icon.svg"
+    FAVICON = "/favicon.ico"
+    REDOC = "/assets/redoc.js"
+    REFERENCE = "/docs"  # every operation of the interface
+    REFERENCE_FOLDER = "/docs/"  # as people type it; it leads there
+
 
 # Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.
 
@@ -48,16 +73,16 @@ async def read_form(call: Call) -> Form:
     """The form in a request's body.
 
     Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page
-    of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `calls.again` does.
+    of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
     """
     headers = call.scope["headers"]
     auth.check_origin(headers, web_url=call.services.web_url, needs_proof=True)
     if [value.partition(b";")[0].strip().lower() for value in call.header(b"content-type")] != [TYPE]:
         raise errors.UnknownType(f"A form is sent as `{TYPE.decode()}`.")
     pieces: list[bytes] = []
-    await bodies.pass_on(call, pieces.append, limit=MAX_BYTES)
+    await requests.pass_on(call, pieces.append, limit=MAX_BYTES)
     if "principal" in call.state:
-        calls.again(call)
+        auth.again(call)
     return _form(b"".join(pieces))
 
 
@@ -91,7 +116,7 @@ GONE = "You are not signed in any more, and nothing was changed."
 
 
 def recognise(call: Call) -> bool:
-    """Whether somebody is there; then they are the call's principal."""
+    """Return True when somebody is signed in; then they are the call's principal."""
     services = call.services
     if services.anybody is not None:
         call.state["principal"], call.state["directory"] = services.anybody, services.accounts.directory
@@ -107,12 +132,12 @@ def recognise(call: Call) -> bool:
 def require(call: Call) -> None:
     """Raise `Unauthenticated` for a form that a stranger sends."""
     if not recognise(call):
-        raise errors.Unauthenticated(GONE, challenge=auth.OF_KEYS)
+        raise errors.Unauthenticated(GONE, code=ErrorCode.CREDENTIAL_REVOKED, challenge=auth.OF_KEYS)
 
 
 def asked_back(call: Call) -> str:
     """The local path that a query names to come back to. Raises `BadRequest`."""
-    query = bodies.Query(call.query, known=frozenset({"back"}), strict=False)
+    query = requests.Query(call.query, known=frozenset({"back"}), strict=False)
     query.check()
     return flows.local_path(query.text("back") or "")
 
@@ -123,7 +148,7 @@ def cookie_jar(call: Call) -> Cookies:
 
 
 def session_token(call: Call) -> str:
-    """What the cookie of a session holds, whatever it is worth; empty for none."""
+    """Return the value of the session's cookie, valid or not; empty for none."""
     return auth.read_cookie(call.scope["headers"], cookie_jar(call).session)
 
 
@@ -172,7 +197,7 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["paths"] = paths
+    environment.globals["paths"] = PagePath
     return environment
 
 
@@ -192,13 +217,13 @@ CHALLENGE = b"www-authenticate"
 
 
 class FailureLink(NamedTuple):
-    """Where somebody may go from a page."""
+    """A link from a page to another."""
 
     place: str
     words: str
 
 
-ACCOUNT = FailureLink(paths.ACCOUNT, "Go to your account")
+ACCOUNT = FailureLink(PagePath.ACCOUNT, "Go to your account")
 
 
 def failure_page(said: Told) -> Response:

@@ -9,11 +9,12 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from api.calls import Call, Endpoint, public
-from api.edge import AtOnce
-from api.pages import accounts, forms, paths, reference, sign_in
-from reconciler.notifications.texts import EXPLAINED
+from api.pages import accounts, forms, sign_in
+from api.pages.forms import PagePath
+from api.responses import Content
+from reconciler.notifications import rendering
 
-# The files that pages are shown with. There are two, and both come from here.
+# The files that pages are shown with. All of them come from here.
 
 ASSETS = Path(__file__).with_name("assets")
 
@@ -28,9 +29,14 @@ async def serve_icon(_call: Call) -> Response:
     return _file("icon.svg", b"image/svg+xml")
 
 
+async def serve_redoc(_call: Call) -> Response:
+    """GET /assets/redoc.js"""
+    return _file("redoc.js", b"text/javascript; charset=utf-8")
+
+
 @cache
-def _file(name: str, media_type: bytes) -> AtOnce:
-    return AtOnce((ASSETS / name).read_bytes(), media_type=media_type)
+def _file(name: str, media_type: bytes) -> Content:
+    return Content((ASSETS / name).read_bytes(), media_type=media_type)
 
 
 # The page that notifications lead to: what each type means and what to do.
@@ -42,7 +48,8 @@ _CODE = re.compile(r"`([^`]*)`")
 
 async def show_explained(_call: Call) -> Response:
     """GET /docs/notifications"""
-    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in EXPLAINED.items()]
+    explanations = rendering.explanations().items()
+    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in explanations]
     return forms.page("notifications", types=types)
 
 
@@ -51,26 +58,42 @@ def _pieces(sentence: str) -> list[tuple[bool, str]]:
     return [(place % 2 == 1, piece) for place, piece in enumerate(_CODE.split(sentence)) if piece]
 
 
+# `/docs`: every operation of the interface and every schema, shown by Redoc from `/openapi.json`.
+#
+# `assets/redoc.txt` has its version, licence and hash.
+
+
+async def show_reference(_call: Call) -> Response:
+    """GET /docs"""
+    return forms.page("reference")
+
+
+async def lead_to_reference(_call: Call) -> Response:
+    """GET /docs/"""
+    return forms.Elsewhere(PagePath.REFERENCE)
+
+
 # Every page, with its methods. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 ROUTES = (
-    (paths.HOME, Endpoint(GET=public(accounts.home))),
-    (paths.SIGN_IN, Endpoint(GET=public(sign_in.show_sign_in), POST=public(sign_in.sign_in))),
-    (paths.PROVIDER, Endpoint(GET=public(sign_in.begin_sign_in))),
-    (paths.CALLBACK, Endpoint(GET=public(sign_in.come_back))),
-    (paths.INVITATION, Endpoint(GET=public(sign_in.show_invitation), POST=public(sign_in.use_invitation))),
-    (paths.ACCOUNT, Endpoint(GET=public(accounts.show))),
-    (paths.KEYS, Endpoint(POST=public(accounts.make_key))),
-    (paths.REVOKE, Endpoint(POST=public(accounts.revoke_key))),
-    (paths.PASSWORD, Endpoint(POST=public(accounts.change_password))),
-    (paths.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
-    (paths.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
-    (paths.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
-    (paths.REFERENCE, Endpoint(GET=public(reference.show))),
-    (paths.REFERENCE_FOLDER, Endpoint(GET=public(reference.lead))),
-    (paths.STYLE, Endpoint(GET=public(serve_style))),
-    (paths.ICON, Endpoint(GET=public(serve_icon))),
-    (paths.FAVICON, Endpoint(GET=public(serve_icon))),
+    (PagePath.HOME, Endpoint(GET=public(accounts.home))),
+    (PagePath.SIGN_IN, Endpoint(GET=public(sign_in.show_sign_in), POST=public(sign_in.sign_in))),
+    (PagePath.PROVIDER, Endpoint(GET=public(sign_in.begin_sign_in))),
+    (PagePath.CALLBACK, Endpoint(GET=public(sign_in.come_back))),
+    (PagePath.INVITATION, Endpoint(GET=public(sign_in.show_invitation), POST=public(sign_in.use_invitation))),
+    (PagePath.ACCOUNT, Endpoint(GET=public(accounts.show))),
+    (PagePath.KEYS, Endpoint(POST=public(accounts.make_key))),
+    (PagePath.REVOKE, Endpoint(POST=public(accounts.revoke_key))),
+    (PagePath.PASSWORD, Endpoint(POST=public(accounts.change_password))),
+    (PagePath.SIGN_OUT, Endpoint(POST=public(sign_in.sign_out))),
+    (PagePath.SIGNED_OUT, Endpoint(GET=public(sign_in.show_signed_out))),
+    (PagePath.NOTIFICATIONS, Endpoint(GET=public(show_explained))),
+    (PagePath.REFERENCE, Endpoint(GET=public(show_reference))),
+    (PagePath.REFERENCE_FOLDER, Endpoint(GET=public(lead_to_reference))),
+    (PagePath.STYLE, Endpoint(GET=public(serve_style))),
+    (PagePath.REDOC, Endpoint(GET=public(serve_redoc))),
+    (PagePath.ICON, Endpoint(GET=public(serve_icon))),
+    (PagePath.FAVICON, Endpoint(GET=public(serve_icon))),
 )
 
 PAGES = frozenset(path for path, _ in ROUTES)
@@ -84,8 +107,8 @@ _LOOKING = frozenset({"GET", "HEAD"})
 
 
 def is_lost(scope: Scope, *, programs: Collection[str]) -> bool:
-    """Whether it is one. `programs` are the first parts of the paths that are not for browsers: below them there is no
-    page, whether a path is there or not.
+    """Return True for such a request. `programs` are the first parts of the paths that are not for browsers: below
+    them there is no page, even if there is no such path.
     """
     path = scope["path"]
     if path[1:].partition("/")[0] in programs or path in PAGES or scope["method"] not in _LOOKING:

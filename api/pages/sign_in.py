@@ -8,11 +8,11 @@ from urllib.parse import parse_qs
 
 from starlette.responses import Response
 
-from api import audit_events, auth, bodies, errors
+from api import audit_events, auth, errors, requests
 from api.calls import Call
-from api.pages import forms, paths
-from api.pages.forms import ACCOUNT, Elsewhere, FailureLink, Mistake, Page, page
-from reconciler.auth import admission, invitations
+from api.pages import forms
+from api.pages.forms import ACCOUNT, Elsewhere, FailureLink, Mistake, Page, PagePath, page
+from reconciler.auth import admission, changes
 from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
@@ -31,7 +31,7 @@ OUT = "You are signed out"
 
 async def sign_out(call: Call) -> Response:
     """POST /sign-out"""
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     await forms.read_form(call)
     session, jar = await _end(call), forms.cookie_jar(call)
     if session is not None:
@@ -45,17 +45,17 @@ async def sign_out(call: Call) -> Response:
             # Not a redirect, for the reason that stands in `invitations`.
             sentence = "Here you are signed out; the provider signs you out next."
             return page("onwards", headers=(cookie,), place=elsewhere, heading=OUT, sentence=sentence)
-    return Elsewhere(paths.SIGNED_OUT, headers=(cookie,))
+    return Elsewhere(PagePath.SIGNED_OUT, headers=(cookie,))
 
 
 async def show_signed_out(_call: Call) -> Response:
     """GET /signed-out"""
     sentences = ("This browser is not signed in here any more.",)
-    return page("message", heading=OUT, sentences=sentences, links=(FailureLink(paths.ACCOUNT, "Sign in again"),))
+    return page("message", heading=OUT, sentences=sentences, links=(FailureLink(PagePath.ACCOUNT, "Sign in again"),))
 
 
 async def _end(call: Call) -> Session | None:
-    """What ended. It counts no more, even where the disk fails; the browser is told so in any case."""
+    """End the session. It counts no more, even if the disk fails; the browser is told so in any case."""
     try:
         return await call.services.sessions.end(forms.session_token(call))
     except StoreFault as fault:
@@ -66,17 +66,17 @@ async def _end(call: Call) -> Session | None:
 # How often pages that cost something may be asked for from one address, by whoever is unknown.
 
 PACES: Mapping[str, RateLimit] = {
-    paths.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
-    paths.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
-    paths.INVITATION: RateLimit(burst=20, seconds=10.0),
-    paths.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
+    PagePath.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
+    PagePath.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
+    PagePath.INVITATION: RateLimit(burst=20, seconds=10.0),
+    PagePath.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
 }
 
 
 def check_pace(call: Call, what: str) -> None:
     """Count a request of this page. Raises `TooMany`."""
     now = asyncio.get_running_loop().time()
-    seconds = call.services.paces.take(what, call.address, pace=PACES[what], now=now)
+    seconds = call.services.paces.take(what, auth.address(call), pace=PACES[what], now=now)
     if seconds > 0:
         raise errors.TooMany("Too many people sign in from this address at once; wait a little.", after=seconds)
 
@@ -85,11 +85,11 @@ def check_pace(call: Call, what: str) -> None:
 #
 # What goes wrong is told in one sentence to the person, and to the operator in the log, under the same id.
 
-AGAIN = FailureLink(paths.ACCOUNT, "Sign in again")
+AGAIN = FailureLink(PagePath.ACCOUNT, "Sign in again")
 ANOTHER = "Sign out at the provider, to come as somebody else"
 OPENS_NOTHING = "This code opens nothing"
 KEPT = "What you had here you still have."
-ANOTHER_CODE = FailureLink(paths.INVITATION, "Use another code")
+ANOTHER_CODE = FailureLink(PagePath.INVITATION, "Use another code")
 LOST = (
     "This sign-in was begun in another browser or window, took longer than ten minutes, or the browser keeps no "
     "cookies."
@@ -110,7 +110,7 @@ async def begin_sign_in(call: Call) -> Response:
 
 async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Straight to the provider, and to `back`, a path of ours, from there."""
-    check_pace(call, paths.PROVIDER)
+    check_pace(call, PagePath.PROVIDER)
     try:
         place, cookie = await leave_for_provider(call, back=back)
     except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
@@ -119,7 +119,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
 
 
 async def leave_for_provider(call: Call, *, back: str, invitation: str = "") -> tuple[str, tuple[bytes, bytes]]:
-    """Where the browser goes to sign in, and the cookie that it takes along. Raises Unreachable, Unfit."""
+    """Return the URL at which the browser signs in, and the cookie that it takes along. Raises Unreachable, Unfit."""
     services, jar = call.services, forms.cookie_jar(call)
     assert services.provider is not None
     flow = flows.begin_flow(
@@ -138,7 +138,7 @@ async def come_back(call: Call) -> Response:
     _has_provider(call)
     if call.scope["method"] != "GET":
         raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
-    check_pace(call, paths.CALLBACK)
+    check_pace(call, PagePath.CALLBACK)
     jar, services = forms.cookie_jar(call), call.services
     sealed = auth.read_cookie(call.scope["headers"], jar.flow)
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
@@ -162,7 +162,7 @@ def _of_another_way(call: Call) -> Response:
     later one's cookie stays, and is left for it. Who is signed in by now needs neither.
     """
     if forms.recognise(call):
-        return Elsewhere(paths.ACCOUNT)
+        return Elsewhere(PagePath.ACCOUNT)
     log.info(ELSEWHERE, call.services.web_url, extra={"fields": {"request": call.request}})
     sentences = (LOST, ADDRESS.format(call.services.web_url))
     challenge = (b"www-authenticate", auth.OF_KEYS)
@@ -191,7 +191,7 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
     assert call.services.provider is not None
     if refusal.why is AdmissionReason.WRONG_CODE and _has_something(call, proved):
         return _message(call, 403, OPENS_NOTHING, (refusal.message, KEPT), links=(ACCOUNT, ANOTHER_CODE))
-    links = [FailureLink(paths.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
+    links = [FailureLink(PagePath.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
     links.append(AGAIN)
     elsewhere = await call.services.provider.end_session(id_token=proved.id_token)
     if elsewhere is not None:
@@ -201,7 +201,7 @@ async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted
 
 
 def _has_something(call: Call, proved: ProvedIdentity) -> bool:
-    """Whether the person has a role here, of which a code that opens nothing takes nothing."""
+    """Return True when the person has a role here, which an invalid code does not take away."""
     directory = call.services.accounts.directory
     person = directory.person(proved.identity)
     return person is not None and (person.organization_admin or bool(directory.roles_of(person)))
@@ -255,7 +255,7 @@ def _message(
 def _parameters(query: bytes) -> dict[str, list[str]]:
     """Every parameter that the provider sent along. Raises `BadRequest`."""
     try:
-        return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=bodies.MOST, errors="strict")
+        return parse_qs(query.decode("ascii"), keep_blank_values=True, max_num_fields=requests.MOST, errors="strict")
     except ValueError:
         raise errors.BadRequest("What the provider sent along cannot be read.") from None
 
@@ -272,7 +272,7 @@ async def show_sign_in(call: Call) -> Response:
     if call.services.auth_type == "oidc":
         return await lead_to_provider(call, back=back)
     if call.services.auth_type == "none":
-        return Elsewhere(paths.ACCOUNT)
+        return Elsewhere(PagePath.ACCOUNT)
     return _form(back=back)
 
 
@@ -281,10 +281,10 @@ async def sign_in(call: Call) -> Response:
     if call.services.auth_type != "local":
         raise errors.NotFound("People do not sign in with a password here.")
     form = await forms.read_form(call)
-    check_pace(call, paths.SIGN_IN)
+    check_pace(call, PagePath.SIGN_IN)
     name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
     directory = call.services.accounts.directory
-    principal = await call.services.signing_in.principal(name, password, address=call.address)
+    principal = await call.services.signing_in.principal(name, password, address=auth.address(call))
     user = None if principal is None or principal.user is None else directory.user(principal.user)
     if user is None:
         return _form(back=back, name=name, mistakes=(Mistake("name", WRONG),))
@@ -317,14 +317,14 @@ async def show_invitation(call: Call) -> Response:
 async def use_invitation(call: Call) -> Response:
     """POST /invitation"""
     _has_invitations(call)
-    bodies.none_known(call.query)
+    requests.none_known(call.query)
     form = await forms.read_form(call)
-    check_pace(call, paths.INVITATION)
+    check_pace(call, PagePath.INVITATION)
     code = form.text("code").strip()
-    if invitations.code_digest(code) is None:
+    if changes.code_digest(code) is None:
         return _invitation_form(Mistake("code", NO_CODE))
     try:
-        place, cookie = await leave_for_provider(call, back=paths.ACCOUNT, invitation=code)
+        place, cookie = await leave_for_provider(call, back=PagePath.ACCOUNT, invitation=code)
     except (discovery.ProviderUnreachable, discovery.ProviderUnfit) as problem:
         return unusable(call, problem)
     # A redirect of a form would count as one to the provider, which `form-action` of these pages forbids.

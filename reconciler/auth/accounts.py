@@ -16,7 +16,7 @@ from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow, DirectoryChange
 
-# Who lost something by a change: whatever they signed in with before has ended.
+# Loss of access: a change that takes something from a person ends all of their sessions.
 #
 # The count (`User.losses`) is written with what was taken, in one transaction, and a session has the one that it began
 # with. So one step ends both, whatever becomes of the file with the sessions: a process that dies in between leaves
@@ -26,9 +26,7 @@ NOTHING: frozenset[Permission] = frozenset()
 
 
 def has_lost_access(one: User, *, before: Directory, after: Directory) -> bool:
-    """Whether somebody of `before` is gone, may do less in some project or in the organization, or has another password
-    or identity.
-    """
+    """Return True when somebody of `before` is gone, may do less somewhere, or has another password or identity."""
     user = after.user(one.id)
     if user is None or (user.password, user.identity) != (one.password, one.identity):
         return True
@@ -72,7 +70,7 @@ DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "delet
 
 
 def access_sentence(audited: Audited, *, actor: str) -> str:
-    """What was changed, by whom."""
+    """Return what was changed, and by whom."""
     where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
     what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
     return f"{_cut(actor)} {what}{_detail(audited)}."
@@ -101,7 +99,7 @@ log = logging.getLogger(__name__)
 TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
 Decide = Callable[[Directory], Amendment]
-"""What is to change, given what there is; raises what refuses it."""
+"""Returns the change to make, given the directory; raises an error to refuse it."""
 
 Settle = Callable[[Directory], Amendment | None]
 """The same where there may be nothing to change."""
@@ -125,7 +123,7 @@ class Accounts:
         self._changed = asyncio.Event()
 
     def holder(self, key: str) -> Principal | None:
-        """Whose key this is, or None: unknown, revoked or expired."""
+        """Return the holder of a key; None for one that is unknown, revoked or expired."""
         found = self.directory.key_of(key)
         return self.directory.holder_of(found) if found is not None and self.uses(found, at=self._clock()) else None
 

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
-from reconciler.auth import changes, claims, invitations
+from reconciler.auth import changes, claims
 from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
 from reconciler.model import directory, errors, text
 from reconciler.model.directory import (
@@ -21,7 +21,7 @@ from reconciler.model.directory import (
 )
 from reconciler.model.principals import Role
 
-# What a sign-in changes of a person: from what is decided to one amendment, its audit event and sentences for the log.
+# The change by a sign-in: one amendment, its audit event, and sentences for the log.
 
 MOST_TOLD = 20  # rules, projects and the like in one event or sentence: whoever signs in chooses how many there are
 LONGEST_TOLD = 200  # characters of one of them
@@ -29,7 +29,9 @@ LONGEST_TOLD = 200  # characters of one of them
 
 @dataclass(frozen=True, slots=True)
 class ProvisionedStanding:
-    """What somebody is to have: all their roles, sentences on by which rules, and the invitations taken for it."""
+    """The access that somebody is to have: all their roles, sentences on the rules behind them, and the invitations
+    used.
+    """
 
     organization_admin: bool
     roles: Mapping[str, Role]
@@ -38,12 +40,12 @@ class ProvisionedStanding:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it opens nothing."""
+        """True when it opens nothing."""
         return not self.organization_admin and not self.roles
 
 
 def provisioned_standing(directory: Directory, person: User | None) -> ProvisionedStanding:
-    """What somebody has; nothing, for a new person."""
+    """Return the access that somebody has; none for a new person."""
     if person is None:
         return ProvisionedStanding(organization_admin=False, roles={})
     return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
@@ -52,7 +54,7 @@ def provisioned_standing(directory: Directory, person: User | None) -> Provision
 def roles_with_room(
     directory: Directory, *, before: ProvisionedStanding, after: ProvisionedStanding
 ) -> ProvisionedStanding:
-    """What there is room for: of new memberships those that come first by name, while what is taken is taken."""
+    """Return the part of `after` that fits: of new memberships the first by name, while every removal counts."""
     room = changes.MOST_MEMBERSHIPS - sum(map(len, directory.members.values()))
     added = sorted(after.roles.keys() - before.roles.keys())
     left_out = set(added[max(0, room) :])
@@ -85,7 +87,7 @@ def sign_in_amendment(directory: Directory, person: User, *, after: ProvisionedS
 
 
 def provisioning_sentence(directory: Directory, person: User, *, after: ProvisionedStanding) -> str:
-    """What a sign-in changed of somebody's standing, and by which rule, for the log; empty where nothing did."""
+    """Return what a sign-in changed of somebody's access, and by which rules, for the log; empty when nothing did."""
     known = directory.user(person.id)
     before = provisioned_standing(directory, known)
     changes = [_said(project, role) for project, role in _changed(before.roles, after.roles).items()]
@@ -132,7 +134,7 @@ def _said(project: str, role: Role | None) -> str:
     return f"no member of {project} any more" if role is None else f"{role.value} of {project}"
 
 
-# What an ID token says of a person besides their roles: what to call them, and an e-mail address that is theirs.
+# The name and the verified e-mail address in an ID token.
 
 _UNSHOWN = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")  # of which no line of text is made
 _HASHED = 12  # hexadecimal digits of a name that nobody gave
@@ -146,16 +148,16 @@ def verified_email(claims: Mapping[str, object]) -> str:
     email = claims.get("email")
     if claims.get("email_verified") is not True or not isinstance(email, str):
         return ""
-    return invitations.invited_address(email) or ""
+    return changes.invited_address(email) or ""
 
 
 def has_unverified_email(claims: Mapping[str, object]) -> bool:
-    """Whether there is an address, and the provider does not vouch for it."""
+    """Return True when there is an address, and the provider does not vouch for it."""
     return bool(claims.get("email")) and claims.get("email_verified") is not True
 
 
 def display_name(claims: Mapping[str, object], *, before: str = "") -> str:
-    """What people call them, one line; as it was before where the token does not say."""
+    """Return the display name, on one line; the one from before when the token has none."""
     name = claims.get("name")
     text = _UNSHOWN.sub("", name).strip() if isinstance(name, str) else ""
     return text[: changes.LONGEST_TEXT].strip() or before
@@ -186,8 +188,8 @@ def _wanted(proved: ProvedIdentity) -> str:
 
 
 def _has_credential(text: str) -> bool:
-    """Whether a key or a code of ours stands in it: no URL may hold it, so that nobody could remove whoever had it."""
-    return directory.holds_key(text) or invitations.holds_code(text)
+    """Return True when a text holds a key or a code of ours: no URL may hold one, so nobody could remove them."""
+    return directory.holds_key(text) or changes.holds_code(text)
 
 
 def _hashed(identity: ProviderIdentity) -> str:
@@ -195,14 +197,14 @@ def _hashed(identity: ProviderIdentity) -> str:
     return hashlib.sha256(text).hexdigest()[:_HASHED]
 
 
-# Whether somebody whom a provider proved is let in, and what becomes of their roles: the decision at each sign-in.
+# The decision at each sign-in: admit a person or refuse, and with which roles.
 #
 # The first person is organization admin, whatever else there is. Then, where `disableInvitations` is true, claims
 # decide at each sign-in, and what somebody has becomes what they grant. Where it is false, claims and invitations
 # together let somebody in who is new; of a known person claims take and give nothing any more, and what they bring is
 # added.
 #
-# Whoever is an organization admin afterwards keeps the memberships that they have: those mean nothing meanwhile.
+# An organization admin keeps memberships, which mean nothing as long as they are admin.
 
 
 class AdmissionReason(Enum):
@@ -230,7 +232,7 @@ class NotAdmitted(errors.Refused):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """What the settings say about letting people in."""
+    """The settings about letting people in."""
 
     names: ClaimNames
     disable_invitations: bool = False
@@ -250,7 +252,7 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """What becomes of it: the person's id, and what is to be written first (None: nothing). With `refused`, it is
+    """A decision: the person's id, and the change to write first (None: none). With `refused`, it is
     written and then raised: claims took everything from somebody who had something. `told` are sentences for the log:
     by which rule, what was skipped.
     """
@@ -282,7 +284,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
     AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
     "remove some.",
 }
-"""What the person reads. Nothing in it tells who else there is, or whom an invitation waits for."""
+"""The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
 def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Admission:
@@ -301,8 +303,8 @@ def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Ad
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """What somebody is to have, and why not where that is nothing; `told` are ends of sentences for the log, `unread`
-    says what cannot be read.
+    """The access that somebody is to have, and why they have none, if so; `told` are ends of sentences for the log,
+    `unread` says what cannot be read.
     """
 
     after: ProvisionedStanding
@@ -312,7 +314,7 @@ class _Decided:
 
 
 def _is_first(directory: Directory, proved: ProvedIdentity, policy: AdmissionPolicy) -> bool:
-    """Whether this is the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
+    """Return True for the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
     they are the first as long as nobody administers the organization.
     """
     if not policy.first_claim:
@@ -329,7 +331,7 @@ def _is_named(told: Mapping[str, object], policy: AdmissionPolicy) -> bool:
 
 
 def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
-    """Whether somebody of the present provider administers: whoever is of a former one cannot sign in any more."""
+    """Return True when an organization admin of the present provider exists: those of a former one cannot sign in."""
     issuer = proved.identity.issuer
     return any(
         user.organization_admin and user.identity is not None and user.identity.issuer == issuer for user in users
@@ -386,7 +388,7 @@ def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decid
 
 
 def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
-    """What is to be written of it. Raises NotAdmitted where that is nothing."""
+    """Return the decision with the change to write. Raises NotAdmitted when there is none."""
     before = provisioned_standing(directory, known)
     after = roles_with_room(directory, before=before, after=decided.after)
     person = _person(directory, arrival, known=known)
@@ -435,22 +437,22 @@ def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> Us
 
 
 def _invitations(directory: Directory, arrival: Arrival) -> tuple[Invitation, ...]:
-    """What waits for this person, and what their code is of. Raises NotAdmitted for a code that opens nothing."""
+    """Return the invitations of this person and of their code. Raises NotAdmitted for a code that opens nothing."""
     code = arrival.code.strip()
-    digest = invitations.code_digest(code)
+    digest = changes.code_digest(code)
     address = verified_email(arrival.proved.claims)
     every = directory.invitations.values()
     # Compared as any other text: who does not know the code cannot choose its digest letter by letter.
     by_code = [one for one in every if digest is not None and one.digest == digest]
     by_address = [one for one in every if address and one.email == address]
-    found = invitations.counting(directory, (*by_code, *by_address), now=arrival.now)
+    found = changes.valid_invitations(directory, (*by_code, *by_address), now=arrival.now)
     if code and not any(one.digest == digest for one in found if digest is not None):
         raise _refused(AdmissionReason.WRONG_CODE)
     return tuple(sorted(found, key=lambda one: one.id))
 
 
 def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> ProvisionedStanding:
-    """What somebody has with what invitations give: never less than before."""
+    """Add what invitations give: never less access than before."""
     roles, rules, taken = dict(start.roles), list(start.rules), tuple(taken)
     for invitation in taken:
         roles[invitation.project] = _stronger(roles.get(invitation.project), invitation.role)
@@ -469,7 +471,7 @@ def _granted(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) ->
 
 
 def _of_claims(found: GrantedRoles | UnreadableClaims) -> ProvisionedStanding:
-    """What claims give to somebody new; nothing, and no word of it, where they do not."""
+    """Return the access that claims give to somebody new; none, without a reason, when they give none."""
     if isinstance(found, UnreadableClaims) or found.is_nothing:
         return ProvisionedStanding(organization_admin=False, roles={})
     return ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)

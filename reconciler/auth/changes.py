@@ -1,16 +1,28 @@
 """Changes of access: which are allowed, and what they amend.
 
-Roles are judged before this: what stands here are the rules that a role alone does not settle.
+Projects, people, members, keys and invitations. Roles are judged before: these are the rules beyond them.
 """
 
+import base64
+import hashlib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from reconciler.model import errors, names
-from reconciler.model.directory import Amendment, Audited, Directory, Key, Member, Project, User
-from reconciler.model.principals import OF_PEOPLE, Role, Scope, weaker
+from reconciler.model import errors, names, principals
+from reconciler.model.directory import (
+    Amendment,
+    Audited,
+    Directory,
+    Invitation,
+    Key,
+    Member,
+    Project,
+    User,
+    is_expired,
+)
+from reconciler.model.principals import OF_PEOPLE, SERVICE_KEY, AccessVerdict, Permission, Role, Scope, weaker
 
 LONGEST_TEXT = 200  # characters of a display name or of a key's name
 LONGEST_NAME = 128  # characters of what a person is called
@@ -28,7 +40,7 @@ _USER = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@+]{0,127}")
 
 
 class Invalid(errors.Refused):
-    """What was asked for breaks a rule."""
+    """The request breaks a rule."""
 
 
 class Missing(errors.Refused):
@@ -62,7 +74,7 @@ def create_user(directory: Directory, user: User) -> Amendment:
 
 
 def is_name(text: str) -> bool:
-    """Whether a person may be called so."""
+    """Return True when a person may have this name."""
     return _USER.fullmatch(text) is not None
 
 
@@ -236,3 +248,144 @@ def _is_text(text: str, what: str) -> None:
 def _has_room(there: Collection[str], what: str) -> None:
     if len(there) >= MOST:
         raise Conflict(f"There are {MOST:,} {what}, which is the most.")
+
+
+# Invitations: their codes, and the changes that they make.
+#
+# A code is `rci_<43 characters>`, of 32 random bytes. Only a digest is stored: with 256 bits to guess, a plain SHA-256
+# is as good as a slow one.
+#
+# An invitation is valid only while its maker may manage the members. So nobody who is removed comes back by a code that
+# they put aside, and the invitations of a revoked key end with it.
+
+MARK = "rci_"
+CODE_RANDOM_BYTES = 32
+MOST_INVITATIONS = 10_000  # invitations that wait: they are looked through for every change
+LONGEST_EMAIL = 254  # characters (RFC 5321, 4.5.3.1.3, less the angle brackets)
+
+CODE_LASTS = timedelta(days=7)
+LONGEST_CODE = timedelta(days=30)  # whoever finds a code comes in
+ADDRESS_LASTS = timedelta(days=30)
+LONGEST_ADDRESS = timedelta(days=365)  # only one person has the address
+
+NO_INVITATION = "There is no such invitation; GET /v1/projects/{name}/invitations lists those that wait."
+EMAIL_RULE = f"must be an e-mail address of ASCII characters alone, at most {LONGEST_EMAIL} of them"
+_CODE = re.compile(rf"{MARK}[A-Za-z0-9_-]{{43}}")
+_BEGINNING = re.compile(rf"(?<![A-Za-z0-9]){MARK}[A-Za-z0-9_-]{{16}}")  # names of things may hold the mark alone
+# ASCII alone: in lower case some letters beyond it become others of ASCII, and two addresses would be one.
+_EMAIL = re.compile(r"[!-?A-~]+@[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?")
+
+
+def make_code(randomness: bytes) -> str:
+    """A new code. `randomness` is `RANDOM_BYTES` from the system's source."""
+    assert len(randomness) == CODE_RANDOM_BYTES
+    return MARK + base64.urlsafe_b64encode(randomness).decode().rstrip("=")
+
+
+def is_code(text: str) -> bool:
+    """Return True when a text may be a code."""
+    return _CODE.fullmatch(text) is not None
+
+
+def code_digest(code: str) -> bytes | None:
+    """Return the digest that is stored of a code, 32 bytes; None for a text that is no code."""
+    return hashlib.sha256(code.encode()).digest() if is_code(code) else None
+
+
+def holds_code(text: str) -> bool:
+    """Return True when a text holds a code of ours, whole or cut off."""
+    return _BEGINNING.search(text) is not None
+
+
+def invited_address(text: str) -> str | None:
+    """An e-mail address as it is kept and compared, in lower case; None for what is none that we take."""
+    return text.lower() if len(text) <= LONGEST_EMAIL and _EMAIL.fullmatch(text) else None
+
+
+def invitation_expiry(asked: datetime | None, *, email: str, now: datetime) -> datetime:
+    """When an invitation ends: as it is asked for, or by itself. `email` is empty for a code. Raises Invalid."""
+    lasts, longest = (ADDRESS_LASTS, LONGEST_ADDRESS) if email else (CODE_LASTS, LONGEST_CODE)
+    until = now + lasts if asked is None else asked
+    if not now < until <= now + longest:
+        what = "for an e-mail address" if email else "for a code"
+        raise Invalid(f"The expiry must be in the future, and at most {longest.days} days away {what}.")
+    return until
+
+
+def invite(directory: Directory, invitation: Invitation, *, now: str) -> Amendment:
+    """A new invitation, in place of the one that its address has in the project. `now` is RFC 3339, as it is kept.
+
+    Raises Invalid, Missing, Conflict.
+    """
+    if invitation.email and invited_address(invitation.email) != invitation.email:
+        raise Invalid(f"The address {EMAIL_RULE}.")
+    if invitation.project not in directory.projects:
+        raise Missing("There is no such project.")
+    alive = waiting_invitations(directory, now=now)
+    replaced = [one for one in alive if _is_for_the_same(one, invitation)]
+    if len(alive) - len(replaced) >= MOST_INVITATIONS:
+        raise Conflict(f"There are {MOST_INVITATIONS:,} invitations, which is the most; withdraw some first.")
+    detail = {"role": invitation.role.value, "by": _how(invitation), "expiresAt": invitation.expires_at}
+    return Amendment(
+        Audited("created", "Invitation", invitation.id, project=invitation.project, detail=detail),
+        invitations=(invitation,),
+        ended_invitations=(*_over(directory, alive), *replaced),
+    )
+
+
+def withdraw_invitation(directory: Directory, *, project: str, identifier: str, now: str) -> Amendment:
+    """An invitation that opens nothing from now on. Raises Missing."""
+    alive = waiting_invitations(directory, now=now)
+    found = next((one for one in alive if (one.id, one.project) == (identifier, project)), None)
+    if found is None:
+        raise Missing(NO_INVITATION)
+    detail = {"role": found.role.value, "by": _how(found)}
+    return Amendment(
+        Audited("deleted", "Invitation", found.id, project=project, detail=detail),
+        ended_invitations=(*_over(directory, alive), found),
+    )
+
+
+def waiting_invitations(directory: Directory, *, now: str, project: str | None = None) -> tuple[Invitation, ...]:
+    """The invitations that count, of one project or of all, by their ids: the oldest first."""
+    found = sorted(directory.invitations.values(), key=lambda one: one.id)
+    return valid_invitations(directory, (one for one in found if project in (None, one.project)), now=now)
+
+
+def valid_invitations(directory: Directory, among: Iterable[Invitation], *, now: str) -> tuple[Invitation, ...]:
+    """Those of a few invitations that can be taken: not over, and their makers may still make them."""
+    alive = [one for one in among if one.expires_at > now and one.project in directory.projects]
+    if not alive:
+        return ()
+    keys = {f"key:{key.id}": key for key in directory.keys.values() if not is_expired(key, now=now)}
+    makers = {(one.created_by, one.project) for one in alive}
+    able = {(maker, project) for maker, project in makers if _may_make(directory, maker, project, keys=keys)}
+    return tuple(one for one in alive if (one.created_by, one.project) in able)
+
+
+def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation, ...]:
+    """Those that nobody can take any more, which go with the next change, sorted."""
+    left = {one.id for one in alive}
+    return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)
+
+
+def _may_make(directory: Directory, maker: str, project: str, *, keys: Mapping[str, Key]) -> bool:
+    if maker == SERVICE_KEY.name:
+        return True
+    user, key = directory.users.get(maker.removeprefix("user:")), keys.get(maker)
+    if key is not None:
+        principal = directory.holder_of(key)
+    elif user is not None and maker.startswith("user:"):
+        principal = directory.principal(user)
+    else:
+        return False
+    return principals.judge(principal, Permission.MANAGE_MEMBERS, project=project) is AccessVerdict.ALLOWED
+
+
+def _is_for_the_same(one: Invitation, other: Invitation) -> bool:
+    return bool(one.email) and (one.project, one.email) == (other.project, other.email)
+
+
+def _how(invitation: Invitation) -> str:
+    """For the audit, which keeps what it is told: no address."""
+    return "email" if invitation.email else "code"

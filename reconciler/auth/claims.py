@@ -13,12 +13,12 @@ from reconciler.model.text import counted, visible
 if TYPE_CHECKING:
     from reconciler.settings.models import CustomClaims
 
-# What claims and groups are called, for those who rename them (`auth.oidc.customClaims`).
+# Names of claims and groups, which the settings may change (`auth.oidc.customClaims`).
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimNames:
-    """What claims and groups are called. A claim is a key of the ID token itself, not a path into it, and its name is
+    """The names of claims and groups. A claim is a key of the ID token itself, not a path into it, and its name is
     compared exactly; a group's name in any case.
     """
 
@@ -110,7 +110,7 @@ def entry_role(text: str) -> Role:
 
 
 def is_role(text: str) -> bool:
-    """Whether a role is called so."""
+    """Return True when a role has this name."""
     return text in _ROLES
 
 
@@ -120,7 +120,7 @@ def least_role(roles: Iterable[Role]) -> Role:
 
 
 def pooled_roles(entries: Iterable[ProjectEntry]) -> Mapping[str, frozenset[ProjectEntry]]:
-    """What is said about each project, each thing once, sorted: in which order it was said means nothing."""
+    """Return the entries about each project, each once and sorted: their order means nothing."""
     pool: dict[str, set[ProjectEntry]] = defaultdict(set)
     for one in entries:
         pool[one.project].add(one)
@@ -132,7 +132,7 @@ def own_roles(entries: Iterable[ProjectEntry]) -> frozenset[Role]:
     return frozenset(one.role for one in entries if one.role is not None)
 
 
-# What groups and roles of a provider mean: the interface's rules 1 to 4 for them.
+# Groups and roles of a provider: the interface's rules 1 to 4 for them.
 #
 # Names are compared in any case. A letter beyond ASCII that only becomes an ASCII one when its case is folded (the
 # Kelvin sign, the long s) matches none: who may make groups at a provider that guards a name must not find another
@@ -146,7 +146,7 @@ def inferred_role(texts: Iterable[str], names: ClaimNames) -> Role | None:
 
 
 def groups_grant_organization_admin(groups: Iterable[str], names: ClaimNames) -> bool:
-    """Whether the group of the organization admins is among them (groups and roles 3)."""
+    """Return True when the group of the organization admins is among them (groups and roles 3)."""
     wanted = _folded(names.org_admin_group)
     return any(_folded(group) == wanted for group in groups)
 
@@ -224,7 +224,7 @@ def claim_texts(claims: Mapping[str, object], name: str) -> tuple[str, ...]:
 
 
 def split_claim(value: str, name: str) -> tuple[str, ...]:
-    """What stands between the commas of a text, trimmed, blank or not. Raises Unfit for more than there may be."""
+    """Split a text at its commas, and trim each part; some may be blank. Raises Unfit for too many."""
     _is_bounded(value.count(",") + 1, name)
     return tuple(one.strip() for one in value.split(","))
 
@@ -249,8 +249,8 @@ def _is_bounded(count: int, name: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ReadClaims:
-    """What claims say. `default_role` is None when it is not set; `entries` are of `service_projects`; `groups` are
-    those that count, `group_ids` where there are no others; `notes` are sentences about what was skipped.
+    """Claims as they were read. `default_role` is None when it is not set; `entries` are of `service_projects`;
+    `groups` are those that count, `group_ids` where there are no others; `notes` are sentences about what was skipped.
     """
 
     default_role: Role | None
@@ -261,7 +261,7 @@ class ReadClaims:
 
 
 def claims_grant_organization_admin(claims: Mapping[str, object], names: ClaimNames) -> bool:
-    """Whether a claim makes one (direct claims 2). Anything but the two words is no answer, and is not taken for one.
+    """Return True when a claim makes an organization admin (direct claims 2); only the two words count.
     Raises Unfit.
     """
     text = claim_text(claims, names.organization_admin)
@@ -318,7 +318,7 @@ def _groups(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[str,
     return ids, [note] if ids else []
 
 
-# What claims of an ID token grant: the rules of the interface, Authentication, one by one.
+# Roles that claims grant: the rules of the interface, Authentication, one by one.
 #
 # The rules have names (`ClaimRule`), which stand beside what follows them.
 
@@ -327,10 +327,10 @@ SHOWN = 10  # projects that one sentence names
 
 @dataclass(frozen=True, slots=True)
 class GrantedRoles:
-    """What claims grant. `roles` are by project, sorted; empty for an organization admin, who needs none. `reasons` are
-    sentences that say by which rule, a few however many projects there are; `unknown` are the projects that were named
-    and do not exist, sorted. For whoever shows each project by itself, `because` has its rule, and `notes` the rest of
-    the reasons.
+    """The access that claims grant. `roles` are by project, sorted; empty for an organization admin, who needs none.
+    `reasons` are sentences that say by which rule, a few however many projects there are; `unknown` are the projects
+    that were named and do not exist, sorted. For whoever shows each project by itself, `because` has its rule, and
+    `notes` the rest of the reasons.
     """
 
     organization_admin: bool
@@ -342,7 +342,7 @@ class GrantedRoles:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether it opens nothing."""
+        """True when it opens nothing."""
         return not self.organization_admin and not self.roles
 
 
@@ -356,7 +356,7 @@ class UnreadableClaims:
 def granted_roles(
     claims: Mapping[str, object], names: ClaimNames, *, projects: Collection[str] | None
 ) -> GrantedRoles | UnreadableClaims:
-    """What these claims grant in an organization with these projects; None takes every project that is named to exist.
+    """Return what these claims grant with these projects; None takes every project that is named to exist.
 
     Which projects exist decides about themselves alone: the same claims mean the same for the others.
     """

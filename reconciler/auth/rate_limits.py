@@ -1,18 +1,18 @@
-"""Rate limits for sign-in, and counts of refused requests."""
+"""Rate limits for sign-in, counts of refused requests, and forms that count once."""
 
 import base64
 import json
 import re
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, NamedTuple
 
 from reconciler.model.clock import rfc3339
 from reconciler.store.records import AuditRow
 
-# How often something may be begun from one address, whoever it is: what costs the service or a provider work before
-# anybody is known.
+# Rate limits by address, for requests that cost the service or a provider work before anybody is known.
 #
 # Each address has a bucket for each thing: it holds so many, and empties slowly. Many people may share an address, an
 # office's for instance, so a bucket is larger than one person ever fills.
@@ -28,7 +28,7 @@ class RateLimit(NamedTuple):
 
 
 class RateLimits:
-    """What was begun in the last minutes, in memory."""
+    """Counts what began in the last minutes, in memory."""
 
     def __init__(self) -> None:
         self._of: defaultdict[str, OrderedDict[str, tuple[float, float]]] = defaultdict(OrderedDict)  # level, and when
@@ -47,6 +47,69 @@ class RateLimits:
         return 0.0
 
 
+# Rate limit on failed sign-ins: failures are counted by name and by address.
+#
+# A name alone would let anybody lock a person out; an address alone lets many addresses try one name. So each has a
+# bucket: it holds so many failures and empties slowly, and while it is full, nothing is compared. What succeeds empties
+# the bucket of its name for this address only; from there, that of the name alone does not count any more, so that many
+# strangers together cannot lock out whoever signed in before.
+
+PER_PAIR = 5  # failures of one name from one address before waiting
+PER_ADDRESS = 20  # of any names from one address
+PER_NAME = 50  # of one name from any addresses
+SECONDS = 30.0  # in which one failure is forgotten
+LONGEST = 128  # characters of a name that tell it from others; nobody has a longer one
+MOST_ATTEMPTS = 10_000  # buckets kept; the longest unused go first
+
+
+@dataclass(slots=True)
+class _Bucket:
+    level: float
+    at: float
+
+
+class SignInAttempts:
+    """The failures of the last minutes, in memory."""
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[tuple[str, str], _Bucket] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()  # who signed in from where
+
+    def wait(self, name: str, address: str, *, now: float) -> float:
+        """Seconds to wait before another attempt; 0 for none. `now` is any clock that does not go back."""
+        is_known = (name[:LONGEST], address) in self._known
+        limits = [limit for limit in _limits(name, address) if not (is_known and limit[1] == PER_NAME)]
+        over = [self._level(key, now) - (most - 1) for key, most in limits]
+        return max(0.0, *over) * SECONDS if max(over) > 0 else 0.0
+
+    def failed(self, name: str, address: str, *, now: float) -> None:
+        """Count a failure."""
+        for key, _ in _limits(name, address):
+            level = self._level(key, now)
+            self._buckets[key] = _Bucket(level + 1, now)
+            self._buckets.move_to_end(key)
+        while len(self._buckets) > MOST_ATTEMPTS:
+            self._buckets.popitem(last=False)
+
+    def succeeded(self, name: str, address: str) -> None:
+        """Forget the failures of this name from this address, and know it there."""
+        pair = (name[:LONGEST], address)
+        self._buckets.pop(pair, None)
+        self._known[pair] = None
+        self._known.move_to_end(pair)
+        while len(self._known) > MOST_ATTEMPTS:
+            self._known.popitem(last=False)
+
+    def _level(self, key: tuple[str, str], now: float) -> float:
+        bucket = self._buckets.get(key)
+        return 0.0 if bucket is None else max(0.0, bucket.level - (now - bucket.at) / SECONDS)
+
+
+def _limits(name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
+    name = name[:LONGEST]
+    return (((name, address), PER_PAIR), (("", address), PER_ADDRESS), ((name, ""), PER_NAME))
+
+
 # Attempts that were refused, counted by the minute, so that many fill neither memory nor the audit.
 #
 # Counting happens with each answer and costs a look into a dictionary. Of one minute a bounded number of sorts of
@@ -63,7 +126,7 @@ OTHERS = "others"
 
 
 class RefusedAttempt(NamedTuple):
-    """Who was refused what, and from where."""
+    """A refusal: the person, the request and the address."""
 
     status: int
     actor: str
@@ -132,13 +195,13 @@ _VALUE: Final = re.compile(r"[A-Za-z0-9_-]{22}")
 
 
 def form_token(randomness: bytes) -> str:
-    """What a form carries hidden, another one for each that is shown. `randomness` is `RANDOM_BYTES`, random ones."""
+    """Make the hidden token of one shown form. `randomness` is `RANDOM_BYTES` random bytes."""
     assert len(randomness) == RANDOM_BYTES
     return base64.urlsafe_b64encode(randomness).decode().rstrip("=")
 
 
 def is_form_token(text: str) -> bool:
-    """Whether a text may be one."""
+    """Return True when a text may be a token."""
     return _VALUE.fullmatch(text) is not None
 
 
@@ -150,7 +213,7 @@ class SentForms:
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def take(self, who: str, value: str) -> bool:
-        """Whether somebody sends it for the first time; `value` is one."""
+        """Accept a token; False when it was sent before."""
         if (who, value) in self._sent:
             return False
         if len(self._sent) >= self._most:

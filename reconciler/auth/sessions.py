@@ -17,7 +17,7 @@ from reconciler.model.directory import Directory, User
 from reconciler.store.contract import Operations, StoreFault
 from reconciler.store.records import SessionRow
 
-# When a browser is signed in: what its cookie holds, and how long that counts.
+# A session: the token in its cookie, and its lifetime.
 
 RANDOM_BYTES = 32
 MOST = 10_000  # sessions in all
@@ -48,14 +48,14 @@ class Session:
 
 
 def make_session(randomness: bytes) -> str:
-    """What a new session's cookie holds: 43 letters, digits, `-` and `_`; `randomness` is 32 bytes from the system."""
+    """Make the token of a new session's cookie: 43 letters, digits, `-` and `_`; `randomness` is 32 bytes."""
     if len(randomness) != RANDOM_BYTES:
         raise ValueError(f"a session takes {RANDOM_BYTES} bytes of randomness")
     return base64.urlsafe_b64encode(randomness).decode("ascii").rstrip("=")
 
 
 def session_digest(token: str) -> bytes | None:
-    """What is kept of it; None for a text that is no such token.
+    """Return the digest that is kept of a token; None for a text that is none.
 
     No salt and no slow hash: there are 256 random bits to guess. Whoever looks a digest up learns by the time that it
     takes no more than parts of a digest, from which no token can be made.
@@ -64,7 +64,7 @@ def session_digest(token: str) -> bytes | None:
 
 
 def is_session_over(session: Session, *, lifetimes: SessionLifetimes, now: datetime) -> bool:
-    """Whether it has ended by itself. One from the future (a clock that went back) is over as well."""
+    """Return True for a session that ended by itself. One from the future (a clock that went back) is over too."""
     if max(session.created_at, session.seen_at) > now + LEEWAY:
         return True
     idle, absolute = timedelta(seconds=lifetimes.idle), timedelta(seconds=lifetimes.absolute)
@@ -72,15 +72,14 @@ def is_session_over(session: Session, *, lifetimes: SessionLifetimes, now: datet
 
 
 def is_session_of(session: Session, user: User | None) -> bool:
-    """Whether the person is still who they were when it began: there, and nothing was taken from them."""
+    """Return True when the person of a session is still there, and nothing was taken from them since it began."""
     return user is not None and (user.id, user.losses) == (session.user, session.losses)
 
 
 # Browsers that are signed in: beginning a session, finding it with each request, ending it.
 #
 # A session is on the disk before its cookie is given out, and gone from memory before it is taken from the disk.
-# Whoever loses anything loses their sessions by that alone (`accounts`); their rows are taken away within a
-# minute.
+# A person who loses access loses all sessions at once (`accounts`); the rows are deleted within a minute.
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +174,7 @@ class Sessions:
         return seen
 
     def is_live(self, session: Session) -> bool:
-        """Whether a session that was found a while ago still counts."""
+        """Return True when a session that was found a while ago still counts."""
         found = self._live.get(session.digest)
         return found is not None and self._counts(found, now=self._clock())
 

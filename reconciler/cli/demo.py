@@ -1,7 +1,12 @@
-"""`reconciler demo`."""
+"""`reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
+
+It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
+secrets lead to made-up ones. The records that the example's webhook posts arrive here, too.
+"""
 
 import asyncio
 import contextlib
+import json
 import logging
 import os
 import secrets
@@ -11,63 +16,33 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import Iterator
 from importlib import resources
 from itertools import islice
 from pathlib import Path
 
 import click
-import msgspec
 
 from api import app
-from reconciler.cli import output, tables
+from reconciler.cli import client, output, runs
 from reconciler.git import faults
 from reconciler.model import positions, secret_references
 from reconciler.model.errors import Refused
 from reconciler.model.secret_references import SecretReference, SecretSource
+from reconciler.model.values import Value
 from reconciler.ops import logging as ops_logging
 from reconciler.server import daemon, serving
 from reconciler.server.daemon import Running
 from reconciler.settings import loading
 
-# Secrets for a demonstration: something made up for each reference in a folder, so that all of them lead somewhere.
-
-VALUE = "made up for the demonstration"
-
-
-def pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
-    """Write the files that are referred to below `secrets`, a project's folder; the variables that are."""
-    found = set(secret_references_in(folder))
-    for reference in sorted(found):
-        if reference.source is SecretSource.FILE:
-            file = secrets / reference.name
-            with suppress(OSError):  # `a` and `a/b` cannot both be: what is missing is told like any other
-                file.parent.mkdir(parents=True, exist_ok=True)
-                file.write_text(VALUE)
-    return {reference.name: VALUE for reference in found if reference.source is SecretSource.ENV}
-
-
-def secret_references_in(folder: Path) -> Iterator[SecretReference]:
-    """Every good reference in the files of a folder, as often as it stands there."""
-    for above, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".git"]
-        for name in names:
-            yield from filter(None, secret_references.find_secret_references(_text(Path(above, name))))
-
-
-def _text(file: Path) -> str:
-    """What is in it, as far as a service would read it; nothing of a link or a pipe."""
-    if file.is_symlink() or not file.is_file():
-        return ""
-    with file.open("rb") as opened:
-        return opened.read(positions.FILE_LIMITS.bytes).decode("utf-8", "replace")
-
-
-# The endpoint of a demonstration: takes what a webhook of the example repository posts, for somebody to see.
-#
-# It listens where the example says, or on any port of this machine when somebody has that: `redirect` writes that port
-# into a copy of the example.
+MADE_UP = "made up for the demonstration"  # the value of every secret
+POLL_SECONDS = 0.1
+COPIED_FILES = 10_000  # a demonstration, not an import
+SHOWN_BYTES = 500  # of a request that arrives
+DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
+# Logs that the demonstration replaces: the outcome of each commit, and how to sign in first (it has a key).
+UNSAID = ("reconciler.reconcile", "reconciler.auth.accounts", "reconciler.server.sign_in")
+IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
 
 HOST, PORT = "127.0.0.1", 8088  # as in FILE
 FILE = Path("teams/orders/orders.yaml")
@@ -78,110 +53,6 @@ WAITING = 10  # bodies that nobody has shown yet; more wait for their answer
 ANSWER = "HTTP/1.1 {} \r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-def listen_for_records() -> socket.socket:
-    """Where the example posts to, or any port. Raises Refused when there is none."""
-    try:
-        return _listening(PORT)
-    except (Refused, OSError):
-        return _listening(0)
-
-
-def _listening(port: int) -> socket.socket:
-    listener = serving.bind(HOST, port)
-    try:
-        listener.listen()  # only now is it sure that nobody else does
-    except OSError:
-        listener.close()
-        raise
-    return listener
-
-
-def redirect_records(copy: Path, listener: socket.socket) -> None:
-    """Have the webhook in a copy of the example post to the listener."""
-    file, (_, port) = copy / FILE, listener.getsockname()
-    file.write_text(file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n"), encoding="utf-8")
-
-
-class RecordReceiver:
-    """Takes one request of a connection."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
-        self._bodies: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
-
-    @property
-    def address(self) -> str:
-        """Its URL, without a path."""
-        host, port = self._listener.getsockname()
-        return f"http://{host}:{port}"
-
-    @contextlib.asynccontextmanager
-    async def receiving(self) -> AsyncIterator["RecordReceiver"]:
-        """Take requests for as long as the context lasts."""
-        server = await asyncio.start_server(self._connected, sock=self._listener, limit=HEAD_BYTES)
-        try:
-            yield self
-        finally:
-            server.close()  # connections end with the loop: nobody is left to wait for them
-
-    async def next(self) -> bytes:
-        """The next body."""
-        return await self._bodies.get()
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        gone = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-        try:
-            with contextlib.suppress(*gone):
-                async with asyncio.timeout(SECONDS):
-                    writer.write(ANSWER.format(await self._take(reader)).encode())
-                    await writer.drain()
-        finally:
-            writer.close()
-
-    async def _take(self, reader: asyncio.StreamReader) -> int:
-        """Read a request; the status that it is answered with."""
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = head.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0].strip()
-        if not length.isdigit():
-            return 411
-        if len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
-            return 413
-        await self._bodies.put(await reader.readexactly(int(length)))
-        return 200
-
-
-# `reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
-#
-# It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
-# secrets lead to made-up ones. What the example's webhook posts arrives here, too.
-
-POLL_SECONDS = 0.1
-COPIED_FILES = 10_000  # a demonstration, not an import
-SHOWN_BYTES = 500  # of what arrives in one request
-TOLD_BY_THE_NARRATOR = "reconciler.reconcile"  # what becomes of each commit; in a service the log alone says it
-ACCESS = "reconciler.auth.accounts"
-FIRST_ADMIN = "reconciler.server.sign_in"  # somebody to sign in as, where the demonstration's key does
-IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
-
-
-class _Status(msgspec.Struct):
-    kind: str | None
-    name: str | None
-    status: str
-    reason: str | None = None
-    path: str | None = None
-    line: int | None = None
-    notes: tuple[str, ...] = ()
-
-
-class _Run(msgspec.Struct):
-    id: str
-    commit: str | None
-    outcome: str
-    message: str | None
-    statuses: tuple[_Status, ...] = ()
-
-
 @click.command()
 @click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--listen", help="Where to listen, host:port; 127.0.0.1:3001 when left out, or a free port.")
@@ -190,29 +61,43 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
     with (
         tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
-        contextlib.nullcontext() if folder else listen_for_records() as listener,
+        contextlib.nullcontext() if folder else _bind(HOST, PORT) as listener,
     ):
         place = Path(temporary)
-        copy(folder or example(), place / "repository", listener)
+        repository = place / "repository"
+        _copy(folder or _example(), repository, listener)
         key = secrets.token_urlsafe(32)
-        # Without the environment: what somebody has set for a real service has no place in a demonstration.
+        # Without the environment: the settings of a real service have no place in a demonstration.
         settings = loading.load(
-            config=write_settings(place), environment={}, overrides={"listen": listen or free_address(), "apiKey": key}
+            config=_write_settings(place, repository),
+            environment={},
+            overrides={"listen": listen or _free_address(), "apiKey": key},
         ).settings
         ops_logging.set_up(level=settings.log.level, style="text")
-        for unsaid in (TOLD_BY_THE_NARRATOR, ACCESS, FIRST_ADMIN):
+        for unsaid in UNSAID:
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:
-            narrator = Narrator(running, place / "repository", key=key)
+            endpoint = ""
+            if listener is not None:
+                endpoint = "http://{}:{}".format(*listener.getsockname())
+            narrating = _narrate(running, repository, key=key, endpoint=endpoint, once=once)
             if listener is None:
-                await narrator.narrate(once=once)
+                await narrating
                 return
-            async with RecordReceiver(listener).receiving() as receiver:
-                # Not a group: what one of them raises is for `daemon.start` as it is.
-                await asyncio.gather(narrator.narrate(once=once, endpoint=receiver.address), show_arrivals(receiver))
+            bodies: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
 
-        environment = pretend_secrets(place / "repository", settings.state_dir / "secrets" / "default")
+            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+                await _receive(reader, writer, bodies)
+
+            server = await asyncio.start_server(connected, sock=listener, limit=HEAD_BYTES)
+            try:
+                # Not a group: what one of them raises is for `daemon.start` as it is.
+                await asyncio.gather(narrating, _show_arrivals(bodies, endpoint))
+            finally:
+                server.close()  # connections end with the loop: nobody is left to wait for them
+
+        environment = _pretend_secrets(repository, settings.state_dir / "secrets" / "default")
         daemon.start(
             daemon.StartPlan(
                 settings=settings,
@@ -226,8 +111,11 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     output.line("Stopped.")
 
 
-def example() -> Path:
-    """The example repository: beside the package in a checkout, inside it when installed."""
+# The copy, its settings, and made-up secrets.
+
+
+def _example() -> Path:
+    """Return the example repository: beside the package in a checkout, inside it when installed."""
     package = Path(str(resources.files("reconciler")))
     for candidate in (package.parent / "examples" / "repo", package / "examples" / "repo"):
         if candidate.is_dir():
@@ -235,20 +123,11 @@ def example() -> Path:
     raise Refused("The example repository is not installed; name a folder of YAML files: reconciler demo FOLDER.")
 
 
-def free_address() -> str:
-    """The usual address, or any port of it when somebody has it: a demonstration should not fail for that."""
-    try:
-        serving.bind("127.0.0.1", 3001).close()
-    except Refused:
-        return "127.0.0.1:0"
-    return "127.0.0.1:3001"
-
-
-def copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
-    """A new repository whose first commit holds what the folder holds; of the example, its webhook posts to the
+def _copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
+    """Make a repository whose first commit holds the files of the folder; the webhook of the example posts to the
     listener.
     """
-    count = sum(1 for _ in islice(files(folder), COPIED_FILES + 1))
+    count = sum(1 for _ in islice(_files(folder), COPIED_FILES + 1))
     if count > COPIED_FILES:
         raise Refused(f"{folder} holds more than {COPIED_FILES:,} files, too many for a demonstration.")
     try:
@@ -257,24 +136,26 @@ def copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
         (place, _, why), *_ = error.args[0]
         raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
     if listener is not None:
-        redirect_records(target, listener)
-    git(target, "init", "--quiet", "--initial-branch=main")
-    git(target, "add", "--all")
-    if not git(target, "ls-files"):
+        file, (_, port) = target / FILE, listener.getsockname()
+        text = file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n")
+        file.write_text(text, encoding="utf-8")
+    _git(target, "init", "--quiet", "--initial-branch=main")
+    _git(target, "add", "--all")
+    if not _git(target, "ls-files"):
         ignored = ", save what its .gitignore leaves out" if count else ""
         raise Refused(f"{folder} holds no files{ignored}; name a folder of YAML files: reconciler demo FOLDER.")
-    git(target, *IDENTITY, "commit", "--quiet", "--message=Copy the example")
+    _git(target, *IDENTITY, "commit", "--quiet", "--message=Copy the example")
 
 
-def files(folder: Path) -> Iterator[str]:
-    """The names of the files that a copy gets."""
-    for _, folders, names in os.walk(folder):
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files that a copy gets."""
+    for above, folders, names in os.walk(folder):
         folders[:] = [name for name in folders if name != ".git"]
-        yield from names
+        yield from (Path(above, name) for name in names)
 
 
-def git(repository: Path, *arguments: str) -> bytes:
-    """Run git in the demonstration's repository; what it writes."""
+def _git(repository: Path, *arguments: str) -> bytes:
+    """Run git in the demonstration's repository; return its output."""
     command = ["git", "-C", str(repository), *arguments]
     try:
         return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
@@ -285,90 +166,142 @@ def git(repository: Path, *arguments: str) -> bytes:
         raise Refused(f"git could not prepare the repository: {said[0] if said else error.returncode}.") from error
 
 
-def write_settings(place: Path) -> Path:
-    """A settings file for this demonstration alone."""
+def _write_settings(place: Path, repository: Path) -> Path:
+    """Write a settings file for this demonstration alone."""
     path = place / "config.json"
-    repository = {"name": "example", "url": str(place / "repository"), "branch": "main", "interval": "5s"}
-    settings = {"stateDir": str(place / "state"), "repositories": [repository], "log": {"level": "warning"}}
-    path.write_bytes(msgspec.json.encode(settings))
+    followed = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
+    settings = {"stateDir": str(place / "state"), "repositories": [followed], "log": {"level": "warning"}}
+    path.write_text(json.dumps(settings))
     return path
 
 
-class Narrator:
-    """Says what each run did, as it comes."""
-
-    def __init__(self, running: Running, repository: Path, *, key: str) -> None:
-        self._running = running
-        self._repository = repository
-        self._key = key
-        self._told: set[str] = set()
-
-    async def narrate(self, *, once: bool, endpoint: str = "") -> None:
-        """Tell the first run with all that a newcomer needs, then every further one. `endpoint`: where records go."""
-        self._tell(await self._next())
-        if once:
-            os.kill(os.getpid(), signal.SIGTERM)
-            return
-        self._invite(endpoint)
-        while True:
-            self._tell(await self._next())
-
-    async def _next(self) -> _Run:
-        store = self._running.services.store
-        while True:
-            for recent in await store.runs(repository="example", limit=1):
-                run = msgspec.json.decode(recent, type=_Run)
-                if run.id not in self._told:
-                    self._told.add(run.id)
-                    _, *statuses = [shown async for page in store.run_pages(run.id) for shown in page]
-                    told = tuple(msgspec.json.decode(status, type=_Status) for status in statuses)
-                    return msgspec.structs.replace(run, statuses=told)
-            await asyncio.sleep(POLL_SECONDS)
-
-    def _tell(self, run: _Run) -> None:
-        rows = [(one.status, one.kind or "", one.name or "", _place(one)) for one in run.statuses]
-        if rows:
-            colour = output.coloured(output.Color.AUTO)
-            output.write("\n" + tables.render_table(("STATUS", "KIND", "NAME", "WHERE"), rows, colour=colour))
-        for one in run.statuses:
-            for reason in (one.reason or "").splitlines():
-                output.line(reason)
-            for note in one.notes:
-                output.line(f"note: {note}")
-        output.write("\n")
-        output.line(_verdict(run))
-
-    def _invite(self, endpoint: str) -> None:
-        address = self._running.address
-        lines = (
-            "",
-            f"Repository  {self._repository}",
-            f"Address     {address}",
-            f"Key         {self._key}",
-            *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
-            "",
-            "Edit a file there and commit it, and the change shows here. In another terminal:",
-            f"  export SERVICE_SERVER={address} SERVICE_API_KEY={self._key}",
-            f"  {sys.argv[0]} get destinations",
-            "",
-            "Watching; stop with Ctrl-C.",
-        )
-        output.write("\n".join(lines) + "\n")
+def _free_address() -> str:
+    """Return the usual address, or any port of it when it is taken: a demonstration should not fail for that."""
+    try:
+        serving.bind("127.0.0.1", 3001).close()
+    except Refused:
+        return "127.0.0.1:0"
+    return "127.0.0.1:3001"
 
 
-async def show_arrivals(receiver: RecordReceiver) -> None:
-    """Show the bodies that are posted to the endpoint, or how they begin."""
+def _pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
+    """Make up a value for each reference in the files of a folder: write the files below `secrets`, a project's folder,
+    and return the variables.
+    """
+    found: set[SecretReference] = set()
+    for file in _files(folder):
+        if file.is_file() and not file.is_symlink():
+            with file.open("rb") as opened:
+                text = opened.read(positions.FILE_LIMITS.bytes).decode("utf-8", "replace")
+            found.update(filter(None, secret_references.find_secret_references(text)))
+    for reference in sorted(found):
+        if reference.source is SecretSource.FILE:
+            path = secrets / reference.name
+            with contextlib.suppress(OSError):  # `a` and `a/b` cannot both be: the missing one is told like any other
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(MADE_UP)
+    return {reference.name: MADE_UP for reference in found if reference.source is SecretSource.ENV}
+
+
+# The runs, as they come.
+
+
+async def _narrate(running: Running, repository: Path, *, key: str, endpoint: str, once: bool) -> None:
+    """Tell the first run with all that a newcomer needs, then every further one. `endpoint`: where records go."""
+    store = running.services.store
+    told: set[str] = set()
     while True:
-        body = await receiver.next()
+        recent = [run async for page in store.runs_pages(repository="example", projects=None, limit=1) for run in page]
+        for run in map(json.loads, recent):
+            if run["id"] in told:
+                continue
+            _, *statuses = [json.loads(shown) async for page in store.run_pages(run["id"]) for shown in page]
+            _tell(run, statuses)
+            if once:
+                os.kill(os.getpid(), signal.SIGTERM)
+                return
+            if not told:
+                _invite(running.address, repository, key=key, endpoint=endpoint)
+            told.add(run["id"])
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
+    if statuses:
+        output.write("\n" + runs.status_table(statuses, colour=output.coloured(output.Color.AUTO)))
+    for one in statuses:
+        for reason in client.text(one, "reason").splitlines():
+            output.line(reason)
+        for note in client.strings(client.at(one, "notes")):
+            output.line(f"note: {note}")
+    commit, message = client.text(run, "commit"), client.text(run, "message")
+    what = f"Commit {faults.short_commit(commit)}" if commit else "No commit"
+    output.write("\n")
+    output.line(f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else ""))
+
+
+def _invite(address: str, repository: Path, *, key: str, endpoint: str) -> None:
+    lines = (
+        "",
+        f"Repository  {repository}",
+        f"Address     {address}",
+        f"Key         {key}",
+        *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
+        *([DELIVERS] if endpoint else ()),
+        "",
+        "Edit a file there and commit it, and the change shows here. In another terminal:",
+        f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",
+        f"  {sys.argv[0]} get destinations",
+        "",
+        "Watching; stop with Ctrl-C.",
+    )
+    output.write("\n".join(lines) + "\n")
+
+
+# The endpoint of the example's webhook. It listens where the example says, or on any port of this machine when that is
+# taken: then the copy of the example has that port.
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    """Listen there, or at any port. Raises Refused when there is none."""
+    try:
+        listener = serving.bind(host, port)
+        try:
+            listener.listen()  # only now is it sure that nobody else does
+        except OSError:
+            listener.close()
+            raise
+    except (Refused, OSError):
+        if not port:
+            raise
+        return _bind(host, 0)
+    return listener
+
+
+async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bodies: asyncio.Queue[bytes]) -> None:
+    """Take the one request of a connection."""
+    gone = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
+    try:
+        with contextlib.suppress(*gone):
+            async with asyncio.timeout(SECONDS):
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = head.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0].strip()
+                status = 200
+                if not length.isdigit():
+                    status = 411
+                elif len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
+                    status = 413
+                else:
+                    await bodies.put(await reader.readexactly(int(length)))
+                writer.write(ANSWER.format(status).encode())
+                await writer.drain()
+    finally:
+        writer.close()
+
+
+async def _show_arrivals(bodies: asyncio.Queue[bytes], endpoint: str) -> None:
+    """Show the bodies that are posted to the endpoint, or their beginnings."""
+    while True:
+        body = await bodies.get()
         more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
-        output.line(f"{receiver.address} got {body[:SHOWN_BYTES].decode('utf-8', 'replace')}{more}")
-
-
-def _verdict(run: _Run) -> str:
-    """What became of the commit, in one line."""
-    what = "No commit" if run.commit is None else f"Commit {faults.short_commit(run.commit)}"
-    return f"{what}: {run.outcome}." + (f" {run.message}" if run.message else "")
-
-
-def _place(one: _Status) -> str:
-    return f"{one.path}:{one.line}" if one.path else ""
+        output.line(f"{endpoint} got {body[:SHOWN_BYTES].decode('utf-8', 'replace')}{more}")

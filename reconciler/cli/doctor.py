@@ -1,4 +1,7 @@
-"""`reconciler doctor`."""
+"""`reconciler doctor`: the checks of the service on this machine, in the order of its output.
+
+The checks themselves are in `ops.checks`.
+"""
 
 import asyncio
 import os
@@ -11,12 +14,12 @@ from pathlib import Path
 import click
 
 from reconciler.cli import exits, output, tables
-from reconciler.cli.session import Session
+from reconciler.cli.options import Session, config_option, state_option
 from reconciler.model import clock
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, services, stores
+from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.server import following
 from reconciler.settings import loading
@@ -24,68 +27,44 @@ from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
 from reconciler.store.files import KINDS, DatabaseKind, DatabasePlaces
 
-# Which checks `reconciler doctor` makes of a service with these settings, in the order in which they are shown.
-
 SETTINGS = "settings"
 PROVIDER = "provider"
 PROGRAM = Path(__file__).parent  # installed before anything else was written
 CLIENT_SECRET = "SERVICE_OIDC_OAUTH2_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 ALL_REPOSITORIES_SECONDS = 300.0
-ENDING_SECONDS = 15.0  # for what has a limit of its own to say that it is over
+ENDING_SECONDS = 15.0  # for a check with a limit of its own to say that it is over
 HAS_IT = "where the service has it in its own environment, all is well; the other checks need none"
 
 
-def of_settings(loaded: Loaded) -> list[DoctorFinding]:
-    """What is odd about the settings."""
-    warned = [ops_doctor.warning(SETTINGS, told.rstrip("."), "") for told in loaded.warnings]
-    where = "without a file, by defaults and the environment" if loaded.config is None else f"{loaded.config}"
-    return warned or [ops_doctor.ok(SETTINGS, f"{where}: no mistake")]
-
-
-def without_settings(problem: SettingsError) -> list[DoctorFinding]:
-    """What is found where the settings are wrong: their mistakes, and what needs no settings."""
-    mistakes = [ops_doctor.error(SETTINGS, line, "") for line in problem.lines]
-    told = "nothing else was looked at, since the settings say what there is"
-    return [*mistakes, *_programs(()), ops_doctor.warning(SETTINGS, told, "mend them, and look again")]
-
-
-def with_a_secret(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment with a client's secret, whichever: the service's own is in its environment, seldom in a shell's,
-    and no check sends it.
-    """
-    return {**environment, CLIENT_SECRET: "unknown"}
-
-
-def without_the_secret(problem: SettingsError) -> list[DoctorFinding]:
-    """What is found where nothing else is wrong with the settings."""
-    return [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
-
-
 def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: datetime, is_full: bool) -> list[DoctorCheck]:
-    """All of them."""
+    """Return all checks of a service with these settings."""
     settings = loaded.settings
     places = databases.database_places(settings)
     process = ops_doctor.directory_holder(settings.state_dir)
     return [
         DoctorCheck(services.NAME, threaded(partial(_listening, settings, process))),
-        DoctorCheck(files.STATE_NAME, threaded(lambda: files.judge_state(files.gather_state(settings.state_dir)))),
+        DoctorCheck(files.STATE_NAME, threaded(partial(files.check_state, settings.state_dir))),
         DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
         DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
-        DoctorCheck(services.SANDBOX_NAME, threaded(lambda: services.judge_protections(services.gather_protections()))),
+        DoctorCheck(services.SANDBOX_NAME, threaded(services.check_sandbox)),
         DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
         *(_database(kind, places, is_full=is_full) for kind in KINDS),
         _audit(places, is_full=is_full),
         DoctorCheck(files.DISK_NAME, threaded(partial(_disks, settings, places))),
         DoctorCheck(
             services.CLOCK_NAME,
-            threaded(lambda: services.judge_clocks(services.gather_clocks(now, [settings.state_dir, PROGRAM]))),
+            threaded(partial(services.check_clock, now, [settings.state_dir, PROGRAM])),
         ),
         DoctorCheck(services.CERTIFICATE_NAME, threaded(partial(_certificates, settings, now))),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        DoctorCheck(files.LIMIT_NAME, threaded(lambda: files.judge_limits(files.gather_limits(process)))),
+        DoctorCheck(files.LIMIT_NAME, threaded(partial(files.check_open_files, process))),
+        DoctorCheck(
+            files.QUEUE_NAME,
+            threaded(partial(files.check_quarantine, settings.state_dir)),
+        ),
         DoctorCheck(
             files.KEPT_NAME,
-            threaded(lambda: files.judge_kept_copies(files.gather_kept_copies([places.of(kind) for kind in KINDS]))),
+            threaded(partial(files.check_kept_copies, [places.of(kind) for kind in KINDS])),
         ),
     ]
 
@@ -94,20 +73,23 @@ def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
     asked = [("listen", settings.listen)]
     if settings.delivery.otlp_listen is not None:
         asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
-    facts = [services.gather_listening(setting, address, process=process) for setting, address in asked]
-    return [finding for each in facts for finding in services.judge_listening(each)]
+    return [
+        finding for setting, address in asked for finding in services.check_listener(setting, address, process=process)
+    ]
 
 
 def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
-    facts = [files.gather_secret_files(each) for each in files.named_files(loaded.settings)]
     secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
     in_file = bool(secret) and not environment.get(CLIENT_SECRET)
-    found = [*files.judge_secret_files(facts), *files.secrets_folder(loaded.settings.secrets.directory)]
-    return [*found, *files.settings_file(loaded.config, has_secret=in_file)]
+    found = [
+        *files.check_named_files(files.named_files(loaded.settings)),
+        *files.check_secrets_folder(loaded.settings.secrets.directory),
+    ]
+    return [*found, *files.check_settings_file(loaded.config, has_secret=in_file)]
 
 
 def _programs(needed: tuple[str, ...]) -> list[DoctorFinding]:
-    return services.judge_programs(services.gather_programs(needed))
+    return services.check_programs(needed)
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
@@ -115,20 +97,18 @@ async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
         services.NamedRepository(one.name, one.source, one.suspended)
         for one in following.watched_repositories(settings)
     ]
-    return services.judge_repositories(await services.gather_repositories(asked, state=settings.state_dir))
+    return await services.check_repositories(asked, state=settings.state_dir)
 
 
 def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    look = threaded(lambda: stores.judge_stores(stores.gather_stores(places.of(kind), kind, is_full=is_full)))
+    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
+    look = threaded(partial(files.check_database, places.of(kind), kind, is_full=is_full))
     return DoctorCheck(kind.file, look, seconds)
 
 
 def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS) + ENDING_SECONDS
-    return DoctorCheck(
-        stores.NAME, threaded(lambda: stores.judge_audits(stores.gather_audits(places.store, is_full=is_full))), seconds
-    )
+    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
+    return DoctorCheck(files.AUDIT, threaded(partial(files.check_audit, places.store, is_full=is_full)), seconds)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
@@ -138,13 +118,16 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
     return [
         finding
         for folder, size in sizes.items()
-        for finding in files.judge_disks(files.gather_disks(folder), reserve=reserve, store_bytes=size)
+        for finding in files.check_disk(folder, reserve=reserve, store_bytes=size)
     ]
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
-    trusted = [services.trusted_files(setting, path) for setting, path in _authorities(settings)]
-    found = services.judge_trusted(trusted, now=now)
+    found = [
+        finding
+        for setting, path in _authorities(settings)
+        for finding in services.check_authorities(setting, path, now=now)
+    ]
     if settings.tls.cert_file is None:
         return found
     from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
@@ -152,8 +135,8 @@ def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
     configured = serving.configured_certificate(settings)
     if configured is None:
         return found
-    shown = services.shown_certificate(configured.chain, partial(serving.read_certificate, configured))
-    return [*services.judge_shown(shown, now=now), *found]
+    read = partial(serving.read_certificate, configured)
+    return [*services.check_listener_certificate(configured.chain, read, now=now), *found]
 
 
 def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:
@@ -165,7 +148,7 @@ def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:
 
 
 async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
-    """Where people sign in through one."""
+    """Check the provider, if people sign in through one."""
     if settings.auth.type != "oidc":
         return []
     from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
@@ -178,15 +161,13 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
     return [ops_doctor.ok(PROVIDER, f"{settings.auth.oidc.issuer} can be used")]
 
 
-# `reconciler doctor`: what is wrong with the service on this machine, and what to do about it.
-
 CODES = {FindingStatus.OK: exits.OK, FindingStatus.WARNING: exits.WARNINGS, FindingStatus.ERROR: exits.ERROR}
 WIDTH = max(map(len, FindingStatus))
 
 
 @click.command()
-@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file.")
-@click.option("--state-dir", "state_dir", help="The service's `stateDir`; overrides the settings.")
+@config_option
+@state_option
 @click.option("--full", is_flag=True, help="Look through the store whole, however long that takes.")
 @click.option("-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it.")
 @click.pass_context
@@ -197,10 +178,15 @@ def doctor(context: click.Context, config: Path | None, state_dir: str | None, *
     """
     found = _found(config, state_dir, is_full=full)
     if form == "json":
-        output.write(output.as_json({"findings": [_value(one) for one in found]}))
+        findings: list[Value] = [
+            {"check": one.check, "status": str(one.status), "message": one.sentence} for one in found
+        ]
+        output.write(output.as_json({"findings": findings}))
     else:
         colour = isinstance(context.obj, Session) and context.obj.coloured
-        output.write("".join(f"{_line(one, colour=colour)}\n" for one in found))
+        for one in found:
+            status = tables.word(one.status) if colour else str(one.status)
+            output.write(f"{status}{' ' * (WIDTH - len(one.status))}  {one.check}: {one.sentence}\n")
     return CODES[ops_doctor.worst(found)]
 
 
@@ -209,22 +195,20 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
     environment: Mapping[str, str] = os.environ
     try:
         loaded = loading.load(config=config, environment=environment, overrides=overrides)
-        told = of_settings(loaded)
+        told = [ops_doctor.warning(SETTINGS, warning.rstrip("."), "") for warning in loaded.warnings]
+        if not told:
+            where = f"{loaded.config}" if loaded.config else "without a file, by defaults and the environment"
+            told = [ops_doctor.ok(SETTINGS, f"{where}: no mistake")]
     except SettingsError as problem:
-        environment = with_a_secret(environment)
+        # The client's secret is in the environment of the service, seldom in a shell's, and no check sends it: any
+        # value does.
+        environment = {**environment, CLIENT_SECRET: "unknown"}
         try:
             loaded = loading.load(config=config, environment=environment, overrides=overrides)
         except SettingsError:
-            return without_settings(problem)
-        told = without_the_secret(problem)
+            mistakes = [ops_doctor.error(SETTINGS, line, "") for line in problem.lines]
+            rest = "nothing else was looked at, since the settings say what there is"
+            return [*mistakes, *_programs(()), ops_doctor.warning(SETTINGS, rest, "mend them, and look again")]
+        told = [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
     checks = doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
     return [*told, *asyncio.run(ops_doctor.run_checks(checks))]
-
-
-def _line(finding: DoctorFinding, *, colour: bool) -> str:
-    status = tables.word(finding.status) if colour else str(finding.status)
-    return f"{status}{' ' * (WIDTH - len(finding.status))}  {finding.check}: {finding.sentence}"
-
-
-def _value(finding: DoctorFinding) -> Value:
-    return {"check": finding.check, "status": str(finding.status), "message": finding.sentence}

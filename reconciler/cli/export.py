@@ -1,21 +1,17 @@
-"""`reconciler export`."""
+"""`reconciler export`: resources as the files of a repository, each written whole or not at all, and nowhere else."""
 
 import os
 import stat
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from reconciler.cli import output
-from reconciler.cli import session as cli_session
+from reconciler.cli import client, output
 from reconciler.cli.client import NOT_OURS, Client
-from reconciler.cli.options import complete_kind, known_kind
-from reconciler.cli.session import Session, connected
-from reconciler.cli.tables import answer_at, answer_text
+from reconciler.cli.options import Session, complete_kind, connected, known_kind
 from reconciler.model import masking, names, positions, yaml_documents
 from reconciler.model.components import MASK
 from reconciler.model.errors import Refused
@@ -23,27 +19,41 @@ from reconciler.model.names import Kind
 from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.values import Value
 
-# Resources as the files of a repository: what each file is called, and what stands in it. Pure.
-
 SUFFIX = ".yaml"
 TOP = ("apiVersion", "kind", "metadata", "spec")
-LEADING = ("id", "name", "displayName", "type", "value")
-"""Keys that come before all others, which keep their order."""
+LEADING = ("id", "name", "displayName", "type", "value")  # keys before all others, which keep their order
+FOLDER = os.O_RDONLY | os.O_DIRECTORY
+GIT = ".git"  # in a new repository
+PAGE = 100  # resources in memory at a time
+MOST_TOLD = 20  # files named in one remark
+DAMAGED = "is not written: the resource is damaged in the store; apply it anew, or restore a backup"
+MASKED = f"holds `{MASK}` in place of a secret"
+HIDDEN = f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"
+INCOMPLETE = (
+    "is incomplete: apply it with --accept-invalid, or correct and add its parameters, or complete what it names"
+)
+LARGE = f"is larger than {positions.FILE_LIMITS.bytes >> 20} MiB, which is the most that is read from a file"
+OTHER = "belongs to no resource that was exported, and stays; delete it unless it is wanted"
+REMARKS = (MASKED, HIDDEN, INCOMPLETE, LARGE, DAMAGED, OTHER)  # in the order in which they are printed
+IN_GIT = (
+    f"applied to this service, `{MASK}` keeps the secret that is stored; in Git it is a violation: before a commit, "
+    "write a reference such as ${env:NAME} in its place"
+)
 
 
 class FileNames:
-    """The files of one kind's resources, in the order in which their names come.
+    """The files of one kind's resources, in the order of their names.
 
-    A file is called like its resource, unless an earlier one differs from it in case alone: some disks would take the
-    two for one. Such a name is followed by `~` and, in hexadecimal, which of its letters are capitals, the first letter
-    being the lowest bit; no resource has `~` in its name.
+    The name of a file is that of its resource, unless an earlier one differs from it in case alone: some disks would
+    take the two for one. Such a name is followed by `~` and, in hexadecimal, the letters that are capitals, the first
+    letter being the lowest bit; no resource has `~` in its name.
     """
 
     def __init__(self) -> None:
         self._folded: set[str] = set()
 
     def of(self, name: str) -> str:
-        """The file of this resource, which is a new one."""
+        """Return the file of a new resource."""
         folded = name.lower()
         if folded not in self._folded:
             self._folded.add(folded)
@@ -52,49 +62,13 @@ class FileNames:
         return f"{name}~{capitals:x}{SUFFIX}"
 
 
-def file_path(kind: Kind, file: str) -> str:
-    """Where a file stands, from the repository's root."""
-    return f"{kind.plural}/{file}"
-
-
-def file_document(resource: dict[str, Value]) -> dict[str, Value]:
-    """What a user owns of a resource, in an order to be read."""
+def file_contents(resource: dict[str, Value]) -> bytes:
+    """Return the file of a resource: the part that a user owns, in an order to be read."""
     owned = {key: resource[key] for key in TOP if key in resource}
     metadata = owned.get("metadata")
     if isinstance(metadata, dict):
         owned["metadata"] = {key: value for key, value in metadata.items() if key not in SERVER_KEYS}
-    return {key: _ordered(value) for key, value in owned.items()}
-
-
-def file_contents(resource: dict[str, Value]) -> bytes:
-    """The file of a resource."""
-    return yaml_documents.to_yaml([file_document(resource)]).encode()
-
-
-def is_built_in(resource: Value) -> bool:
-    """Whether the service brings it along by itself."""
-    return answer_text(resource, "status", "source", "type") == "builtin"
-
-
-def is_damaged(resource: Value) -> bool:
-    """Whether something else stands for a resource that is damaged in the store."""
-    return bool(answer_text(resource, "status", "error"))
-
-
-def is_incomplete(resource: Value) -> bool:
-    """Whether parameters are missing or bad, in it or in what it names."""
-    return bool(answer_at(resource, "status", "incomplete"))
-
-
-def holds_placeholder(resource: dict[str, Value]) -> bool:
-    """Whether `(sensitive)` stands in it for a secret."""
-    return bool(masking.find_placeholders({"spec": None, **resource}))
-
-
-def hides_text(resource: dict[str, Value]) -> bool:
-    """Whether `(sensitive)` stands in it for a Configuration's own text, which a viewer may not read."""
-    spec = resource.get("spec")
-    return resource.get("kind") == "Configuration" and isinstance(spec, dict) and spec.get("raw") == MASK
+    return yaml_documents.to_yaml([{key: _ordered(value) for key, value in owned.items()}]).encode()
 
 
 def _ordered(value: Value) -> Value:
@@ -106,29 +80,34 @@ def _ordered(value: Value) -> Value:
     return {key: _ordered(value[key]) for key in dict.fromkeys((*leading, *value))}
 
 
-# Writing files into a folder, each whole or not at all, and nowhere else.
-#
-# Every step goes through the open folder, so that a link put in its place meanwhile leads nowhere.
+def _remarks_of(resource: dict[str, Value], data: bytes) -> Iterator[str]:
+    """Yield the remarks about the file of a resource."""
+    spec = resource.get("spec")
+    if masking.find_placeholders({"spec": None, **resource}):
+        yield MASKED
+    if resource.get("kind") == "Configuration" and isinstance(spec, dict) and spec.get("raw") == MASK:
+        yield HIDDEN
+    if client.at(resource, "status", "incomplete"):
+        yield INCOMPLETE
+    if len(data) > positions.FILE_LIMITS.bytes:
+        yield LARGE
 
-FOLDER = os.O_RDONLY | os.O_DIRECTORY
-GIT = ".git"  # what a new repository holds
 
-
-class ExportFolder:
-    """An open folder."""
+class _ExportFolder:
+    """An open folder. Every step goes through the open folder, so that a link put in its place leads nowhere."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self._descriptor = descriptor
 
     def names(self) -> list[str]:
-        """What is in it, sorted."""
+        """Return the names in it, sorted."""
         with os.scandir(self._descriptor) as entries:
             return sorted(entry.name for entry in entries)
 
     @contextmanager
-    def inside(self, name: str) -> Iterator["ExportFolder"]:
-        """The folder of this name in it, made when there is none. Raises Refused for a link or a file."""
+    def inside(self, name: str) -> Iterator["_ExportFolder"]:
+        """Open the folder of this name in it, made when there is none. Raises Refused for a link or a file."""
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=self._descriptor)
         path = self.path / name
@@ -138,7 +117,7 @@ class ExportFolder:
             if self._is_folder(name):
                 raise
             raise Refused(f"{path} is not a folder, and links are not followed; move it away") from problem
-        with _open(path, descriptor) as folder:
+        with _opened(path, descriptor) as folder:
             yield folder
 
     def write(self, name: str, data: bytes) -> None:
@@ -165,41 +144,19 @@ class ExportFolder:
 
 
 @contextmanager
-def open_folder(path: Path) -> Iterator[ExportFolder]:
-    """The folder at a path, made when there is none."""
-    path.mkdir(parents=True, exist_ok=True)
-    with _open(path, os.open(path, FOLDER)) as folder:
-        yield folder
-
-
-@contextmanager
-def _open(path: Path, descriptor: int) -> Iterator[ExportFolder]:
+def _opened(path: Path, descriptor: int) -> Iterator[_ExportFolder]:
     try:
-        yield ExportFolder(path, descriptor)
+        yield _ExportFolder(path, descriptor)
     finally:
         os.close(descriptor)
 
 
-# `reconciler export`: what the service holds, as the files of a repository.
-
-PAGE = 100  # resources in memory at a time
-MOST_TOLD = 20  # files named in one remark
-INCOMPLETE = (
-    "is incomplete: apply it with --accept-invalid, or correct and add its parameters, or complete what it names"
-)
-
-
-@dataclass
-class Written:
-    """What an export did, for the remarks at its end. Paths are relative to the folder."""
-
-    counts: Counter[str] = field(default_factory=Counter)  # by the plural of the kind
-    masked: list[str] = field(default_factory=list)
-    hidden: list[str] = field(default_factory=list)
-    incomplete: list[str] = field(default_factory=list)
-    large: list[str] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)  # what is not written
-    others: list[str] = field(default_factory=list)  # files beside those that were written
+@contextmanager
+def _kind_folder(directory: Path, kind: Kind) -> Iterator[_ExportFolder]:
+    """Open the folder of a kind, made when there is none."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with _opened(directory, os.open(directory, FOLDER)) as target, target.inside(kind.plural) as folder:
+        yield folder
 
 
 @click.command()
@@ -220,95 +177,62 @@ def export(session: Session, *, directory: Path, chosen: tuple[str, ...], force:
     A file is DIR/KIND/NAME.yaml, with the kind in the plural. What the service brings along by itself is left out.
     """
     wanted = [known_kind(word) for word in chosen] or list(names.KINDS)
-    written = Written()
-    _check(directory, force=force)
-    with cli_session.make_client(session) as client:
-        for kind in dict.fromkeys(wanted):
-            _export(client, kind, directory=directory, written=written)
-    for remark in _remarks(written, directory):
-        output.note(remark)
-    output.line(_verdict(written, directory))
-
-
-def _check(directory: Path, *, force: bool) -> None:
-    """Raises Refused for a folder in which something could be lost."""
+    counts: Counter[str] = Counter()  # by the plural of the kind
+    remarks: dict[str, list[str]] = defaultdict(list)  # the files, relative to the folder
     if directory.exists() and not directory.is_dir():
         raise Refused(f"{directory} is not a folder")
     if directory.exists() and not force and any(each.name != GIT for each in directory.iterdir()):
         raise Refused(f"{directory} is not empty; choose another folder, or replace files in it with --force")
+    with session.client() as service:
+        for kind in dict.fromkeys(wanted):
+            _export(service, kind, directory=directory, counts=counts, remarks=remarks)
+    for remark in REMARKS:
+        paths = remarks[remark]
+        for path in paths[:MOST_TOLD]:
+            output.note(f"{directory / path} {remark}")
+        if len(paths) > MOST_TOLD:
+            output.note(f"and {output.counted(len(paths) - MOST_TOLD, 'more file')} likewise")
+    if remarks[MASKED]:
+        output.note(IN_GIT)
+    told = ", ".join(output.counted(number, plural.removesuffix("s")) for plural, number in counts.items())
+    output.line(f"{output.counted(counts.total(), 'file')} written to {directory}" + (f": {told}" if told else ""))
 
 
-def _export(client: Client, kind: Kind, *, directory: Path, written: Written) -> None:
-    """Every resource of a kind, page by page; folders are made once there is something to put in them."""
+def _export(
+    service: Client, kind: Kind, *, directory: Path, counts: Counter[str], remarks: dict[str, list[str]]
+) -> None:
+    """Write every resource of a kind, page by page; the folder is made once there is a resource for it."""
     files = FileNames()
     mine: set[str] = set()
-    for page in _pages(client, kind):
-        kept = [resource for resource in page if not is_built_in(resource)]
-        if kept:
-            with open_folder(directory) as target, target.inside(kind.plural) as folder:
-                mine |= {_write(each, folder=folder, kind=kind, files=files, written=written) for each in kept}
+    for page in _pages(service, kind):
+        # The service brings along the built-in ones by itself.
+        kept = [one for one in page if client.text(one, "status", "source", "type") != "builtin"]
+        if not kept:
+            continue
+        with _kind_folder(directory, kind) as folder:
+            for resource in kept:
+                name = files.of(client.text(resource, "metadata", "name"))
+                mine.add(name)
+                found = [DAMAGED]
+                if not client.text(resource, "status", "error"):
+                    data = file_contents(resource)
+                    folder.write(name, data)
+                    counts[kind.plural] += 1
+                    found = list(_remarks_of(resource, data))
+                for remark in found:
+                    remarks[remark].append(f"{kind.plural}/{name}")
     if (directory / kind.plural).is_dir():
-        with open_folder(directory) as target, target.inside(kind.plural) as folder:
-            written.others += [file_path(kind, name) for name in folder.names() if name not in mine]
+        with _kind_folder(directory, kind) as folder:
+            remarks[OTHER] += [f"{kind.plural}/{name}" for name in folder.names() if name not in mine]
 
 
-def _write(resource: dict[str, Value], *, folder: ExportFolder, kind: Kind, files: FileNames, written: Written) -> str:
-    name = files.of(answer_text(resource, "metadata", "name"))
-    if is_damaged(resource):
-        written.damaged.append(file_path(kind, name))
-        return name
-    data = file_contents(resource)
-    folder.write(name, data)
-    path = file_path(kind, name)
-    written.counts[kind.plural] += 1
-    if holds_placeholder(resource):
-        written.masked.append(path)
-    if hides_text(resource):
-        written.hidden.append(path)
-    if is_incomplete(resource):
-        written.incomplete.append(path)
-    if len(data) > positions.FILE_LIMITS.bytes:
-        written.large.append(path)
-    return name
-
-
-def _pages(client: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
-    """A kind's resources by name. Raises Refused for an answer that would lead somewhere else, or nowhere."""
+def _pages(service: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:
+    """Yield a kind's resources by name. Raises Refused for an answer that would lead somewhere else, or nowhere."""
     last = ""
-    for page in client.pages("resources", kind.name, size=PAGE):
+    for page in service.pages("resources", kind.name, size=PAGE):
         for resource in page:
-            name = answer_text(resource, "metadata", "name")
-            if names.wrong_name(name) is not None or name <= last or answer_text(resource, "kind") != kind.name:
+            name = client.text(resource, "metadata", "name")
+            if names.wrong_name(name) is not None or name <= last or client.text(resource, "kind") != kind.name:
                 raise Refused(NOT_OURS)
             last = name
         yield page
-
-
-def _remarks(written: Written, directory: Path) -> Iterator[str]:
-    """What is to be done about some of the files."""
-    for paths, remark in (
-        (written.masked, f"holds `{MASK}` in place of a secret"),
-        (written.hidden, f"holds `{MASK}` in place of its text, which a viewer may not read; it cannot be applied"),
-        (written.incomplete, INCOMPLETE),
-        (
-            written.large,
-            f"is larger than {positions.FILE_LIMITS.bytes >> 20} MiB, which is the most that is read from a file",
-        ),
-        (written.damaged, "is not written: the resource is damaged in the store; apply it anew, or restore a backup"),
-        (written.others, "belongs to no resource that was exported, and stays; delete it unless it is wanted"),
-    ):
-        for path in paths[:MOST_TOLD]:
-            yield f"{directory / path} {remark}"
-        if len(paths) > MOST_TOLD:
-            yield f"and {output.counted(len(paths) - MOST_TOLD, 'more file')} likewise"
-    if written.masked:
-        yield (
-            f"applied to this service, `{MASK}` keeps the secret that is stored; in Git it is a violation: before a "
-            "commit, write a reference such as ${env:NAME} in its place"
-        )
-
-
-def _verdict(written: Written, directory: Path) -> str:
-    total = written.counts.total()
-    counts = ", ".join(output.counted(number, plural.removesuffix("s")) for plural, number in written.counts.items())
-    return f"{output.counted(total, 'file')} written to {directory}" + (f": {counts}" if counts else "")

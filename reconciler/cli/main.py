@@ -1,4 +1,8 @@
-"""The `reconciler` program: its commands by name, and what becomes of every way to end."""
+"""The `reconciler` program: its commands by name, every way to end, and the commands `version` and `completion`.
+
+The other commands are in modules beside this one. This module imports none of them and no library that takes long; a
+test measures it.
+"""
 
 import os
 import sys
@@ -9,15 +13,10 @@ import click
 from click import shell_completion
 
 from reconciler.cli import exits, output
-from reconciler.cli.options import CommandEntry, LazyGroup
+from reconciler.cli.options import CommandEntry, LazyGroup, Session, connected, options
 from reconciler.cli.output import ClosedPipe, Color
-from reconciler.cli.session import Session, connected, options
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
-
-# The `reconciler` program: its commands by name, and what becomes of every way to end.
-#
-# A command is a module beside this one; nothing here imports one, or a library that takes long (a test measures it).
 
 PROGRAM = "reconciler"
 ENTRIES = {
@@ -27,10 +26,10 @@ ENTRIES = {
     "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
     "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),
     "delete": CommandEntry("reconciler.cli.apply:delete", "Delete resources."),
-    "get": CommandEntry("reconciler.cli.get:get", "Show resources."),
-    "history": CommandEntry("reconciler.cli.get:history", "Show the versions of a resource."),
+    "get": CommandEntry("reconciler.cli.resources:get", "Show resources."),
+    "history": CommandEntry("reconciler.cli.resources:history", "Show the versions of a resource."),
     "export": CommandEntry("reconciler.cli.export:export", "Write resources to files."),
-    "status": CommandEntry("reconciler.cli.runs:status", "Show repositories and their last runs."),
+    "status": CommandEntry("reconciler.cli.repositories:status", "Show repositories and their last runs."),
     "runs": CommandEntry("reconciler.cli.runs:runs", "Show what runs did, and why something is not stored."),
     "reconcile": CommandEntry("reconciler.cli.repositories:reconcile", "Look at repositories now."),
     "suspend": CommandEntry("reconciler.cli.repositories:suspend", "Look at a repository no more."),
@@ -44,9 +43,9 @@ ENTRIES = {
     "member": CommandEntry("reconciler.cli.project:member", "Give people roles in a project."),
     "invitation": CommandEntry("reconciler.cli.project:invitation", "Invite people to a project."),
     "user": CommandEntry("reconciler.cli.user:user", "Manage people, and your own password."),
-    "key": CommandEntry("reconciler.cli.project:key", "Make, list and revoke API keys."),
+    "key": CommandEntry("reconciler.cli.key:key", "Make, list and revoke API keys."),
     "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
-    "auth": CommandEntry("reconciler.cli.user:auth", "Look into signing in through a provider."),
+    "auth": CommandEntry("reconciler.cli.claims:auth", "Look into signing in through a provider."),
     "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
     "backup": CommandEntry("reconciler.cli.backup:backup", "Copy what the service on this machine keeps."),
     "restore": CommandEntry("reconciler.cli.backup:restore", "Put a backup in the place of what the service has."),
@@ -58,7 +57,7 @@ ENTRIES = {
 
 
 def documentation(prefix: Path) -> str | None:
-    """Where an installation has what messages call `docs/`; None in a clone, which has it under that name."""
+    """Return the place of `docs/` in an installation; None in a clone, which has it under that name."""
     folder = prefix / "share" / PROGRAM / "docs"
     return f"The documentation, docs/ in messages, is in {folder}" if folder.is_dir() else None
 
@@ -137,9 +136,6 @@ def _lines(problem: Exception) -> list[str]:
     return [f"error: unexpected {type(problem).__name__}; SERVICE_DEBUG=1 shows where, which helps whoever fixes it"]
 
 
-# `reconciler version`.
-
-
 @click.command()
 @connected
 def version(session: Session) -> None:
@@ -149,13 +145,9 @@ def version(session: Session) -> None:
     """
     output.line(f"client {__version__}")
     if session.server is not None:
-        from reconciler.cli import session as cli_session  # noqa: PLC0415 - only for those who ask a server
-
-        with cli_session.make_client(session) as client:
+        with session.client() as client:
             output.line(f"server {client.ask('GET', ('version',))}")
 
-
-# `reconciler completion`: the script that a shell loads.
 
 VARIABLE = "_RECONCILER_COMPLETE"  # click's rule for the program's name
 

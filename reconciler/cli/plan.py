@@ -1,96 +1,76 @@
-"""`reconciler plan`."""
+"""`reconciler plan`: the effect of merging a branch, for a person, a forge or a program.
+
+The plan comes from a server, which plans against its store, or is made here from a checkout (`review.static`). Its
+renderings are in `review`.
+"""
 
 import http
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import click
+import msgspec
 from click.core import ParameterSource
 
-from reconciler.cli import exits, output, plan_options
-from reconciler.cli.plan_options import PlanOptions
-from reconciler.cli.session import Session, connected
-from reconciler.model.errors import ReconcilerError
-from reconciler.model.plan import Plan, PlanPlace, PlanTip
-from reconciler.review import annotations, markdown, text
+from reconciler.cli import exits, output
+from reconciler.cli.options import Session, connected
+from reconciler.model.errors import ReconcilerError, Refused
+from reconciler.model.flows import Flow
+from reconciler.model.plan import MOST_VALUE_BYTES, CutText, Plan, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.text import visible
+from reconciler.model.values import Value
 from reconciler.review import plan as review_plan
-from reconciler.review.annotations import NoPlan
 
-# Which skin a plan gets, as the options say.
+if TYPE_CHECKING:
+    from reconciler.cli.client import Client
+    from reconciler.git.checkouts import Checkout
+    from reconciler.git.merging import Merged
+    from reconciler.review.annotations import NoPlan
+    from reconciler.review.markdown import Link
+    from reconciler.review.static import EntrySettings
+    from reconciler.settings.repositories import Repository
+
+# A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
 
 FORMS = ("text", "markdown", "json", "github")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PlanRendering:
-    """How the plan is shown."""
-
-    form: str
-    limit: int
-    marker: str
-    link: str | None
-
-    def render(self, plan: Plan, *, color: bool, has_worktree: bool) -> Iterator[str]:
-        """The plan in pieces; `has_worktree` as in `text.render_text`."""
-        match self.form:
-            case "markdown":
-                link = None if self.link is None else _linking(self.link)
-                yield markdown.render_markdown(plan, limit=self.limit, marker=self.marker, link=link)
-            case "json":
-                yield review_plan.render_json(plan).decode()
-            case "github":
-                yield from annotations.render_annotations(plan)
-            case _:
-                yield from text.render_text(plan, color=color, has_worktree=has_worktree)
-
-    @property
-    def tells_failures(self) -> bool:
-        """Whether a reader of what this writes must learn from it that there is no plan."""
-        return self.form in ("markdown", "github")
-
-    def failure(self, problem: ReconcilerError, *, head: str) -> str:
-        """That there is no plan of the head. Others write nothing: the sentence goes to standard error anyway."""
-        found = _no_plan(problem, head=head)
-        if self.form == "github":
-            return annotations.absent_annotation(found)
-        return annotations.absent_comment(found, marker=self.marker, limit=self.limit)
-
-
-def check_link(link: str | None) -> None:
-    """Raises UsageError for a template that makes no address of a place."""
-    if link is not None and not (link.startswith(("https://", "http://")) and "{path}" in link):
-        raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
-
-
-def _no_plan(problem: ReconcilerError, *, head: str) -> NoPlan:
-    # A plan that is made loads neither of them for this.
-    from reconciler.cli.client import Refusal  # noqa: PLC0415
-    from reconciler.git.merging import Conflicts  # noqa: PLC0415
-
-    if isinstance(problem, Conflicts):
-        told = "the two do not merge; merge the base into the head and resolve what conflicts"
-        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
-    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
-        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
-    return NoPlan(head=head, sentence=output.error_sentence(problem.message))
-
-
-def _linking(template: str) -> markdown.Link:
-    def link(place: PlanPlace, side: PlanTip) -> str:
-        path = quote(place.path)
-        return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
-
-    return link
-
-
-# `reconciler plan`: what merging would do, for a person, a forge, or a program.
-
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
 KNOWN = ", ".join(review_plan.FAIL_ON)
+WHOLE = "repository"  # the name of the only entry
+API_VERSIONS = frozenset({"service/v1"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanOptions:
+    """The options that say what to plan."""
+
+    folder: Path
+    base: str | None
+    head: str | None
+    worktree: bool
+    strict: bool
+    whole: bool
+    config: Path | None
+    paths: tuple[str, ...]
+    repositories: tuple[str, ...]
+
+    def check(self, *, is_live: bool) -> None:
+        """Raise UsageError for options that contradict each other. `is_live`: a server makes the plan."""
+        if self.worktree and self.head is not None:
+            raise click.UsageError("--worktree is what HEAD and its files hold; leave out --head")
+        if self.paths and self.config is not None:
+            raise click.UsageError("--path and --config both say what is planned; give one of them")
+        if not is_live:
+            return
+        if self.worktree or self.paths or self.config or self.strict or self.whole:
+            told = "with --server the settings are the server's and what is planned is there; leave out"
+            raise click.UsageError(f"{told} --worktree, --path, --config, --strict and --whole")
+        if not self.repositories:
+            raise click.UsageError("name a repository of the server with --repository")
 
 
 class _Plan(click.Command):
@@ -103,20 +83,20 @@ class _Plan(click.Command):
         try:
             return super().make_context(info_name, args, parent, **extra)
         except click.UsageError as error:
-            raise _told(error, is_detailed=is_detailed) from None
+            raise _usage_error(error, is_detailed=is_detailed) from None
 
     def invoke(self, context: click.Context) -> Any:
         try:
             return super().invoke(context)
         except click.UsageError as error:
-            raise _told(error, is_detailed=bool(context.params["detailed_exitcode"])) from None
+            raise _usage_error(error, is_detailed=bool(context.params["detailed_exitcode"])) from None
 
 
 class _Wrong(click.UsageError):
     exit_code = exits.ERROR
 
 
-def _told(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
+def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
     return _Wrong(error.message, error.ctx) if is_detailed else error
 
 
@@ -133,8 +113,8 @@ def _told(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="text", help="How to show the plan (text).")
 @click.option(
     "--limit",
-    type=click.IntRange(min=markdown.MINIMUM),
-    default=markdown.LIMIT,
+    type=click.IntRange(min=review_plan.MINIMUM),
+    default=review_plan.LIMIT,
     help="Markdown: at most so many bytes.",
 )
 @click.option("--marker", default=MARKER, help="Markdown: tells the comment of this plan from those of others.")
@@ -145,82 +125,345 @@ def _told(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
 @click.pass_context
 def plan(
     context: click.Context,
+    /,
     session: Session,
     *,
-    folder: Path,
-    base: str | None,
-    head: str | None,
-    worktree: bool,
-    paths: tuple[str, ...],
-    config: Path | None,
-    repositories: tuple[str, ...],
-    strict: bool,
-    whole: bool,
     form: str,
     limit: int,
     marker: str,
     link: str | None,
     detailed_exitcode: bool,
     fail_on: str,
+    **asked: Any,
 ) -> None:
     """Show what merging a branch would do, resource by resource.
 
     FOLDER is in the repository's checkout. Nothing is changed and no server is asked, unless --server is given: then
     the plan is made there, against what is stored.
     """
-    wanted = plan_options.fail_on(fail_on)
-    check_link(link)
-    asked = PlanOptions(
-        folder=folder,
-        base=base,
-        head=head,
-        worktree=worktree,
-        strict=strict,
-        whole=whole,
-        config=config,
-        paths=paths,
-        repositories=repositories,
-    )
-    asked.check()
-    skin, is_live = PlanRendering(form=form, limit=limit, marker=marker, link=link), _is_live(context)
+    words = tuple(dict.fromkeys(word.strip() for word in fail_on.split(",") if word.strip()))
+    if unknown := [word for word in words if word not in review_plan.FAIL_ON]:
+        raise click.UsageError(f"--fail-on does not know {', '.join(unknown)}; it knows {KNOWN}")
+    if link is not None and not (link.startswith(("https://", "http://")) and "{path}" in link):
+        raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
+    options = PlanOptions(**asked)
+    # A server must be asked for here: a variable for other commands must not make a plan wait for one.
+    root = context.find_root()
+    above = root.params.get("server") if root.get_parameter_source("server") is ParameterSource.COMMANDLINE else None
+    is_live = bool(above or context.params.get("server"))
+    options.check(is_live=is_live)
     try:
-        made = _made(session, asked, is_live=is_live)
+        made = plan_by_server(session, options) if is_live else plan_from_checkout(options)
     except ReconcilerError as problem:
-        _tell_failure(skin, problem, asked)
+        from reconciler.review import annotations  # noqa: PLC0415
+
+        # A comment, or a job's log, says that there is no plan: the one of an earlier push must not stay for it.
+        if form == "github":
+            output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
+        elif form == "markdown":
+            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker, limit=limit))
         raise
-    has_worktree = not is_live and not made.ahead and _has_worktree(asked)
-    for piece in skin.render(made, color=session.coloured, has_worktree=has_worktree):
-        output.rendered(piece)
-    context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=wanted))
+    match form:
+        case "markdown":
+            from reconciler.review import markdown  # noqa: PLC0415
+
+            address = None if link is None else _addresses(link)
+            output.rendered(markdown.render_markdown(made, limit=limit, marker=marker, link=address))
+        case "json":
+            output.rendered(review_plan.render_json(made).decode())
+        case "github":
+            from reconciler.review import annotations  # noqa: PLC0415
+
+            for piece in annotations.render_annotations(made):
+                output.rendered(piece)
+        case _:
+            from reconciler.review import text  # noqa: PLC0415
+
+            has_worktree = not is_live and not made.ahead and _has_worktree(options)
+            for piece in text.render_text(made, color=session.coloured, has_worktree=has_worktree):
+                output.rendered(piece)
+    context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
 
-def _made(session: Session, asked: PlanOptions, *, is_live: bool) -> Plan:
-    # Either takes libraries that the other does without, and longer to import than many a plan takes.
-    if is_live:
-        from reconciler.cli import plan_sources  # noqa: PLC0415
+def _addresses(template: str) -> "Link":
+    def link(place: PlanPlace, side: PlanTip) -> str:
+        path = quote(place.path)
+        return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
 
-        return plan_sources.plan_by_server(session, asked)
-    from reconciler.cli import plan_sources  # noqa: PLC0415
-
-    return plan_sources.plan_from_checkout(asked)
+    return link
 
 
-def _tell_failure(skin: PlanRendering, problem: ReconcilerError, asked: PlanOptions) -> None:
-    """Have a comment, or a job's log, say that there is no plan: the one of an earlier push must not stay for it."""
-    if skin.tells_failures:
-        from reconciler.cli import plan_sources  # noqa: PLC0415
+def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":
+    from reconciler.cli.client import Refusal  # noqa: PLC0415
+    from reconciler.git.checkouts import Checkout  # noqa: PLC0415
+    from reconciler.git.merging import Conflicts  # noqa: PLC0415
+    from reconciler.review.annotations import NoPlan  # noqa: PLC0415
 
-        output.rendered(skin.failure(problem, head=plan_sources.checkout_head(asked)))
+    head = asked.head or "HEAD"
+    try:
+        with Checkout.open(asked.folder) as checkout:
+            head = checkout.resolve(head)[1][: review_plan.SHORT]
+    except Refused:  # no commit here: its name does
+        pass
+    if isinstance(problem, Conflicts):
+        told = "the two do not merge; merge the base into the head and resolve what conflicts"
+        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
+    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
+        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
+    return NoPlan(head=head, sentence=output.error_sentence(problem.message))
+
+
+# A plan from a server, which plans against its store.
+
+
+class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A plan as the service shows it; fields of later versions are left out."""
+
+    digest: str
+    repository: str
+    project: str
+    path: str
+    base: PlanTip
+    head: PlanTip
+    merge_base: str
+    behind: int
+    ahead: int
+    store_version: int
+    stale: bool
+    refused: bool
+    unchanged: int
+    untouched_files: int
+    held: int = 0
+    notes: tuple[str, ...]
+    statuses: tuple[PlanStatus, ...]
+    flows: tuple[Flow, ...] = ()
+
+
+def plan_by_server(session: Session, asked: PlanOptions) -> Plan:
+    """Ask a server for a plan with one entry for each repository. Raises Refusal, Refused, Unreachable."""
+    head = asked.head
+    if not head:
+        from reconciler.git.checkouts import Checkout  # noqa: PLC0415
+
+        try:
+            with Checkout.open(asked.folder) as checkout:
+                head = checkout.resolve("HEAD")[1]
+        except Refused as error:
+            raise Refused(f"{error}, or name what would be merged with --head") from None
+    with session.everywhere() as service:
+        plans = [ask_server(service, repository=name, head=head, base=asked.base) for name in asked.repositories]
+    first = plans[0]
+    if any((one.base.commit, one.head.commit) != (first.base.commit, first.head.commit) for one in plans):
+        raise Refused("these repositories do not follow the same: their bases or heads differ; plan one at a time")
+    # The first plan misses the changes of the store before the last one.
+    is_stale = any(one.stale or one.store_version != first.store_version for one in plans)
+    return msgspec.structs.replace(
+        first,
+        entries=tuple(entry for one in plans for entry in one.entries),
+        digest=first.digest if len(plans) == 1 else "",
+        stale=is_stale,
+    )
+
+
+def ask_server(service: "Client", *, repository: str, head: str, base: str | None = None) -> Plan:
+    """Ask for the plan of merging `head` into `base`, or into the branch that the repository follows. Both are refs in
+    full, or the ids of commits.
+
+    Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
+    """
+    from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
+    from reconciler.model.error_codes import ErrorCode  # noqa: PLC0415
+
+    body: dict[str, Value] = {"repository": repository, "head": head}
+    if base is not None:
+        body["base"] = base
+    try:
+        answer = service.post("plan", body=body)
+    except Refusal as refusal:
+        if refusal.codes != (ErrorCode.REPOSITORY_NOT_FOUND,):
+            raise
+        raise Refused(NO_REPOSITORY.format(repository)) from None
+    return decoded(answer, server=service.server)
+
+
+def decoded(answer: dict[str, Value], *, server: str) -> Plan:
+    """Return the plan of an answer. Raises Refused for another answer."""
+    from reconciler.cli.client import NOT_OURS  # noqa: PLC0415
+
+    try:
+        shown = msgspec.convert(answer.get("plan"), type=_Shown)
+    except msgspec.ValidationError:
+        raise Refused(NOT_OURS) from None
+    entry = PlanEntry(
+        name=shown.repository,
+        project=shown.project,
+        path=shown.path,
+        statuses=tuple(map(_with_cuts, shown.statuses)),
+        unchanged=shown.unchanged,
+        untouched_files=shown.untouched_files,
+        held=shown.held,
+        notes=shown.notes,
+        refused=shown.refused,
+        flows=shown.flows,
+    )
+    return Plan(
+        base=shown.base,
+        head=shown.head,
+        merge_base=shown.merge_base,
+        behind=shown.behind,
+        ahead=shown.ahead,
+        entries=(entry,),
+        store_version=shown.store_version,
+        server=server,
+        digest=shown.digest,
+        stale=shown.stale,
+    )
+
+
+def _with_cuts(status: PlanStatus) -> PlanStatus:
+    """Return the status with CutText for each value that was cut: JSON has a mapping of its two facts instead."""
+
+    def value(given: Any) -> Any:
+        match given:
+            case {"begins": str(begins), "bytes": int(size), **rest} if not rest and size > MOST_VALUE_BYTES:
+                return CutText(begins=begins, bytes=size)
+        return given
+
+    def field(given: PlanField) -> PlanField:
+        return msgspec.structs.replace(given, old=value(given.old), new=value(given.new))
+
+    return msgspec.structs.replace(status, fields=tuple(map(field, status.fields)))
+
+
+# A plan without a server, from the checkout of a folder.
+
+
+@dataclass(frozen=True, slots=True)
+class _Entries:
+    """The entries of a plan, and the settings that documents are judged by."""
+
+    entries: "tuple[EntrySettings, ...]"
+    api_versions: frozenset[str] = API_VERSIONS
+    refuse_unknown: bool = False
+
+
+def plan_from_checkout(asked: PlanOptions) -> Plan:
+    """Plan the merge by the files of the repository. Raises UsageError, Refused, GitFault, SettingsError."""
+    from reconciler.git.checkouts import Checkout  # noqa: PLC0415
+    from reconciler.review import static  # noqa: PLC0415
+
+    with Checkout.open(asked.folder) as checkout:
+        base = _tip(checkout, asked.base or checkout.default_base())
+        head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
+        if asked.config is not None:
+            chosen = _entries_of_settings(asked.config, asked.repositories, base=base.ref)
+        elif asked.repositories:
+            raise click.UsageError("--repository names one of --config or of --server; give one of these too")
+        else:
+            chosen = _entries_of_folders(asked.paths)
+        merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
+        _check_folders(merged, chosen, config=asked.config)
+        entries = static.plan_static(
+            merged,
+            chosen.entries,
+            api_versions=chosen.api_versions,
+            now=datetime.now(UTC),
+            options=static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown),
+        )
+        return Plan(
+            base=base,
+            head=head,
+            merge_base=merged.merge_base,
+            behind=merged.behind,
+            ahead=merged.ahead,
+            entries=entries,
+        )
+
+
+def _tip(checkout: "Checkout", name: str, *, worktree: bool = False) -> PlanTip:
+    ref, commit = checkout.resolve(name)
+    return PlanTip(ref=ref, commit=commit, worktree=worktree)
 
 
 def _has_worktree(asked: PlanOptions) -> bool:
-    from reconciler.cli import plan_sources  # noqa: PLC0415
+    """Decide if HEAD is planned without the files that lie there and may not be committed. Raises Refused."""
+    from reconciler.git.checkouts import Checkout  # noqa: PLC0415
 
-    return plan_sources.has_worktree(asked)
+    if asked.worktree or asked.head not in (None, "HEAD"):
+        return False
+    with Checkout.open(asked.folder) as checkout:
+        return checkout.root is not None
 
 
-def _is_live(context: click.Context) -> bool:
-    """Whether a server was asked for here: a variable for other commands must not make a plan wait for one."""
-    root = context.find_root()
-    above = root.params.get("server") if root.get_parameter_source("server") is ParameterSource.COMMANDLINE else None
-    return bool(above or context.params.get("server"))
+def _entries_of_folders(paths: Sequence[str]) -> _Entries:
+    """Return an entry for each folder, or one for the whole repository. Raises Refused for a folder twice."""
+    from reconciler.review.static import EntrySettings  # noqa: PLC0415
+
+    folders = ["/".join(part for part in path.split("/") if part not in ("", ".")) for path in paths] or [""]
+    if len(set(folders)) < len(folders):
+        raise Refused("a folder is given twice with --path; give each once")
+    return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder) for folder in folders))
+
+
+def _entries_of_settings(config: Path, names: Sequence[str], *, base: str) -> _Entries:
+    """Return these repositories of a settings file, or all when there is one remote; notes tell which are left out.
+
+    Raises SettingsError, Refused.
+    """
+    from reconciler.settings import loading  # noqa: PLC0415
+
+    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
+    settings = loading.load(config=config, environment={}, overrides={"auth.type": "local"}).settings
+    known = {one.name: one for one in settings.repositories}
+    unknown = [name for name in names if name not in known]
+    if unknown or not known:
+        raise Refused(f"{config} has no repository {', '.join(unknown) or 'at all'}; it has: {', '.join(known) or '-'}")
+    chosen = [known[name] for name in dict.fromkeys(names)] or list(known.values())
+    if not names and len({str(one.url) for one in chosen}) > 1:
+        raise Refused(f"{config} has several remotes; choose with --repository: {', '.join(known)}")
+    branch = base.removeprefix("refs/heads/").removeprefix("refs/remotes/").removeprefix("origin/")
+    left_out = [] if names else [one for one in chosen if one.branch is not None and one.branch != branch]
+    entries = tuple(_entry(one) for one in chosen if one not in left_out)
+    if not entries:
+        raise Refused(f"no repository of {config} follows the branch {branch}; choose with --repository or --base")
+    for one in left_out:
+        output.note(f"The repository {one.name} follows {one.branch} and is left out.")
+    return _Entries(entries, frozenset(settings.api.api_versions), settings.resources.refuse_unknown)
+
+
+def _entry(one: "Repository") -> "EntrySettings":
+    from reconciler.review.static import EntrySettings  # noqa: PLC0415
+
+    return EntrySettings(
+        name=one.name,
+        project=one.project,
+        path=one.path,
+        include=tuple(one.include),
+        exclude=tuple(one.exclude),
+        allowed_kinds=one.allow.kinds,
+        allowed_names=one.allow.names,
+        prune=one.prune.enabled,
+        prune_min_count=one.prune.min_count,
+        prune_max_percent=one.prune.max_percent,
+        atomic=one.atomic,
+        accept_invalid=one.accept_invalid,
+    )
+
+
+def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -> None:
+    """Raise Refused for a folder that neither side has: written wrongly, it would never have changes."""
+    from reconciler.git.faults import GitFault, RepositoryState  # noqa: PLC0415
+
+    for entry in chosen.entries:
+        for side in (merged.base, merged.merged):
+            try:
+                side.tree(entry.path)
+                break
+            except GitFault as fault:
+                if fault.state is not RepositoryState.PATH_MISSING:
+                    raise
+        else:
+            folder = visible(entry.path)
+            if config is None:
+                raise Refused(f"neither side has a folder {folder}; correct --path")
+            raise Refused(f"neither side has the folder {folder} of {entry.name}; correct `path` in {config}")

@@ -1,174 +1,182 @@
-"""Outbound HTTP requests to servers that other people chose; the only module that imports aiohttp."""
+"""Outbound HTTP requests to servers that other people chose; the only module that imports aiohttp.
+
+    async with HttpClient(policy=EgressPolicy(listeners=(...), is_local=http_client.machine_has)) as client:
+        answer = await client.send(HttpRequest(target), limits=AnswerLimits())
+
+**Egress rules** decide whether the service may connect to an address and port on behalf of others. aiohttp calls its
+`socket_factory` for every attempt to connect, with the very address that the socket is then connected to, whether it
+came from a name or stood in the URL; a literal address never meets a resolver. So addresses are judged there, and an
+earlier answer of the name server plays no part (DNS rebinding).
+
+**Behind a proxy** the service connects to the proxy alone, and the proxy resolves names. Then the service judges the
+proxy's own address, by all rules but the operator's networks, and targets that are literal addresses; a name it can
+judge only by how it is written. The proxy must refuse the addresses that names lead to.
+
+**Names** are resolved in threads of our own. A name belongs to the person who wrote it, and so may its name server: one
+that never answers holds a thread for as long as the system waits. In the loop's common threads it would block all other
+work that uses them.
+"""
 
 import asyncio
 import errno
+import io
 import logging
 import socket
 import ssl
-from asyncio import AbstractEventLoop
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
-from functools import lru_cache, partial
-from ipaddress import ip_address
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from ipaddress import IPv6Address, ip_address
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-import msgspec
-from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.connector import Connection
-from aiohttp.http_exceptions import HttpProcessingError as NotHttp
-from multidict import istr
 from yarl import URL
 
-from reconciler.delivery import egress
-from reconciler.delivery.egress import (
+from reconciler.delivery.http_request import (
     AnswerLimits,
     Denied,
-    EgressPolicy,
     FailureCause,
     Headers,
     HttpAnswer,
     HttpRequest,
     HttpTarget,
-    Resolve,
-    SystemNames,
     Unanswered,
     Unsendable,
     check,
-    egress_refusal,
 )
 from reconciler.model import hosts
+from reconciler.model.hosts import Address, Network
 from reconciler.version import __version__
 
-__all__ = ["BegunRequest", "Connector", "NotHttp", "begin_request"]
-
-# One request on a connection, and one answer to it, of what a server sends.
-#
-# aiohttp parses all that comes and puts every message into a queue: any number of interim answers (1xx) before the
-# answer, and of answers behind it that nobody asked for, also while a connection waits to be used again. A server that
-# sends nothing else would take all of the event loop's time.
-
-LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
-MOST_HEADERS = 64  # of an answer
-MOST_INTERIM = 10  # answers before the answer
-_PIECE = 4 << 10  # bytes that are parsed at a time; the shortest messages in them take half a millisecond
+OWN_LISTENER = "is a listener of the service itself"
+DENIED_BY_SETTINGS = "is denied by `delivery.egress`"
 
 
-class Connector(aiohttp.TCPConnector):
-    """Its connections hear one answer to each request."""
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """An address at which the service listens, as the bound socket says: never a name, and never port 0."""
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self._factory = partial(_handler, loop=self._loop)  # for what there is no option
-
-
-def _handler(loop: AbstractEventLoop) -> ResponseHandler:
-    return _OneAnswer(loop)
+    address: Address
+    port: int
 
 
-class _OneAnswer(ResponseHandler):
-    def __init__(self, loop: AbstractEventLoop) -> None:
-        super().__init__(loop)
-        self._interim = 0
-        self._answered = True
-
-    def set_response_params(self, **options: Any) -> None:
-        """A request is about to be sent."""
-        self._interim = 0
-        self._answered = False
-        ResponseHandler.set_response_params(self, **options)  # here and below: `super()` costs as much as the rest
-
-    def data_received(self, data: bytes) -> None:
-        """In pieces, so that what comes too much is noticed before all of it is parsed."""
-        if len(data) <= _PIECE:
-            ResponseHandler.data_received(self, data)
-            return
-        super().data_received(data[:_PIECE])
-        for start in range(_PIECE, len(data), _PIECE):
-            if self.transport is None or self.transport.is_closing():
-                return
-            super().data_received(data[start : start + _PIECE])
-
-    def feed_data(self, data: Any, size: int = 0) -> None:
-        """A message was parsed. Interim ones tell nothing that we would heed."""
-        if self._answered:
-            self._end()
-        elif 100 <= data[0].code < 200 and data[0].code != 101:
-            self._interim += 1
-            if self._interim > MOST_INTERIM:
-                self._end()
-                self.set_exception(NotHttp(code=400, message="too many interim answers"))
-        else:
-            self._answered = True
-            super().feed_data(data, size)
-
-    def _end(self) -> None:
-        self._answered = True
-        self.force_close()
-        if self.transport is not None:
-            self.transport.abort()
+def _nowhere(_: Address) -> bool:
+    return False
 
 
-class BegunRequest(msgspec.Struct, frozen=True):
-    """An answer whose head came. At the end of `content` its connection is free; who wants no more calls `close`."""
+@dataclass(frozen=True, slots=True)
+class EgressPolicy:
+    """The settings' networks, and the addresses of this machine and of the service.
 
-    status: int
-    reason: str | None
-    headers: Mapping[str, str]
-    content: aiohttp.StreamReader
-    close: Callable[[], None]
-
-
-async def begin_request(connection: Connection, head: bytes, body: bytes, *, size: int) -> BegunRequest:
-    """Send a request, and wait for the head of its answer; of its body `size` bytes are buffered. Raises NotHttp,
-    ClientError, OSError, and then the connection is the caller's to close.
+    `is_local` says whether an address is one of this machine's; it is asked only about the port of a listener on a
+    wildcard address (0.0.0.0 or ::), which takes connections to all of them.
     """
-    protocol, transport = connection.protocol, connection.transport
-    if protocol is None or transport is None or transport.is_closing():
-        raise aiohttp.ServerDisconnectedError
-    protocol.set_response_params(
-        read_until_eof=True,
-        auto_decompress=False,
-        read_bufsize=size,
-        max_line_size=LONGEST_LINE,
-        max_field_size=LONGEST_LINE,
-        max_headers=MOST_HEADERS,
-    )
-    transport.writelines((head, body))
 
-    def end() -> None:
-        if transport.get_write_buffer_size():
-            transport.abort()  # whoever answers before all of the request was taken may never take the rest
-            connection.close()
-        else:
-            connection.release()
+    listeners: tuple[Listener, ...] = ()
+    is_local: Callable[[Address], bool] = field(default=_nowhere, repr=False)
+    allow: tuple[Network, ...] = ()
+    deny: tuple[Network, ...] = ()
 
-    message, content = await protocol.read()
-    content.on_eof(end)
-    return BegunRequest(message.code, message.reason, message.headers, content, connection.close)
+    def for_proxy(self) -> "EgressPolicy":
+        """Return the policy for the proxy itself: the operator named it, so the operator's networks do not apply."""
+        return replace(self, allow=(), deny=())
 
 
-# Outbound requests to servers that others chose; the one user of aiohttp.
-#
-#     async with Client(policy=Policy(listeners=(...), is_local=machine.has)) as client:
-#         answer = await client.send(Request(target), limits=Limits())
-#
-# aiohttp calls its `socket_factory` for every attempt to connect, with the very address that the socket is then
-# connected to, whether it came from a name or stood in the URL; a literal address never meets a resolver. So that is
-# where addresses are judged: what a name led to a moment before plays no part (DNS rebinding).
-#
-# **Behind a proxy** the service connects to the proxy alone, and the proxy resolves names. Then the service judges the
-# proxy's own address, by all rules but the operator's networks, and targets that are literal addresses; a name it can
-# judge only by how it is written. Refusing the addresses that names lead to is then the proxy's business.
+def egress_refusal(address: Address, *, port: int, policy: EgressPolicy) -> str | None:
+    """Why the service must not connect there, as the rest of a sentence that does not name the address; None: it may.
+
+    Every reading of the address is judged by every rule, so that no way to write it gets further than another.
+    """
+    always = hosts.refusal_reason(address)
+    if always is not None:
+        return always
+    readings = hosts.address_readings(address)
+    if any(_is_own(reading, port, policy) for reading in readings):
+        return OWN_LISTENER
+    if any(_is_denied(reading, policy) for reading in readings):
+        return DENIED_BY_SETTINGS
+    return None
+
+
+def _is_own(address: Address, port: int, policy: EgressPolicy) -> bool:
+    for listener in policy.listeners:
+        if listener.port == port and (
+            address == listener.address or (listener.address.is_unspecified and policy.is_local(address))
+        ):
+            return True
+    return False
+
+
+def _is_denied(address: Address, policy: EgressPolicy) -> bool:
+    """The longest prefix that holds the address decides; `deny` wins a tie; without any it is allowed."""
+    return _longest_prefix(address, policy.deny) >= max(_longest_prefix(address, policy.allow), 0)
+
+
+def _longest_prefix(address: Address, networks: Iterable[Network]) -> int:
+    """Bits of the longest prefix that holds the address; -1 for none."""
+    return max((network.prefixlen for network in networks if address in network), default=-1)
+
+
+_NOT_OURS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+
+def machine_has(address: Address) -> bool:
+    """Tell whether a program on this machine could listen on the address; microseconds, nothing is sent.
+
+    When the kernel refuses for any other reason (too many open files, a sandbox), the answer is yes: what asks must
+    rather not connect than connect to ourselves.
+    """
+    family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.bind((str(address), 0))
+    except OSError as problem:
+        return problem.errno not in _NOT_OURS
+    return True
+
+
+Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
+"""The addresses of a name for a port, best first; OSError when there are none."""
+
+RESOLVER_THREADS = 8
+
+
+class SystemNames:
+    """The system's resolver: /etc/hosts, DNS, whatever nsswitch.conf says."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
+
+    async def __call__(self, host: str, port: int) -> Sequence[str]:
+        """The addresses of a name, best first (RFC 6724), of families that this machine has."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _addresses, host, port)
+
+    def close(self) -> None:
+        """Take no more names; who waits for one is cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for _, _, _, _, address in found]
+
 
 log = logging.getLogger(__name__)
 
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
-WAYS = 1_024  # targets that are remembered
+LONGEST_LINE = 8190  # bytes of an answer's status line, and of each of its headers
+MOST_HEADERS = 64  # of an answer
+# Seconds that a connection waits to be used again. Meanwhile a server may send what nobody asked for, which aiohttp
+# keeps until the connection is closed.
+KEPT_SECONDS = 2.0
+_AT_ONCE = 1 << 20  # bytes of a body that are given to the socket in one piece
+_USUAL = ("Accept-Encoding",)  # headers of aiohttp that are not sent: no answer is decompressed
 _USER_AGENT = ("User-Agent", f"reconciler/{__version__}")
 _NOT_AN_ADDRESS = "is not an IP address"
 _PATH = "".join(map(chr, range(0x21, 0x7F)))  # sent as they are; the rest is percent-encoded as UTF-8
@@ -189,25 +197,23 @@ class HttpClient:
         self.secrets = _credentials(proxy)  # that every request may send
         self._sockets = policy.for_proxy() if proxy else policy
         self._names = SystemNames()
-        self._connector = Connector(
+        connector = aiohttp.TCPConnector(
             resolver=_Resolver(resolve or self._names),
             use_dns_cache=False,
             socket_factory=self._socket,
             limit=connections,
+            keepalive_timeout=KEPT_SECONDS,
         )
         self._session = aiohttp.ClientSession(
-            connector=self._connector,
+            connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             auto_decompress=False,
             max_line_size=LONGEST_LINE,
             max_field_size=LONGEST_LINE,
             max_headers=MOST_HEADERS,
-            request_class=_Request,
+            skip_auto_headers=_USUAL,
         )
-        # Else a PUT whose connection breaks is sent once more, which nobody counts. There is no option for it.
-        self._session._retry_connection = False
-        self._usual_way = lru_cache(maxsize=WAYS)(self._way)
 
     async def __aenter__(self) -> "HttpClient":
         return self
@@ -231,7 +237,7 @@ class HttpClient:
         Unanswered (it may have arrived). An answer whose head came is an answer, even when its body is cut off. Nothing
         is sent twice.
         """
-        named = request.common.headers + request.headers
+        named = request.headers
         if "user-agent" not in check(request):
             named += (_USER_AGENT,)
         target = request.target
@@ -241,7 +247,7 @@ class HttpClient:
         token = _attempts.set(attempts)
         try:
             return await self._exchange(request, named, limits=limits, tls=True if tls is None else tls)
-        except (aiohttp.ClientError, NotHttp, OSError) as problem:
+        except (aiohttp.ClientError, OSError) as problem:
             rules = list(attempts.values())
             if rules and None not in rules:
                 raise Denied(target, str(rules[0]), whose="its" if self._proxy is None else "the proxy's") from None
@@ -264,61 +270,25 @@ class HttpClient:
         self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
     ) -> HttpAnswer:
         until = asyncio.get_running_loop().time() + limits.total
-        begin = self._begin if self._proxy is None else self._begin_by_session
-        response: BegunRequest | aiohttp.ClientResponse
         async with asyncio.timeout_at(until):
-            response = await begin(request, headers, limits=limits, tls=tls)
+            response = await self._session.request(
+                request.method,
+                _url(request.target),
+                data=request.body if len(request.body) <= _AT_ONCE else io.BytesIO(request.body),
+                headers=headers,
+                allow_redirects=False,
+                proxy=self._proxy,
+                ssl=tls,
+                timeout=_patience(limits.connect),
+                read_bufsize=limits.answer_bytes,
+                middlewares=(_Once(),) if request.method == "PUT" else None,
+            )
         try:
             start = await _start(response.content, size=limits.answer_bytes, until=until)
         finally:
             if not response.content.at_eof():
                 response.close()  # what is left is not read to keep the connection: it may never end
         return HttpAnswer(response.status, response.reason or "", tuple(response.headers.items()), start)
-
-    async def _begin_by_session(
-        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
-    ) -> aiohttp.ClientResponse:
-        """The head of the answer, by way of a proxy."""
-        return await self._session.request(
-            request.method,
-            _url(request.target),
-            data=request.body,
-            headers=headers,
-            allow_redirects=False,
-            proxy=self._proxy,
-            ssl=tls,
-            timeout=_patience(limits.connect),
-            read_bufsize=limits.answer_bytes,
-        )
-
-    async def _begin(
-        self, request: HttpRequest, headers: Headers, *, limits: AnswerLimits, tls: ssl.SSLContext | bool
-    ) -> BegunRequest:
-        """The head of the answer, with aiohttp's connections and its parser alone. What its session, requests and
-        answers do beyond that (cookies, redirects, authentication, timers, a task for each body) does nothing for us,
-        and takes as long as all of ours.
-        """
-        # With a context of its own TLS costs more than this; and one that was renewed is not to be kept.
-        way = self._usual_way(request.target) if tls is True else self._way(request.target, tls)
-        head = egress.head(request, headers, host=way.headers[hdrs.HOST], path=way.url.raw_path_qs)
-        try:
-            connection = await self._connector.connect(way, traces=[], timeout=_patience(limits.connect))
-        except TimeoutError as late:
-            raise aiohttp.ConnectionTimeoutError from late
-        try:
-            return await begin_request(connection, head, request.body, size=limits.answer_bytes)
-        except BaseException as problem:
-            connection.close()
-            if not isinstance(problem, OSError) or isinstance(problem, aiohttp.ClientError):
-                raise
-            if isinstance(problem, TimeoutError) and problem.errno is None:
-                raise
-            raise aiohttp.ClientOSError(*problem.args) from problem
-
-    def _way(self, target: HttpTarget, tls: ssl.SSLContext | bool = True) -> aiohttp.ClientRequest:
-        """What aiohttp chooses a connection by: the same for all requests to a target."""
-        loop = asyncio.get_running_loop()
-        return aiohttp.ClientRequest("POST", _url(target), loop=loop, session=self._session, ssl=tls)
 
     def _socket(self, info: tuple[Any, ...]) -> socket.socket:
         """A socket for one attempt, unless the address of this very attempt is refused."""
@@ -336,10 +306,19 @@ class HttpClient:
             return _NOT_AN_ADDRESS
 
 
-class _Request(aiohttp.ClientRequest):
-    """Asks for no compression, since no answer is decompressed."""
+class _Once:
+    """Ends a second try of a request, which aiohttp makes for a PUT whose connection breaks: nobody counts it."""
 
-    DEFAULT_HEADERS: ClassVar[dict[istr, str]] = {hdrs.ACCEPT: "*/*"}  # type: ignore[misc]  # aiohttp says no ClassVar
+    def __init__(self) -> None:
+        self._is_sent = False
+
+    async def __call__(
+        self, request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
+    ) -> aiohttp.ClientResponse:
+        if self._is_sent:
+            raise aiohttp.ServerDisconnectedError
+        self._is_sent = True
+        return await handler(request)
 
 
 class _Resolver(AbstractResolver):
@@ -408,7 +387,7 @@ async def _start(content: aiohttp.StreamReader, *, size: int, until: float) -> b
 
 
 def _told(target: HttpTarget, problem: Exception) -> Unanswered:
-    """What happened in our words; those of the library hold the address that a name led to."""
+    """Say in our words what happened; those of the library hold the address that a name led to."""
     if isinstance(problem, aiohttp.ClientHttpProxyError):
         return Unanswered(target, FailureCause.PROXY, f"cannot be reached: the proxy answered {problem.status}")
     alert = problem.__cause__ if isinstance(problem.__cause__, ssl.SSLError) else problem

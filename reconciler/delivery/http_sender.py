@@ -1,38 +1,158 @@
-"""Requests to one endpoint, with the secrets and TLS files as they are now."""
+"""Requests to one endpoint, with the secrets and TLS files as they are now, and the answer without those secrets.
+
+    channel = HttpSender(client, secrets=sources, clock=clock).channel(destination, project="acme")
+    verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
+
+`content_type` wins over a `Content-Type` in `headers`, and our own headers over one of the same name: a receiver that
+detects duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of the
+one that the URL gives; the target of the request stays as it is.
+
+Secrets and files that were read are used for one second, so that a thousand requests read them once. Then they are
+forgotten, whether another request comes or not. Files are read on a thread.
+
+**Masking.** An answer may repeat what was sent: in plain text, in JSON, in HTML, in a URL, in hexadecimal or in base64.
+It may repeat a part alone, such as the token after `Bearer`. Letters count in any case.
+"""
 
 import asyncio
+import base64
 import binascii
-import os
+import html
+import json
+import re
 import ssl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
-from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import msgspec
 
-from reconciler.delivery import egress, retry
+from reconciler.delivery import retry, tls
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.egress import AnswerLimits, CommonHeaders, Headers, HttpAnswer, HttpRequest, HttpTarget
 from reconciler.delivery.http_client import HttpClient
-from reconciler.delivery.otlp import reading
-from reconciler.delivery.otlp.protobuf import body_fragments
+from reconciler.delivery.http_request import AnswerLimits, Headers, HttpAnswer, HttpRequest, HttpTarget
+from reconciler.delivery.otlp import encodings
+from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict
-from reconciler.delivery.secrets import SecretMasks, SecretSources, UnusableSecretFile
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
-from reconciler.model.errors import Refused
 from reconciler.model.routes import Destination, Endpoint
-from reconciler.settings import bounded_io
 
-# From an endpoint's settings to a request; pure.
-#
-# `content_type` wins over a `Content-Type` in `headers`, and what is ours over a header of the same name: a receiver
-# that tells duplicates by `X-Service-Delivery-Id` must be able to rely on it. A `Host` in `headers` is sent instead of
-# the one that the URL gives; where the request goes stays as it is.
+MASK_BYTES = b"(sensitive)"
+SHORTEST = 4  # bytes of a secret that is found within a word; a shorter one is masked where it is a word of its own
+SHORTEST_PART = 8  # characters of a part of a value that counts by itself
+MOST_PARTS = 32  # of one value
+
+_BETWEEN = re.compile(r"[\s,;=:&\"']+")
+_SCHEMES = frozenset({"negotiate", "signature"})  # words of eight characters and more that tell nobody anything
+_LINE = re.compile(rb"[^\r\n]+")
+
+
+class SecretMasks:
+    """Masks some secrets. Their forms are made when something is masked first."""
+
+    def __init__(self, secrets: Iterable[str]) -> None:
+        """`secrets` are whole values, such as those of headers; their parts count, too."""
+        self._secrets = tuple(secrets)
+
+    def __repr__(self) -> str:
+        """Show none of them."""
+        return f"Masks({len(self._secrets)})"
+
+    def work(self, size: int) -> int:
+        """Return about how many bytes are compared to mask so many."""
+        return size * len(self._forms)
+
+    def mask(self, data: bytes) -> bytes:
+        """The same text without the secrets. What it ends with may be the beginning of one that was cut off: that is
+        masked like a whole one.
+        """
+        if not data or not self._secrets:
+            return data
+        shown: list[bytes] = []
+        end = 0
+        for start, stop in sorted(self._found(data)):
+            if start > end or (start == end == 0):
+                shown += (data[end:start], MASK_BYTES)
+            end = max(end, stop)
+        shown.append(data[end:])
+        return b"".join(shown)
+
+    def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
+        lowered = data.lower()
+        yield from self._in_line(lowered)
+        for word in self._words:
+            yield from (found.span() for found in word.finditer(lowered))
+        lines = [*_LINE.finditer(lowered)]
+        if len(lines) > 1:  # base64 is often cut into lines
+            starts = [0, *accumulate(len(line.group()) for line in lines)]
+            for start, stop in self._in_line(b"".join(line.group() for line in lines)):
+                first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
+                if first != last:
+                    yield lines[first].start() + start - starts[first], lines[last].start() + stop - starts[last]
+
+    def _in_line(self, text: bytes) -> Iterator[tuple[int, int]]:
+        for form in self._forms:
+            at = text.find(form)
+            while at >= 0:
+                yield at, at + len(form)
+                at = text.find(form, at + len(form))
+            beginning = form[:SHORTEST]
+            at = text.find(beginning, max(0, len(text) - len(form) + 1))
+            while at >= 0:
+                if form.startswith(text[at:]):
+                    yield at, len(text)
+                    break
+                at = text.find(beginning, at + 1)
+
+    @cached_property
+    def _forms(self) -> tuple[bytes, ...]:
+        found = (form for secret in self._all if len(secret.encode()) >= SHORTEST for form in _forms(secret))
+        return tuple(dict.fromkeys(form.lower() for form in found if len(form) >= SHORTEST))
+
+    @cached_property
+    def _words(self) -> tuple[re.Pattern[bytes], ...]:
+        short = dict.fromkeys(secret.lower().encode() for secret in self._all if len(secret.encode()) < SHORTEST)
+        return tuple(re.compile(rb"(?<![a-z0-9_])" + re.escape(word) + rb"(?![a-z0-9_])") for word in short)
+
+    @cached_property
+    def _all(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part for secret in self._secrets for part in _parts(secret.strip()) if part))
+
+
+def _parts(value: str) -> Iterator[str]:
+    """A value, and what of it is a secret by itself."""
+    yield value
+    scheme, _, rest = value.partition(" ")
+    yield rest.strip()
+    if scheme.lower() == "basic":
+        try:
+            pair = base64.b64decode(rest.strip(), validate=True).decode()
+        except (binascii.Error, ValueError):
+            pass
+        else:
+            yield pair
+            yield pair.partition(":")[2]
+    parts = (part for part in _BETWEEN.split(value, maxsplit=MOST_PARTS) if len(part) >= SHORTEST_PART)
+    yield from (part for part in parts if part.lower() not in _SCHEMES)
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    plain, escaped = secret.encode(), json.dumps(secret)[1:-1].encode()
+    yield from (plain, escaped, json.dumps(secret, ensure_ascii=False)[1:-1].encode(), html.escape(secret).encode())
+    yield from (quote(secret, safe="").encode(), quote(secret).encode(), quote_plus(secret).encode())
+    yield from (plain.hex().encode(), secret.encode("utf-16-le"), secret.encode("utf-16-be"))
+    for text in dict.fromkeys((plain, escaped)):
+        for offset in range(3):  # in base64 a text looks different at each of three offsets in what is encoded
+            encoded = base64.b64encode(b"\0" * offset + text)
+            own = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]  # what it alone makes
+            yield from (own, own.translate(bytes.maketrans(b"+/", b"-_")))
+
 
 DELIVERY_ID = "X-Service-Delivery-Id"
 ATTEMPT = "X-Service-Attempt"
@@ -40,7 +160,7 @@ _OURS = frozenset({"content-type", DELIVERY_ID.lower(), ATTEMPT.lower()})
 
 
 def request_target(endpoint: Endpoint) -> HttpTarget:
-    """Where requests go; exactly one slash stands between the port and the path."""
+    """Return the target of requests; exactly one slash is between the port and the path."""
     path, question, query = endpoint.path.partition("?")
     return HttpTarget(
         "http" if endpoint.scheme == "http" else "https",
@@ -51,23 +171,23 @@ def request_target(endpoint: Endpoint) -> HttpTarget:
 
 
 def request_headers(endpoint: Endpoint, resolved: Headers) -> Headers:
-    """What every request to the endpoint has; `resolved` are its headers with the secrets in their values."""
+    """Return the headers of every request to the endpoint; `resolved` are its own, with the secrets in their values."""
     own = tuple((name, value) for name, value in resolved if name.lower() not in _OURS)
     return (("Content-Type", endpoint.content_type), *own)
 
 
 def make_request(
-    endpoint: Endpoint, *, to: HttpTarget, common: CommonHeaders, body: bytes, delivery: str, attempt: int
+    endpoint: Endpoint, *, to: HttpTarget, headers: Headers, body: bytes, delivery: str, attempt: int
 ) -> HttpRequest:
-    """One request. `attempt` counts from 1."""
+    """Make one request. `attempt` counts from 1."""
     method = endpoint.verb
     assert method in ("POST", "PUT", "PATCH")
     named = ((DELIVERY_ID, delivery), (ATTEMPT, str(attempt)))
-    return HttpRequest(to, method, named, body, common)  # type: ignore[arg-type]
+    return HttpRequest(to, method, headers + named, body)  # type: ignore[arg-type]
 
 
 def endpoint_origin(*, project: str, destination: str, at: int) -> str:
-    """What the delivery ids of one queue begin with. `at`, when its first batch of a request came, in Unix ms, keeps a
+    """Return the beginning of the delivery ids of one queue. `at`, when its first batch came, in Unix ms, keeps a
     queue apart from one that had the same name, and its numbers, before.
     """
     return f"{_quoted(project)}/{_quoted(destination)}/{at:x}"
@@ -78,15 +198,12 @@ def _quoted(name: str) -> str:
     return quote(name, safe="")
 
 
-# Bodies of requests, out of what was queued.
-
-
 class UnreadablePayload(errors.Refused):
-    """What is stored is no export request of log records, though it was one when it came."""
+    """A stored batch is no export request of log records, though it was one when it came."""
 
 
 async def record_bodies(payload: bytes) -> list[bytes]:
-    """Each record of an export request, in order, as JSON. Raises Unreadable, MemoryError."""
+    """Return each record of an export request as JSON, in order. Raises UnreadablePayload, MemoryError."""
     found: list[bytes] = []
     try:
         for number, part in enumerate(body_fragments(payload)):
@@ -104,193 +221,9 @@ async def record_bodies(payload: bytes) -> list[bytes]:
 
 
 def json_array(parts: Sequence[bytes]) -> bytes:
-    """One body of several records."""
+    """Return the body of a request for several records."""
     return b"[" + b",".join(parts) + b"]"
 
-
-# From when and until when a certificate holds, read off its DER (RFC 5280, 4.1); pure.
-
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
-_SEQUENCE, _UTC_TIME, _GENERALIZED_TIME, _VERSION = 0x30, 0x17, 0x18, 0xA0
-
-
-class CertificateSpan(NamedTuple):
-    """Both in UTC."""
-
-    since: datetime
-    until: datetime
-
-
-def certificate_span(pem: str) -> CertificateSpan | None:
-    """The span of the first certificate in a PEM file, the leaf of a chain; None when it cannot be read."""
-    start, end = pem.find(_BEGIN), pem.find(_END)
-    if not 0 <= start < end:
-        return None
-    try:
-        certificate, _ = _contents(ssl.PEM_cert_to_DER_cert(pem[start : end + len(_END)] + "\n"), _SEQUENCE)
-        signed, _ = _contents(certificate, _SEQUENCE)
-        return _span(signed)
-    except (ValueError, IndexError, binascii.Error):
-        return None
-
-
-def _span(signed: bytes) -> CertificateSpan:
-    if signed[0] == _VERSION:
-        _, signed = _contents(signed, _VERSION)
-    for _ in range(3):  # serial number, signature, issuer
-        _, signed = _contents(signed, signed[0])
-    times, _ = _contents(signed, _SEQUENCE)
-    since, rest = _contents(times, times[0])
-    until, _ = _contents(rest, rest[0])
-    return CertificateSpan(_time(times[0], since), _time(rest[0], until))
-
-
-def _contents(data: bytes, tag: int) -> tuple[bytes, bytes]:
-    """What one value holds, and what is behind it."""
-    if data[0] != tag:
-        raise ValueError
-    length, start = data[1], 2
-    if length & 0x80:
-        start += length & 0x7F
-        length = int.from_bytes(data[2:start], "big")
-    return data[start : start + length], data[start + length :]
-
-
-def _time(tag: int, text: bytes) -> datetime:
-    """`YYMMDDhhmmssZ`, whose years from 50 on are of the last century, or with four digits of the year."""
-    digits = text.decode("ascii")
-    if tag == _UTC_TIME:
-        digits = ("19" if digits[:2] >= "50" else "20") + digits
-    elif tag != _GENERALIZED_TIME:
-        raise ValueError
-    return datetime.strptime(digits, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
-
-
-# TLS as an endpoint's settings want it, from files in the project's folder of secrets.
-#
-# Everything here reads files or computes for milliseconds: it belongs on a thread.
-
-MOST_BYTES = 1 << 20  # of `outbound.caFile`; the system's own is a quarter of that
-
-
-class UnusableFile(Refused):
-    """A file of TLS cannot be read, or does not hold what it should."""
-
-
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
-    """What the files of an endpoint held when they were read. Without an `authority` the system's are trusted; the
-    others are empty where none is wanted.
-    """
-
-    authority: str | None = field(default=None, repr=False)
-    certificate: str = field(default="", repr=False)
-    key: str = field(default="", repr=False)
-
-
-def is_ordinary(endpoint: Endpoint, *, authorities: Path | None) -> bool:
-    """Whether nothing but the system's authorities is wanted."""
-    return endpoint.scheme != "https" or not (
-        authorities or endpoint.insecure_skip_verify or endpoint.ca_file or endpoint.mutual_tls
-    )
-
-
-def read_tls_file(endpoint: Endpoint, *, sources: SecretSources, project: str, authorities: Path | None) -> TlsFiles:
-    """The texts of the files; those of `authorities` where the endpoint has no `ca_file`. Raises UnusableFile."""
-
-    def text(parameter: str, name: str) -> str:
-        try:
-            return delivery_secrets.read_secret_file(sources.directory, name, project=project)
-        except UnusableSecretFile:
-            place = sources.directory.place(name, project=project)
-            raise UnusableFile(
-                f"`{parameter}` leads to nothing: put a PEM file of at most 64 KiB at {place}, which the service can "
-                "read and to which no link leads."
-            ) from None
-
-    if endpoint.scheme != "https":
-        return TlsFiles()
-    authority = text("ca_file", endpoint.ca_file) if endpoint.ca_file else _outbound(authorities)
-    if not endpoint.mutual_tls:
-        return TlsFiles(authority)
-    return TlsFiles(authority, text("cert_file", endpoint.cert_file), text("key_file", endpoint.key_file))
-
-
-def _outbound(authorities: Path | None) -> str | None:
-    if authorities is None:
-        return None
-    try:
-        return bounded_io.read_file(authorities, limit=MOST_BYTES).decode()
-    except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
-        raise UnusableFile(f"`outbound.caFile` cannot be read: put a PEM file at {authorities}.") from None
-
-
-def tls_context(endpoint: Endpoint, files: TlsFiles) -> ssl.SSLContext:
-    """What connections to the endpoint are made with. With `ca_file`, its authorities are the only ones. Raises
-    UnusableFile.
-    """
-    try:
-        if files.authority == "":
-            raise ValueError  # which the library would take for none, and trust the system's authorities
-        made = ssl.create_default_context(cadata=files.authority)
-    except (ssl.SSLError, ValueError):
-        raise UnusableFile(
-            f"{'`ca_file`' if endpoint.ca_file else '`outbound.caFile`'} does not hold certificates in PEM; "
-            "correct the file."
-        ) from None
-    if endpoint.insecure_skip_verify:
-        made.check_hostname = False
-        made.verify_mode = ssl.CERT_NONE
-    if files.certificate:
-        _load(made, files)
-    return made
-
-
-def expired_certificates(files: TlsFiles, *, now: datetime) -> str:
-    """What is wrong with the time of the client certificate, as a sentence's rest; empty for nothing."""
-    span = certificate_span(files.certificate) if files.certificate else None
-    if span is not None and now > span.until:
-        return f"the client certificate in `cert_file` expired on {span.until:%Y-%m-%d}; renew it."
-    if span is not None and now < span.since:
-        return f"the client certificate in `cert_file` holds from {span.since:%Y-%m-%d} on; check the service's clock."
-    return ""
-
-
-def _load(made: ssl.SSLContext, files: TlsFiles) -> None:
-    with _in_memory(files.certificate) as certificate, _in_memory(files.key) as key:
-        try:
-            made.load_cert_chain(certificate, key, password=_no_password)
-        except (ssl.SSLError, ValueError, OSError):
-            raise UnusableFile(
-                "`cert_file` and `key_file` do not hold a certificate and its key, in PEM and without a password; "
-                "correct the files."
-            ) from None
-
-
-def _no_password() -> str:
-    """Without it OpenSSL would ask for one on the terminal."""
-    return ""
-
-
-@contextmanager
-def _in_memory(text: str) -> Iterator[str]:
-    """A path to a text, since `load_cert_chain` takes nothing else; it is on no disk."""
-    descriptor = os.memfd_create("reconciler-tls", os.MFD_CLOEXEC)
-    try:
-        with os.fdopen(os.dup(descriptor), "wb") as file:
-            file.write(text.encode())
-        yield f"/proc/self/fd/{descriptor}"
-    finally:
-        os.close(descriptor)
-
-
-# Requests to one endpoint, with the secrets as they are now.
-#
-#     channel = Outlet(client, secrets=sources).channel(destination, project="acme")
-#     verdict = await channel.post(body, delivery="acme/siem/19ab:1-4", attempt=1)
-#
-# What was read is used for one second, so that a thousand requests read files once; then it is forgotten, whether
-# another request comes or not. Files are read on a thread. What does not depend on secrets is made once.
 
 KEPT_SECONDS = 1.0
 MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these
@@ -300,31 +233,31 @@ _REFERENCE = "${"
 
 
 class UnpreparedRequest(errors.Transient):
-    """What a request needs could not be read in time."""
+    """The secrets of a request could not be read in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What requests of the next second have in common; `note` is what is wrong with the client certificate, `masks`
+    """The common parts of requests of the next second; `note` says what is wrong with the client certificate, `masks`
     hide in an answer what was sent.
     """
 
-    headers: CommonHeaders
+    headers: Headers
     tls: ssl.SSLContext | None
     note: str
     masks: SecretMasks
 
 
 class HttpSender:
-    """What all destinations send through: one client, one place of secrets."""
+    """The sender for all destinations: one client, one source of secrets."""
 
     def __init__(
         self,
         client: HttpClient,
         *,
         secrets: SecretSources,
+        clock: Callable[[], int],
         authorities: Path | None = None,
-        clock: Callable[[], int] = retry.system_clock,
     ) -> None:
         """`authorities` is a PEM file that is trusted instead of the system's authorities, where a destination has
         no `ca_file`. `clock` gives Unix milliseconds.
@@ -335,12 +268,12 @@ class HttpSender:
         self.clock = clock
 
     def channel(self, destination: Destination, *, project: str) -> "Channel":
-        """The way to one destination's endpoint as it is set now."""
+        """Return a channel to the present endpoint of a destination."""
         return Channel(self, destination.endpoint, name=destination.name, project=project)
 
 
 class Channel:
-    """One endpoint; belongs to the running loop."""
+    """Requests to one endpoint. Used in the running loop only."""
 
     def __init__(self, outlet: HttpSender, endpoint: Endpoint, *, name: str, project: str) -> None:
         self._outlet = outlet
@@ -349,9 +282,9 @@ class Channel:
         self._project = project
         self._target = request_target(endpoint)
         self._limits = AnswerLimits(connect=endpoint.timeout, total=endpoint.timeout)
-        self._is_ordinary = is_ordinary(endpoint, authorities=outlet.authorities)
+        self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
         self._is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
-        self._context: tuple[TlsFiles, ssl.SSLContext] | None = None
+        self._context: tuple[tls.TlsFiles, ssl.SSLContext] | None = None
         self._kept: _Prepared | None = None
         self._preparing: asyncio.Task[_Prepared] | None = None
 
@@ -366,7 +299,7 @@ class Channel:
             request = make_request(
                 self._endpoint,
                 to=self._target,
-                common=prepared.headers,
+                headers=prepared.headers,
                 body=body,
                 delivery=delivery,
                 attempt=attempt,
@@ -380,7 +313,7 @@ class Channel:
         return retry.judge_answer(answer, endpoint=self._endpoint, name=self._name, now_ms=self._outlet.clock())
 
     async def _prepared(self) -> _Prepared:
-        """Read what is needed, once for all who ask meanwhile. Raises Refused, Unprepared."""
+        """Read secrets and files, once for all concurrent callers. Raises Refused, UnpreparedRequest."""
         if self._is_static:
             self._kept = self._read()  # which reads nothing then, and is not forgotten
             return self._kept
@@ -415,22 +348,22 @@ class Channel:
             resolved.append((name, text))
             secrets.append(text)
         masks = SecretMasks(secrets)
-        common = egress.common(request_headers(endpoint, tuple(resolved)), target=self._target)
+        headers = request_headers(endpoint, tuple(resolved))
         if self._is_ordinary:
-            return _Prepared(common, None, "", masks)
-        files = read_tls_file(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
+            return _Prepared(headers, None, "", masks)
+        files = tls.read_tls_file(endpoint, sources=sources, project=project, authorities=self._outlet.authorities)
         if self._context is None or self._context[0] != files:
-            self._context = (files, tls_context(endpoint, files))
-        return _Prepared(common, self._context[1], expired_certificates(files, now=self._now()), masks)
+            self._context = (files, tls.tls_context(endpoint, files))
+        return _Prepared(headers, self._context[1], tls.expired_certificates(files, now=self._now()), masks)
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self._outlet.clock() / 1000, UTC)
 
 
 async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
-    """What an endpoint said, decoded and without what was sent to it. Nobody cuts or keeps an answer before this."""
+    """Return the answer of an endpoint, decoded and without what was sent to it; nobody cuts or keeps it before."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
-    text = reading.beginning(answer.body_start, named, most=MASKED_BYTES)
+    text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:
         return ENCODED
     if masks.work(len(text)) > INLINE_WORK:

@@ -1,24 +1,113 @@
-"""Taking one request into all lanes that it is for, within rates and memory."""
+"""Taking one request: dividing it by the routes, and into the lanes of its destinations.
+
+A route is found by the one of its labels that the fewest routes have. Only pairs of key and value that some route names
+matter, so resources that differ elsewhere (a host's name, a process) share one answer.
+
+Every destination is asked for room before the first one gets anything, and nothing happens in between: the questions
+and the appends are one stretch of the event loop. Destinations without a queue come before that, since their answers
+may take seconds; then every queue is asked again.
+"""
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery import lanes
+from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
-from reconciler.delivery.lanes import Heard, Lane, LateRecords, RecordShare, SmallRequests
-from reconciler.delivery.otlp.models import RequestTooLarge
+from reconciler.delivery.lanes import Heard, Lane, LateRecords, SmallRequests
+from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
 from reconciler.delivery.queue.contract import Obituary, Reason, Shortage
-from reconciler.delivery.reporting import NotTaken, QueueFull
+from reconciler.model.routes import Route, Routes
 
-# Taking one request into the lanes that it is for.
-#
-# Whether every destination has room is asked before the first one gets anything, and nothing happens in between: the
-# questions and the appends are one stretch of the event loop. Destinations without a queue come before that, since what
-# they answer may take seconds; then everything is asked again.
+Match = Callable[[Mapping[str, str]], tuple[str, ...]]
+"""The destinations of records whose resource has these attributes, each once."""
+
+
+class RequestSplit(NamedTuple):
+    """Each destination's share, in the order in which they first occur, and how many records none of them takes."""
+
+    shares: dict[str, RecordShare]
+    unrouted: int
+
+
+def split_request(logs: Logs, match: Match) -> RequestSplit:
+    """Divide a request."""
+    if len(logs.groups) == 1:  # of nearly every request that is small
+        group = logs.groups[0]
+        share = RecordShare((group.data,), group.records, len(group.data))
+        names = match(group.attributes)
+        return RequestSplit(dict.fromkeys(names, share), 0 if names else group.records)
+    chosen: dict[str, list[RecordGroup]] = {}
+    unrouted = 0
+    for group in logs.groups:
+        names = match(group.attributes)
+        if not names:
+            unrouted += group.records
+        for name in names:
+            chosen.setdefault(name, []).append(group)
+    return RequestSplit({name: _share(groups) for name, groups in chosen.items()}, unrouted)
+
+
+def _share(groups: Sequence[RecordGroup]) -> RecordShare:
+    return RecordShare(
+        tuple(group.data for group in groups),
+        sum(group.records for group in groups),
+        sum(len(group.data) for group in groups),
+    )
+
+
+MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
+
+Pair: TypeAlias = tuple[str, str]
+
+
+class _Entry(NamedTuple):
+    rank: int  # of the route among all
+    labels: frozenset[Pair]
+    destinations: tuple[str, ...]
+
+
+class Matcher:
+    """Holds attributes against the routes of one project. Used from one thread."""
+
+    def __init__(self, routes: Routes) -> None:
+        self._always = [_entry(rank, route) for rank, route in enumerate(routes.routes) if not route.labels]
+        self._by_pair: dict[Pair, list[_Entry]] = {}
+        self._index(routes)
+        self._pairs = frozenset(pair for route in routes.routes for pair in route.labels)
+        self._known: dict[frozenset[Pair], tuple[str, ...]] = {}
+
+    def of(self, attributes: Mapping[str, str]) -> tuple[str, ...]:
+        """The names of the destinations, each once, in the order of their routes."""
+        held = self._pairs.intersection(attributes.items())
+        known = self._known.get(held)
+        if known is None:
+            known = self._matched(held)
+            if len(self._known) >= MOST_ANSWERS:
+                del self._known[next(iter(self._known))]
+            self._known[held] = known
+        return known
+
+    def _index(self, routes: Routes) -> None:
+        common = Counter(pair for route in routes.routes for pair in set(route.labels))
+        for rank, route in enumerate(routes.routes):
+            if route.labels:
+                rarest = min(route.labels, key=lambda pair: (common[pair], pair))
+                self._by_pair.setdefault(rarest, []).append(_entry(rank, route))
+
+    def _matched(self, held: frozenset[Pair]) -> tuple[str, ...]:
+        found = [entry for pair in held for entry in self._by_pair.get(pair, ()) if entry.labels <= held]
+        entries = sorted([*self._always, *found])
+        return tuple(dict.fromkeys(name for entry in entries for name in entry.destinations))
+
+
+def _entry(rank: int, route: Route) -> _Entry:
+    return _Entry(rank, frozenset(route.labels), route.destinations)
+
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
@@ -28,10 +117,10 @@ READING = "The service is reading the project's Configurations; try again."
 STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
 
 Wanted: TypeAlias = tuple[Lane, RecordShare]
-"""A lane, and what a request has for it."""
+"""A lane, and its share of a request."""
 
 Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
-"""The same, and who hears when the lane has it."""
+"""The same, and a future that ends when the lane has it."""
 
 
 class Intake:
@@ -96,7 +185,7 @@ class Intake:
 
 
 async def _send(inline: Sequence[Wanted]) -> None:
-    """To all of them at once, some at a time; each has its own limit of time. The first that fails is told."""
+    """Send to destinations without a queue, some at a time, each with its own time limit. Raises the first failure."""
     turns = asyncio.Semaphore(MOST_AT_ONCE)
 
     async def send(lane: Lane, share: RecordShare) -> str:
@@ -118,9 +207,8 @@ async def _send(inline: Sequence[Wanted]) -> None:
 async def _written(appends: Sequence[Appended]) -> None:
     """Wait for all of them, which are under way together and each end in time (`lanes.SmallRequests`).
 
-    What a lane that drops could not write is dropped like what it has no room for: else its sender would send all of it
-    again, also to the lanes that have it. Of what is late nobody knows yet whether it is: it is counted when the disk
-    answers.
+    A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send all
+    of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
     """
     fault: NotTaken | None = None
     for lane, share, written in appends:
@@ -140,102 +228,3 @@ async def _written(appends: Sequence[Appended]) -> None:
 def _count_dropped(lane: Lane, records: int, written: Heard) -> None:
     if written.cancelled() or written.exception() is not None:
         lane.counts.dropped += records
-
-
-# What taking log records in may cost: records a second for each sender, and bytes at a time for all of them.
-#
-# Pure: time is an argument. Who a sender is, and the answer, is up to `api.logs`.
-
-BYTES = 1024  # of a body that was refused: looking through them costs no more than a record
-MOST = 10_000  # senders that are remembered before those are forgotten that have waited long enough
-
-
-def request_cost(size: int) -> int:
-    """The tokens for a body of so many bytes that was refused."""
-    return 1 + size // BYTES
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    at: float
-
-
-class RecordRates:
-    """A bucket of tokens for each sender, one token a record. A full bucket is what may be sent in one second.
-
-    A request needs as many tokens as it has records, or a full bucket when it has more than fit into one: then it
-    leaves a debt. So a request of any size passes some day, and no more than the rate in the long run.
-    """
-
-    def __init__(self, per_second: int) -> None:
-        self.per_second = per_second
-        self._buckets: dict[str, _Bucket] = {}
-
-    def wait(self, sender: str, *, now: float) -> float:
-        """Seconds until a sender in debt may send anything at all; 0 for one that is not.
-
-        `now` is any clock in seconds that does not go back. Asked before a body is read, which costs more than this.
-        """
-        bucket = self._buckets.get(sender)
-        if bucket is None or bucket.tokens >= 0.0:
-            return 0.0
-        return max(0.0, -bucket.tokens / self.per_second - (now - bucket.at))
-
-    def take(self, sender: str, records: int, *, now: float) -> float:
-        """Seconds to wait until a request of so many records passes; 0 when it has passed, and is counted."""
-        full = float(self.per_second)
-        bucket = self._buckets.get(sender)
-        if bucket is None:
-            self._forget(now)
-            bucket = self._buckets[sender] = _Bucket(full, now)
-        else:
-            tokens = bucket.tokens + (now - bucket.at) * full
-            bucket.tokens = tokens if tokens < full else full
-            bucket.at = now
-        needed = records if records < full else full
-        if bucket.tokens < needed:
-            return (needed - bucket.tokens) / full
-        bucket.tokens -= records
-        return 0.0
-
-    def charge(self, sender: str, tokens: int, *, now: float) -> None:
-        """Count a request that was refused for what it is, even into debt: finding that out had its cost."""
-        if self.take(sender, tokens, now=now) > 0.0:
-            self._buckets[sender].tokens -= tokens
-
-    def _forget(self, now: float) -> None:
-        """Those whose bucket is full again need none; nobody in debt is forgotten."""
-        if len(self._buckets) >= MOST:
-            full = self.per_second
-            self._buckets = {
-                sender: bucket
-                for sender, bucket in self._buckets.items()
-                if bucket.tokens + (now - bucket.at) * full < full
-            }
-
-
-class IntakeRoom:
-    """Bytes of requests that are in memory at a time: of all senders, and of each half of that, so that nobody who says
-    much and sends nothing keeps all others out.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.taken = 0
-        self._of: dict[str, int] = {}
-
-    def change(self, sender: str, held: int, wanted: int) -> bool:
-        """Hold so many bytes instead of so many; whether they fit. Fewer always do, and so does what is alone."""
-        others, own = self.taken - held, self._of.get(sender, 0) - held
-        if wanted > held:
-            if others and others + wanted > self.most:
-                return False
-            if own and own + wanted > self.most // 2:
-                return False
-        self.taken = others + wanted
-        if own + wanted:
-            self._of[sender] = own + wanted
-        else:
-            self._of.pop(sender, None)
-        return True

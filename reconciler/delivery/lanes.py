@@ -1,75 +1,31 @@
-"""A lane: one destination with its queue and exporter; small requests gathered, requests split."""
+"""Lanes: one destination of one project each, with its queue, exporter and small requests; and lanes that drain.
+
+**Small requests** that come at once are put together into one batch. A batch has its price at every step, from its
+frame on disk to its acknowledgement, whatever it holds. Nobody waits for others: the batch is what came in the same
+turn of the event loop, or, while the queue still writes an earlier one, until that is written.
+
+**A disk that hangs** keeps nobody waiting for ever: a sender that waited for too long gets an error, and nothing more
+is taken until the disk answers. One timer serves all senders; it ends when nothing is being written.
+
+**A lane drains** when its destination is gone or has its queue elsewhere. A lane without an exporter waits: for a
+destination of its name, or for somebody who discards its queue. Only lanes make queues: once all that an earlier
+process left of a project are open, any later one belongs to a lane.
+"""
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NamedTuple
 
+from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.otlp.models import Logs, RecordGroup
+from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Obituary, Piece, Queue, QueueFault, Shortage
-from reconciler.delivery.reporting import NotTaken
+from reconciler.delivery.queue.queues import FoundIdentity, Queues
 from reconciler.model.routes import Buffering, Destination, OnFull
-
-# Which groups of a request go to which destination; pure.
-
-Match = Callable[[Mapping[str, str]], tuple[str, ...]]
-"""The destinations of records whose resource has these attributes, each once."""
-
-
-class RecordShare(NamedTuple):
-    """What one destination gets of a request: pieces which one after another are a request again."""
-
-    pieces: tuple[bytes | memoryview, ...]
-    records: int
-    size: int
-
-
-class RequestSplit(NamedTuple):
-    """Each destination's share, in the order in which they first occur, and how many records none of them takes."""
-
-    shares: dict[str, RecordShare]
-    unrouted: int
-
-
-def split_request(logs: Logs, match: Match) -> RequestSplit:
-    """Divide a request."""
-    if len(logs.groups) == 1:  # of nearly every request that is small
-        group = logs.groups[0]
-        share = RecordShare((group.data,), group.records, len(group.data))
-        names = match(group.attributes)
-        return RequestSplit(dict.fromkeys(names, share), 0 if names else group.records)
-    chosen: dict[str, list[RecordGroup]] = {}
-    unrouted = 0
-    for group in logs.groups:
-        names = match(group.attributes)
-        if not names:
-            unrouted += group.records
-        for name in names:
-            chosen.setdefault(name, []).append(group)
-    return RequestSplit({name: _share(groups) for name, groups in chosen.items()}, unrouted)
-
-
-def _share(groups: Sequence[RecordGroup]) -> RecordShare:
-    return RecordShare(
-        tuple(group.data for group in groups),
-        sum(group.records for group in groups),
-        sum(len(group.data) for group in groups),
-    )
-
-
-# Small requests for one queue that come at once, put together into one batch.
-#
-# A batch has its price, at every step from its frame on disk to its acknowledgement, whatever it holds. Senders of
-# single records, many at once, would pay it for each. Nobody waits for others: the batch is what has come in the same
-# turn of the event loop, or, where the queue still writes what came before, until that is written, for which it would
-# wait in any case.
-#
-# A disk that hangs keeps nobody waiting for ever: who has waited for too long hears so, and nothing more is taken until
-# the disk answers. What is under way stays so. One timer looks after all; it ends with the first look that finds
-# nothing under way.
+from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +33,7 @@ MOST_RECORDS = (
     256  # of what is put together: an endpoint that refuses one of them gets the others in a few requests more
 )
 MOST_BYTES = 64 << 10  # of the same; a larger request goes alone
-LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them hears that the disk does not answer
+HUNG_LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them hears that the disk does not answer
 
 HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
 ANSWERS = "The disk answers what is written to the queue of %s again."
@@ -98,7 +54,7 @@ class LateRecords(NotTaken):
 
 
 class SmallRequests:
-    """In front of one queue; belongs to the running loop."""
+    """The small requests of one queue. Used in the running loop only."""
 
     def __init__(
         self,
@@ -108,11 +64,11 @@ class SmallRequests:
         clock: Callable[[], int],
         taken: Callable[[int], None],
         hung: Callable[[], None],
-        look_seconds: float = LOOK_SECONDS,
+        look_seconds: float = HUNG_LOOK_SECONDS,
     ) -> None:
-        """`who` is whose queue it is, as the log names it; `clock` gives Unix milliseconds; `taken` hears how many
-        records it has kept, before any is delivered; `hung` is called when the disk begins to hang. Nobody waits for
-        more than twice `look_seconds`.
+        """`who` names the queue in the log. `clock` returns Unix milliseconds. `taken` is called with the number of
+        records that were kept, before any is delivered. `hung` is called when the disk begins to hang. Nobody waits
+        longer than twice `look_seconds`.
         """
         self._queue = queue
         self._who = who
@@ -134,11 +90,11 @@ class SmallRequests:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the queue has all that was taken."""
+        """Tell whether the queue has all that was taken."""
         return not self._heard
 
     def room(self, share: RecordShare) -> Shortage | None:
-        """As of a queue."""
+        """Return why a share does not fit, or None; see `Queue.room`."""
         if self.is_stuck:
             return Shortage.DISK
         if self._joins(share):
@@ -176,7 +132,7 @@ class SmallRequests:
             self._flush()
 
     def _flush(self) -> None:
-        """The batch is whole."""
+        """Append everything that was gathered as one batch."""
         if not self._heard:
             return
         pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
@@ -223,7 +179,7 @@ class SmallRequests:
             self._flush()
 
     def _look(self) -> None:
-        """What is gathered goes to the queue, too: else it would wait for what hangs, and then for as long again."""
+        """Tell senders that waited too long. What is gathered is queued, too: it would wait for as long again."""
         self._timer = None
         for written in self._waited:
             if written in self._under_way:
@@ -253,8 +209,6 @@ def _failure(written: Heard) -> BaseException | None:
     return NotTaken(f"{failure.message} {KEEP}") if isinstance(failure, QueueFault) else failure
 
 
-# A lane: one destination of one project, with its queue and what sends from it.
-
 SHORT = {
     Shortage.BATCHES: "its queue holds as much as `sending_queue_queue_size` allows",
     Shortage.BYTES: "its queue takes as many bytes as it may",
@@ -272,11 +226,11 @@ class LaneCounts:
     expired: int = 0
 
     def take(self, records: int) -> None:
-        """So many are where the lane promises."""
+        """Count records that are where the lane promises."""
         self.taken += records
 
     def add(self, other: "LaneCounts") -> None:
-        """Take over what a lane counted that ends."""
+        """Add the counts of a lane that ended."""
         self.taken += other.taken
         self.dropped += other.dropped
         self.discarded += other.discarded
@@ -310,33 +264,33 @@ class Lane:
 
     @property
     def drops(self) -> bool:
-        """Whether a request is taken for other lanes where this one has no room: its share is dropped, or buried."""
+        """Tell whether other lanes get a request if this one has no room: its share is dropped, or buried."""
         return self.destination is not None and self.destination.buffering.on_full is not OnFull.REJECT
 
     @property
     def buries(self) -> bool:
-        """Whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
+        """Tell whether what a full queue cannot take becomes a dead letter, as long as there is room for that."""
         return self.destination is not None and self.destination.buffering.on_full is OnFull.DEAD_LETTER
 
     @property
     def is_refused(self) -> bool:
-        """Whether the disk failed what was written last, or does not answer."""
+        """Tell whether the disk failed what was written last, or does not answer."""
         if self.queue is None:
             return False
         return self.queue.depth().refused or (self.gathering is not None and self.gathering.is_stuck)
 
     @property
     def is_without_disk(self) -> bool:
-        """Whether it takes nothing, since the disk is down to what queues leave free."""
+        """Tell whether it takes nothing, since the disk is down to what queues leave free."""
         return self.queue is not None and not self.leaving and self.queue.room(size=1) is Shortage.DISK
 
     def exceeds(self, size: int) -> bool:
-        """Whether so many bytes would not fit into its queue if that were empty."""
+        """Tell whether so many bytes would not fit into its queue if that were empty."""
         return self.queue is not None and not self.queue.may_hold(size=size)
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is queued, and no dead letter is left."""
+        """Tell whether nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
         if self.gathering is not None and not self.gathering.is_empty:
@@ -354,16 +308,222 @@ class Lane:
 
 
 def lane_place(buffering: Buffering) -> str:
-    """Where a queue is. With another answer it is another queue."""
+    """Return the place of a queue. With another place it is another queue."""
     if not buffering.queue:
         return NOWHERE
-    return MEMORY if buffering.storage is None else is_on_disk(buffering.storage.directory)
+    return MEMORY if buffering.storage is None else disk_place(buffering.storage.directory)
 
 
-def is_on_disk(directory: str) -> str:
-    """The place of a queue on disk."""
+def disk_place(directory: str) -> str:
+    """Return the place of a queue on disk."""
     return f"disk {directory}"
 
 
 NOWHERE = "none"
 MEMORY = "memory"
+
+
+DRAIN_LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
+
+
+class DrainingLanes:
+    """The draining lanes of all projects, oldest first. `ended` is called with each lane that ended."""
+
+    def __init__(self, queues: Queues, ended: Callable[[Lane], None]) -> None:
+        self._queues = queues
+        self._ended = ended
+        self._lanes: list[Lane] = []
+        self._drains: dict[Lane, asyncio.Task[None]] = {}
+        self._ends: dict[asyncio.Task[None], Lane] = {}
+
+    def __iter__(self) -> Iterator[Lane]:
+        return iter([*self._lanes])
+
+    def of(self, project: str, name: str | None = None) -> list[Lane]:
+        """Return the draining lanes of a project, or of one of its destinations."""
+        return [lane for lane in self._lanes if lane.project == project and name in (None, lane.name)]
+
+    def add(self, lane: Lane) -> None:
+        """Let a lane drain. It takes nothing more."""
+        lane.leaving = True
+        self._lanes.append(lane)
+        self.drain(lane)
+
+    def drain(self, lane: Lane) -> None:
+        """End a lane once it is empty, if it is one that sends."""
+        if lane.exporter is not None:
+            self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
+
+    def take_back(self, project: str, name: str, place: str) -> Lane | None:
+        """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
+        for lane in self.of(project, name):
+            if lane.place == place:
+                self._lanes.remove(lane)
+                self._stop(lane)
+                lane.leaving = False
+                return lane
+        return None
+
+    async def end_empty(self) -> None:
+        """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
+        is cancelled, they end nevertheless.
+        """
+        ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
+        if ends:
+            await asyncio.wait(ends)
+
+    async def until_ended(self, project: str, name: str, place: str) -> None:
+        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again."""
+        ends = [
+            task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
+        ]
+        if ends:
+            await asyncio.wait(ends)
+
+    def stop(self) -> None:
+        """Stop to end lanes."""
+        for lane in [*self._drains]:
+            self._stop(lane)
+
+    async def _drained(self, lane: Lane) -> None:
+        await lane.sender.drained()
+        while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
+            await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            await lane.sender.drained()
+        self._end(lane)
+
+    def _end(self, lane: Lane) -> asyncio.Task[None]:
+        """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
+        to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
+        """
+        self._lanes.remove(lane)
+        self._drains.pop(lane, None)
+        self._ended(lane)
+        ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
+        self._ends[ends] = lane
+        ends.add_done_callback(self._ends.pop)
+        return ends
+
+    async def _gone(self, lane: Lane) -> None:
+        if lane.exporter is not None:
+            await lane.exporter.stop(seconds=0)
+        if lane.queue is not None:
+            await self._queues.remove(lane.queue)
+        log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
+
+    def _stop(self, lane: Lane) -> None:
+        task = self._drains.pop(lane, None)
+        if task is not None:
+            task.cancel()
+
+
+class OrphanedQueues:
+    """The queues on disk of all projects that have no lane yet."""
+
+    def __init__(self, queues: Queues, *, dead_bytes: int) -> None:
+        """`dead_bytes` bounds the dead letters of each queue."""
+        self._queues = queues
+        self._dead_bytes = dead_bytes
+        self._opened: set[str] = set()  # the projects of which all are
+
+    async def projects(self) -> frozenset[str]:
+        """Return the projects that have a queue on disk, as far as that can be read."""
+        found, _ = await self._queues.found()
+        return frozenset(one.project for one in found)
+
+    async def names(self, project: str) -> set[str]:
+        """Return the destinations of a project with a queue that may not be open yet, as far as that can be read."""
+        if project in self._opened:
+            return set()
+        found, _ = await self._queues.found()
+        return {one.name for one in found if one.project == project}
+
+    async def open(self, project: str, *, opened: Callable[[FoundIdentity, Queue], None]) -> list[QueueFault]:
+        """Open the queues of a project, and call `opened` with each. Returns why some cannot be opened, or why the
+        owner of some, which may be this project, cannot be read: call it again later.
+        """
+        if project in self._opened:
+            return []
+        everyones, faults = await self._queues.found()
+        found = [one for one in everyones if one.project == project]
+        for one in found:
+            if not self._queues.is_open(one):
+                try:
+                    opened(one, await self._queues.open_found(one, dead_bytes=self._dead_bytes))
+                except QueueFault as fault:
+                    faults.append(fault)
+        if not faults:
+            self._opened.add(project)
+            _tell_copies(found)
+        return faults
+
+
+def _tell_copies(found: Sequence[FoundIdentity]) -> None:
+    """Log destinations with queues in several folders: a folder was copied or restored. Each is sent."""
+    folders: dict[tuple[str, str], list[FoundIdentity]] = {}
+    for one in found:
+        folders.setdefault((one.name, one.directory), []).append(one)
+    for (name, _), several in sorted(folders.items()):
+        if len(several) > 1:
+            log.warning(
+                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
+                "Where that is not wanted, stop the service and move one of them away.",
+                name,
+                len(several),
+                ", ".join(str(one.folder) for one in several),
+            )
+
+
+LATER_SECONDS = 15.0  # after which a disk that did not answer may
+
+
+async def replay_letters(found: Sequence[tuple[Lane, Queue]]) -> AsyncIterator[tuple[int, int]]:
+    """Queue dead letters again: how many batches and records of each queue. Raises Full."""
+    for _, queue in found:
+        with _answering():
+            done = await queue.replay(outages_only=False)
+        yield done
+
+
+async def discard_letters(
+    found: Sequence[tuple[Lane, Queue]], *, queued: bool, dead: bool
+) -> AsyncIterator[tuple[int, int]]:
+    """Forget what is queued, or dead: how many batches and records, at each step. Raises Full."""
+    for lane, queue in found:
+        if queued:
+            settled = lane.exporter.withdraw() if lane.exporter is not None else 0
+            batches, records = await queue.discard(queued=True, dead=False)
+            lane.counts.discarded += records - settled
+            yield batches, records - settled
+        if dead:
+            with _answering():
+                batches, records = await queue.discard(queued=False, dead=True)
+            lane.counts.discarded += records
+            yield batches, records
+
+
+async def expire_letters(lanes: Iterable[Lane], *, before: int) -> None:
+    """Forget dead letters that died before (Unix milliseconds), or are too many. A queue whose disk does not answer
+    keeps its own for now.
+    """
+    for lane in lanes:
+        if lane.queue is None:
+            continue
+        try:
+            batches, records = await lane.queue.expire(before=before)
+        except QueueFault as fault:  # they are looked at again soon, and so are the others now
+            log.warning("The dead letters of %s do not expire for now: %s", lane.name, fault.message)
+            continue
+        lane.counts.expired += records
+        if batches:
+            letters, held = counted(batches, "dead letter"), counted(records, "record")
+            log.warning("%s of %s (%s) expired.", letters, lane.name, held)
+
+
+@contextlib.contextmanager
+def _answering() -> Iterator[None]:
+    """Turn the fault of a queue whose disk does not answer into QueueFull."""
+    try:
+        yield
+    except QueueFault as fault:
+        raise QueueFull(fault.message, seconds=LATER_SECONDS) from fault

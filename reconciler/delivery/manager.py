@@ -1,86 +1,29 @@
-"""All lanes of all projects, and the routing of requests among them."""
+"""Delivery: every lane of every project, and the requests that are divided among them.
+
+**Changed settings** reach a lane while it works. Another place for the queue is another lane: the old one takes nothing
+more and drains beside it, by the same settings. So does the lane of a destination that is gone, by the newest settings
+that are known. What is left on disk of either is opened again at the next start.
+"""
 
 import asyncio
 import contextlib
 import logging
 import random
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
 
-from reconciler.delivery import draining, lanes, status
-from reconciler.delivery.draining import DrainingLanes, OrphanedQueues
+from reconciler.delivery import lanes, status
+from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake
-from reconciler.delivery.lanes import Lane, RequestSplit, SmallRequests, split_request
+from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
+from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues, SmallRequests
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
-from reconciler.delivery.reporting import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.model.routes import Destination, Route, Routes
 from reconciler.model.text import counted
-
-# Which destinations the records of one resource go to, out of thousands of routes in microseconds.
-#
-# A route is found by the one of its labels that the fewest routes have; only pairs of key and value that some route
-# names matter, so resources that differ elsewhere (a host's name, a process) share one answer.
-
-MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
-
-Pair: TypeAlias = tuple[str, str]
-
-
-class _Entry(NamedTuple):
-    rank: int  # of the route among all
-    labels: frozenset[Pair]
-    destinations: tuple[str, ...]
-
-
-class Matcher:
-    """Holds attributes against the routes of one project. Used from one thread."""
-
-    def __init__(self, routes: Routes) -> None:
-        self._always = [_entry(rank, route) for rank, route in enumerate(routes.routes) if not route.labels]
-        self._by_pair: dict[Pair, list[_Entry]] = {}
-        self._index(routes)
-        self._pairs = frozenset(pair for route in routes.routes for pair in route.labels)
-        self._known: dict[frozenset[Pair], tuple[str, ...]] = {}
-
-    def of(self, attributes: Mapping[str, str]) -> tuple[str, ...]:
-        """The names of the destinations, each once, in the order of their routes."""
-        held = self._pairs.intersection(attributes.items())
-        known = self._known.get(held)
-        if known is None:
-            known = self._matched(held)
-            if len(self._known) >= MOST_ANSWERS:
-                del self._known[next(iter(self._known))]
-            self._known[held] = known
-        return known
-
-    def _index(self, routes: Routes) -> None:
-        common = Counter(pair for route in routes.routes for pair in set(route.labels))
-        for rank, route in enumerate(routes.routes):
-            if route.labels:
-                rarest = min(route.labels, key=lambda pair: (common[pair], pair))
-                self._by_pair.setdefault(rarest, []).append(_entry(rank, route))
-
-    def _matched(self, held: frozenset[Pair]) -> tuple[str, ...]:
-        found = [entry for pair in held for entry in self._by_pair.get(pair, ()) if entry.labels <= held]
-        entries = sorted([*self._always, *found])
-        return tuple(dict.fromkeys(name for entry in entries for name in entry.destinations))
-
-
-def _entry(rank: int, route: Route) -> _Entry:
-    return _Entry(rank, frozenset(route.labels), route.destinations)
-
-
-# Delivery: every lane of every project, and the requests that are divided among them.
-#
-# **Changed settings** reach a lane while it works. Another place for the queue is another lane: the old one takes
-# nothing more and drains beside it, by the same settings. So does the lane of a destination that is gone, by the newest
-# that are known. What is left on disk of either is opened again at the next start.
 
 log = logging.getLogger(__name__)
 
@@ -167,7 +110,7 @@ class Manager:
         return TakenRecords(divided.unrouted, NOBODY.format(which))
 
     def _is_outdated(self, project: str, divided: RequestSplit) -> bool:
-        """Whether the present routes may not divide a request, since other ones are being read."""
+        """Tell whether the present routes may not divide a request, since other ones are being read."""
         behind = self._behind(project)
         if behind is None:
             return False
@@ -175,8 +118,8 @@ class Manager:
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
-        """Whether what no route takes of a request is wanted by a Configuration that delivered, and was changed a short
-        while ago.
+        """Tell whether a Configuration wants the records that no route takes: one that delivered, and was changed a
+        short while ago.
         """
         wanting = self._wanting[project]
         now = self._clock()
@@ -253,6 +196,10 @@ class Manager:
     ) -> Lane:
         """One that sends, if its destination is known."""
         counts = lanes.LaneCounts()
+        gathering = None
+        if queue is not None:
+            who = f"{name} in the project {project}"
+            gathering = SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
         lane = Lane(
             project=project,
             name=name,
@@ -260,15 +207,12 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=None if destination is None else self._make(project, destination, queue),
-            gathering=None if queue is None else self._gathering(f"{name} in the project {project}", queue, counts),
+            gathering=gathering,
             counts=counts,
         )
         if lane.exporter is not None:
             lane.exporter.start()
         return lane
-
-    def _gathering(self, who: str, queue: Queue, counts: lanes.LaneCounts) -> SmallRequests:
-        return SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
 
     def _hung(self) -> None:
         self._hangs += 1
@@ -322,7 +266,7 @@ class Manager:
                     self._leaving.drain(lane)
 
         def opened(found: FoundIdentity, queue: Queue) -> None:
-            place = lanes.is_on_disk(found.directory)
+            place = lanes.disk_place(found.directory)
             destination = known.get(found.name)
             if destination is None:  # when the routes were read, nobody may have known that it is this project's
                 self._unread(project)
@@ -347,13 +291,18 @@ class Manager:
             "unrouted": status.unrouted_delivery(records, last),
         }
 
+    def waiting(self, project: str, name: str) -> int:
+        """Count the records that wait for a destination; 0 if nothing is known of it."""
+        queues = [lane.queue for lane in self._of_project(project) if lane.name == name and lane.queue is not None]
+        return sum(queue.depth().records for queue in queues)
+
     def _routed(self, project: str, name: str) -> list[str]:
         """The Configurations that deliver to a destination."""
         routes = self._routes[project].routes if project in self._routes else ()
         return [route.configuration for route in routes if name in route.destinations]
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
         faults = self._queues.faults + self._hangs
@@ -373,11 +322,11 @@ class Manager:
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        return draining.replay_letters(self._with_queues(project, name))
+        return lanes.replay_letters(self._with_queues(project, name))
 
     async def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""
-        async for done in draining.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
+        async for done in lanes.discard_letters(self._with_queues(project, name), queued=queued, dead=dead):
             yield done
         await self._leaving.end_empty()
 
@@ -387,7 +336,7 @@ class Manager:
         return status.shown_test(await exporter.test())
 
     async def _exporter(self, project: str, name: str) -> Exporter:
-        """What sends to a destination; one made for the occasion where nothing is delivered to it."""
+        """Return the exporter of a destination, or a new one if nothing is delivered to it."""
         for lane in self._present(project, name):
             if lane.exporter is not None:
                 return lane.exporter
@@ -398,7 +347,7 @@ class Manager:
 
     async def expire(self, *, before: int) -> None:
         """Forget the dead letters that are too old, or too many."""
-        await draining.expire_letters(self._everyone(), before=before)
+        await lanes.expire_letters(self._everyone(), before=before)
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:

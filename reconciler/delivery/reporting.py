@@ -1,18 +1,14 @@
-"""Counts and the last outcomes of one exporter, and the interface of delivery for the API."""
+"""Counts and the last outcomes of one exporter, and log lines about its dead letters."""
 
 import logging
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-from reconciler.delivery.otlp.models import Logs
+from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, Timer
 from reconciler.delivery.queue.contract import Obituary
-from reconciler.delivery.retry import AnswerVerdict, DeliveryWindow, SendEnvironment, Timer
-from reconciler.model import errors
+from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.text import counted
-
-# What came of sending, for those who look: counts, the last success and failure, dead letters in the log.
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +16,7 @@ TELL_SECONDS = 10.0  # between two log lines about dead letters
 
 
 class ExporterState(StrEnum):
-    """What a destination is doing."""
+    """The state of a destination."""
 
     IDLE = "idle"
     SENDING = "sending"
@@ -40,7 +36,7 @@ class SendFailure(NamedTuple):
 
 
 class TestOutcome(NamedTuple):
-    """What came of one made-up record. `answer` as in Failure."""
+    """The outcome of one made-up record. `answer` as in SendFailure."""
 
     delivered: bool
     status: int | None
@@ -61,7 +57,7 @@ class SendCounts:
     dead: int = 0
 
     def add(self, other: "SendCounts") -> None:
-        """Take over what somebody counted who ends."""
+        """Add the counts of an exporter that ended."""
         self.delivered += other.delivered
         self.failed += other.failed
         self.retried += other.retried
@@ -88,7 +84,7 @@ class ReportSnapshot(NamedTuple):
 
 
 class SendReport:
-    """Of one destination."""
+    """The report of one destination."""
 
     def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
         self._environment = environment
@@ -104,7 +100,7 @@ class SendReport:
         self._telling: Timer | None = None  # while a line was written lately
 
     def change(self, state: ExporterState) -> None:
-        """It is doing this now."""
+        """Note the present state."""
         if state is ExporterState.IDLE:
             self.failing_since = None  # nothing is left that could fail
         if state is not self._state:
@@ -112,7 +108,7 @@ class SendReport:
             self.since = self._environment.clock()
 
     def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
-        """What came of one request."""
+        """Note the outcome of one request."""
         now = self._environment.clock()
         if verdict.delivered:
             self.counts.delivered += records
@@ -149,14 +145,14 @@ class SendReport:
             self._tell()
 
     def stop(self) -> None:
-        """Nothing more becomes of anything: tell what was not told."""
+        """Log what was not logged yet, and stop the timer."""
         if self._telling is not None:
             self._telling.cancel()
             self._telling = None
         self._log_dead()
 
     def _tell(self) -> None:
-        """Log what there is, and look again after a while, until there is nothing."""
+        """Log dead letters, and again after a while, until there are no new ones."""
         has_told = self._log_dead()
         self._telling = self._environment.later(TELL_SECONDS, self._tell) if has_told else None
 
@@ -167,81 +163,3 @@ class SendReport:
         log.warning("%s for %s %s: %s", records, self._who, are, self._cause)
         self._untold = 0
         return True
-
-
-# What the doors see of delivery: taking log records in, and looking after one destination's queue.
-
-
-class QueueFull(errors.Transient):
-    """A destination cannot take more now, and nothing of the request was kept. `seconds` is when to try again."""
-
-    def __init__(self, message: str, *, seconds: float) -> None:
-        super().__init__(message)
-        self.seconds = seconds
-
-
-class NotTaken(errors.Transient):
-    """A destination without a queue did not get the records, or the disk did not take them, or did not answer for half
-    a minute and may still take them: the sender keeps them.
-    """
-
-
-class UnknownDestination(errors.Refused):
-    """The project has no such destination, and no queue of that name is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class TakenRecords:
-    """What became of a request: how many of its records nobody takes, and why, in a sentence ('' for none)."""
-
-    rejected: int = 0
-    message: str = ""
-
-
-ALL = TakenRecords()
-
-
-@dataclass(frozen=True, slots=True)
-class Behind:
-    """The routes of a project are older than what is stored: too old to be used when `is_late`.
-
-    `changed_endpoints` are the webhooks that were disabled, deleted or pointed elsewhere meanwhile.
-    """
-
-    is_late: bool = False
-    changed_endpoints: frozenset[str] = frozenset()
-
-
-class Delivery(Protocol):
-    """Log records in, and what operators do. Names of destinations are as in `model.routes.Destination`."""
-
-    async def take(self, project: str, logs: Logs) -> TakenRecords:
-        """Route and queue. When it returns, the records are where the settings of each destination promise (on disk,
-        in memory, delivered). Raises Full, NotTaken, TooLarge.
-        """
-
-    def sends_at_once(self, project: str) -> bool:
-        """Whether a destination of the project has no queue, so that `take` may wait for its endpoint. Who gives that
-        up cancels `take`.
-        """
-
-    def shown(self, project: str, name: str, *, answers: bool) -> dict[str, Any]:
-        """One destination's delivery as the API shows it; what endpoints answered only with `answers`. Raises
-        UnknownDestination, and, like all that follow, Full while the project's Configurations are being read.
-        """
-
-    def all(self, project: str, *, answers: bool) -> dict[str, Any]:
-        """Every destination of a project that something is delivered to or queued for, sorted by name, and the records
-        that no Configuration took.
-        """
-
-    def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
-        """Queue its dead letters again: how many batches and records, of one queue after the other, so that what was
-        done is known when a later one fails. Raises UnknownDestination, and Full when the disk does not answer.
-        """
-
-    def discard(self, project: str, name: str, *, queued: bool, dead: bool) -> AsyncIterator[tuple[int, int]]:
-        """Forget what is queued, or dead: how many batches and records, as above. Raises as above."""
-
-    async def test(self, project: str, name: str) -> dict[str, Any]:
-        """Send one made-up record past the queue, once: what came of it. Raises UnknownDestination."""

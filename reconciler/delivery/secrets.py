@@ -1,60 +1,32 @@
-"""Secrets of projects: which a project may refer to, and reading them safely when they are used."""
+"""Secrets of projects: the variables and files that a project may refer to, and the values of references.
 
-import base64
-import binascii
+References are resolved anew each time, so that a new secret counts. A pattern of variables is a name in which `*`
+stands for any characters and `<PROJECT>` for the project, in upper case with `_` for `-`. Two underscores behind it
+keep the patterns of two projects apart, since no project's name has two dashes in a row.
+
+**Files** are read safely, whatever somebody puts into the folder. Beneath the configured folder no link is followed, at
+no depth: each part of a name is opened from the folder above it, so nothing can be replaced by a link between a check
+and the use. The open file is checked again: a regular file with one name, so that it is not another file's hard link. A
+pipe or device never blocks the reader.
+"""
+
 import fnmatch
-import html
-import json
 import os
 import re
 import stat
-from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
-from itertools import accumulate, islice
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import quote, quote_plus
 
 from reconciler.model import secret_references
 from reconciler.model.errors import Refused
 from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
 from reconciler.settings.models import Settings
 
-# Which variables of the environment a project may refer to. Pure: names in, names out.
-#
-# A pattern is a name in which `*` stands for any characters and `<PROJECT>` for the project, in upper case with `_` for
-# `-`. Two underscores behind it keep the patterns of two projects apart, since no project's name has two dashes in a
-# row.
-
-PROJECT = "<PROJECT>"
-
-
-def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
-    """Those of the names that match a pattern and can be written in a reference; never the service's own.
-
-    `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
-    """
-    written = project.upper().replace("-", "_")
-    own = [re.compile(fnmatch.translate(pattern.replace(PROJECT, written))).match for pattern in patterns]
-    # The patterns first: at each look of each repository nearly all of the environment is left out by them.
-    return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
-
-
-def _may_be_named(name: str) -> bool:
-    is_reserved = secret_references.is_reserved(SecretReference(SecretSource.ENV, name))
-    return secret_references.is_env_name(name) and not is_reserved
-
-
-# Reading the files that secrets are in: safely, whatever somebody puts into the folder.
-#
-# Beneath the configured folder no link is followed, at no depth: each part of a name is opened from the folder above
-# it, so that nothing can be swapped for a link between a look and the use. What is opened is looked at again: a regular
-# file with one name, so that it is not another file's hard link. A pipe or device never makes anybody wait.
-
-MOST_BYTES = 64 * 1024
+MOST_SECRET_BYTES = 64 * 1024
 ATTEMPTS = 3  # at a file that is being replaced
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -62,33 +34,33 @@ _FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_C
 
 
 class UnusableSecretFile(Exception):
-    """There is no such file, or it is not one that may be read. Why is nobody's business: it would tell of files."""
+    """The file is missing, or may not be read. The reason is not told: it would say which files exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class SecretDirectory:
-    """Where the files of all projects are: a folder for each, or, `flat`, `<project>_NAME` with `_` for `/` in it."""
+    """The folder of all files: a folder in it for each project or, if `flat`, `<project>_NAME` with `_` for `/`."""
 
     path: Path
     flat: bool = False
 
     def place(self, name: str, *, project: str) -> Path:
-        """Where a file of this name belongs."""
+        """Return the path of a file of this name."""
         return self.path.joinpath(*self.parts(name, project=project))
 
     def parts(self, name: str, *, project: str) -> tuple[str, ...]:
-        """The folders and the file, beneath `path`."""
+        """Return the names of the folders and of the file, below `path`."""
         if self.flat:
             return (self.prefix(project) + secret_references.flattened(name),)
         return (project, *name.split("/"))
 
     def prefix(self, project: str) -> str:
-        """How a project's files begin where all are in one folder; no project's name holds `_`."""
+        """Return the beginning of a project's file names if all are in one folder. No project's name has `_`."""
         return f"{project}_"
 
 
 def configured_directory(directory: Path | None, *, state: Path, environment: Mapping[str, str]) -> SecretDirectory:
-    """The folder of the setting; else what systemd made of `LoadCredential=`; else one in the state directory."""
+    """Return the folder of the setting, or that of systemd's `LoadCredential=`, or one in the state directory."""
     credentials = Path(environment.get("CREDENTIALS_DIRECTORY", ""))
     if directory is None and credentials.is_absolute():
         return SecretDirectory(credentials, flat=True)
@@ -96,7 +68,7 @@ def configured_directory(directory: Path | None, *, state: Path, environment: Ma
 
 
 def read_secret_file(directory: SecretDirectory, name: str, *, project: str) -> str:
-    """The text of a file, without one newline at its end; never an empty one. Raises Unusable."""
+    """Return the text of a file without the newline at its end; it is not empty. Raises UnusableSecretFile."""
     if not secret_references.is_file_name(name):
         raise UnusableSecretFile
     *folders, file = directory.parts(name, project=project)
@@ -112,12 +84,12 @@ def _read(above: int, folders: list[str], file: str) -> str:
 
 
 def open_directory(path: Path) -> AbstractContextManager[int]:
-    """The configured folder itself, to which links may lead. Raises Unusable."""
+    """Open the configured folder itself, which may be a link. Raises UnusableSecretFile."""
     return _opened(path, _FOLDER_FLAGS)
 
 
 def opened_at(above: int, name: str) -> AbstractContextManager[int]:
-    """A folder in an open one, that is no link. Raises Unusable."""
+    """Open a folder in an open one; it may not be a link. Raises UnusableSecretFile."""
     return _opened(name, _FOLDER_FLAGS | os.O_NOFOLLOW, above=above)
 
 
@@ -134,7 +106,7 @@ def _opened(path: Path | str, flags: int, *, above: int | None = None) -> Iterat
 
 
 def read_at(above: int, name: str) -> str:
-    """The text of a file in an open folder. Raises Unusable."""
+    """Return the text of a file in an open folder. Raises UnusableSecretFile."""
     for _ in range(ATTEMPTS):
         data = _bytes(above, name)
         if data is not None:
@@ -143,7 +115,7 @@ def read_at(above: int, name: str) -> str:
 
 
 def _bytes(above: int, name: str) -> bytes | None:
-    """What the file holds; None when it was replaced or written meanwhile, so that it may be half of two secrets."""
+    """Read the file; None when it was replaced or written meanwhile, and the bytes may mix two secrets."""
     try:
         # Some devices act when they are opened. What counts is what is open, below.
         if not stat.S_ISREG(os.stat(name, dir_fd=above, follow_symlinks=False).st_mode):
@@ -153,6 +125,7 @@ def _bytes(above: int, name: str) -> bytes | None:
         raise UnusableSecretFile from None
     try:
         before = _identity(descriptor, above, name)
+        _wait_for_renames(above)
         data = _bounded(descriptor)
         is_whole = before is not None and before == _identity(descriptor, above, name)
         return data if is_whole else None
@@ -163,7 +136,7 @@ def _bytes(above: int, name: str) -> bytes | None:
 
 
 def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
-    """What tells the open file from any other and from itself before a change; None when the name has another by now.
+    """Return the identity of the open file and its content; None when the name now leads to another file.
 
     One link alone proves nothing: of a hard link that was removed since it was opened, the other name is left. So the
     name has to lead to this very file, too.
@@ -175,15 +148,25 @@ def _identity(descriptor: int, above: int, name: str) -> tuple[int, ...] | None:
     return found if found == _told(named) else None
 
 
+def _wait_for_renames(above: int) -> None:
+    """List the folder, which the kernel does not do while a name in it is replaced.
+
+    A rename takes the link from the file that it replaces a moment before the name leads elsewhere. In that moment a
+    hard link to a file outside of the folder looks like a file with one name, which is here.
+    """
+    with os.scandir(above) as entries:
+        next(entries, None)
+
+
 def _told(status: os.stat_result) -> tuple[int, ...]:
     return status.st_dev, status.st_ino, status.st_nlink, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 def _bounded(descriptor: int) -> bytes:
     data = b""
-    while chunk := os.read(descriptor, MOST_BYTES + 1 - len(data)):
+    while chunk := os.read(descriptor, MOST_SECRET_BYTES + 1 - len(data)):
         data += chunk
-        if len(data) > MOST_BYTES:
+        if len(data) > MOST_SECRET_BYTES:
             raise UnusableSecretFile
     return data
 
@@ -199,25 +182,41 @@ def _text(data: bytes) -> str:
     return text
 
 
-# Where the secrets of all projects come from, as the settings say: one value that the rest of this package takes.
+PROJECT = "<PROJECT>"
+
+
+def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project: str) -> frozenset[str]:
+    """Return the names that match a pattern and can be written in a reference; never the service's own.
+
+    `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
+    """
+    written = project.upper().replace("-", "_")
+    own = [re.compile(fnmatch.translate(pattern.replace(PROJECT, written))).match for pattern in patterns]
+    # The patterns first: at each look of each repository nearly all of the environment is left out by them.
+    return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
+
+
+def _may_be_named(name: str) -> bool:
+    is_reserved = secret_references.is_reserved(SecretReference(SecretSource.ENV, name))
+    return secret_references.is_env_name(name) and not is_reserved
 
 
 @dataclass(frozen=True, slots=True)
 class SecretSources:
-    """The service's environment as of its start, the patterns of what projects may see of it, and their files."""
+    """The service's environment at its start, the patterns of the variables that projects may read, and their files."""
 
     environment: Mapping[str, str] = field(repr=False)
     patterns: tuple[str, ...]
     directory: SecretDirectory
 
     def variables(self, project: str) -> dict[str, str]:
-        """The variables that a project may refer to, with their values: neither empty ones nor what is no text."""
+        """Return the variables that a project may refer to, with their values, without empty ones and invalid text."""
         names = allowed_variables(self.environment, patterns=self.patterns, project=project)
         return {name: self.environment[name] for name in sorted(names) if is_text(self.environment[name])}
 
 
 def is_text(value: str) -> bool:
-    """Whether a variable holds something, in UTF-8. Bytes that are none are surrogates in Python."""
+    """Return true if a variable is not empty and is UTF-8. Other bytes are surrogates in Python."""
     try:
         return bool(value.encode("utf-8"))
     except UnicodeEncodeError:
@@ -225,12 +224,10 @@ def is_text(value: str) -> bool:
 
 
 def configured_sources(settings: Settings, *, environment: Mapping[str, str]) -> SecretSources:
-    """The sources that the settings name. `environment` is copied."""
+    """Return the sources that the settings name. `environment` is copied."""
     folder = configured_directory(settings.secrets.directory, state=settings.state_dir, environment=environment)
     return SecretSources(dict(environment), settings.secrets.env, folder)
 
-
-# Which secrets a project may refer to now, by name.
 
 MOST_FILES = 1_000  # of a project, in the order of the names
 MOST_LEVELS = 8  # the folders and the file in them
@@ -238,7 +235,7 @@ MOST_ENTRIES = 10_000  # looked at for one list; where there are more, which one
 
 
 def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
-    """The names. What cannot be read is not there; so is what is hidden, or has no name that a reference takes.
+    """Return the names. A file is left out if it cannot be read, is hidden, or has a name that no reference can have.
 
     Reads every file, so it belongs on a thread. Raises nothing.
     """
@@ -251,7 +248,7 @@ def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
 
 
 class _Listing:
-    """One walk through the files of a project, which looks at so many entries and no more."""
+    """One walk through the files of a project, with a limit on entries."""
 
     def __init__(self, files: SecretDirectory, project: str) -> None:
         self._files = files
@@ -259,7 +256,7 @@ class _Listing:
         self._left = MOST_ENTRIES
 
     def names(self) -> Iterator[str]:
-        """Each name once, a folder's sorted."""
+        """Return each name once, sorted in each folder."""
         try:
             with open_directory(self._files.path) as base:
                 if self._files.flat:
@@ -308,8 +305,6 @@ def _is_readable(folder: int, name: str) -> bool:
     return True
 
 
-# From a text with references to secrets to the value that is used: read anew each time, so that a new secret counts.
-
 MOST_CHARACTERS = 1024 * 1024  # of one value; a text of references could ask for any number of files
 
 MALFORMED = "A reference to a secret is not written as `${env:NAME}` or `${file:NAME}`; correct it."
@@ -317,22 +312,22 @@ TOO_LONG = "What a value with references to secrets stands for is longer than 1,
 
 
 class UnresolvableSecret(Refused):
-    """A reference that leads to nothing. The message names the reference and where to look, and never a value."""
+    """A reference leads to nothing. The message names the reference and the place to look at, never a value."""
 
 
 class Resolved(NamedTuple):
-    """The value that a text stands for, and what each reference in it stands for."""
+    """A text with its references resolved, and the value of each reference."""
 
     text: str
     secrets: tuple[str, ...]
 
     def __repr__(self) -> str:
-        """Without either."""
+        """Show neither."""
         return "Resolved()"
 
 
 def resolve_secrets(text: str, *, sources: SecretSources, project: str) -> Resolved:
-    """Look up what a text refers to. What a secret holds is taken as it is, also where it looks like a reference.
+    """Resolve the references in a text. The value of a secret is used as it is, even if it looks like a reference.
 
     Raises Unresolvable.
     """
@@ -376,119 +371,3 @@ def _no_file(reference: SecretReference, *, sources: SecretSources, project: str
         f"`{reference}` leads to nothing: put a file of text, not empty and of at most 64 KiB, at {place}, which the "
         "service can read and to which no link leads."
     )
-
-
-# Taking secrets out of what a stranger wrote, who may repeat what was sent to him. Pure.
-#
-# An endpoint that repeats the headers of a request does so in plain text, in JSON, in HTML, in a URL, in hexadecimal or
-# in base64, and it may repeat a part alone, such as the token after `Bearer`. Letters count in any case.
-
-MASK_BYTES = b"(sensitive)"
-SHORTEST = 4  # bytes of a secret that is found within a word; a shorter one is masked where it is a word of its own
-SHORTEST_PART = 8  # characters of a part of a value that counts by itself
-MOST_PARTS = 32  # of one value
-
-_BETWEEN = re.compile(r"[\s,;=:&\"']+")
-_SCHEMES = frozenset({"negotiate", "signature"})  # words of eight characters and more that tell nobody anything
-_LINE = re.compile(rb"[^\r\n]+")
-
-
-class SecretMasks:
-    """What hides some secrets. The forms are made when something is masked first."""
-
-    def __init__(self, secrets: Iterable[str]) -> None:
-        """`secrets` are whole values, such as those of headers; their parts count, too."""
-        self._secrets = tuple(secrets)
-
-    def __repr__(self) -> str:
-        """Without them."""
-        return f"Masks({len(self._secrets)})"
-
-    def work(self, size: int) -> int:
-        """About how many bytes are compared to mask so many."""
-        return size * len(self._forms)
-
-    def mask(self, data: bytes) -> bytes:
-        """The same text without the secrets. What it ends with may be the beginning of one that was cut off: that is
-        masked like a whole one.
-        """
-        if not data or not self._secrets:
-            return data
-        shown: list[bytes] = []
-        end = 0
-        for start, stop in sorted(self._found(data)):
-            if start > end or (start == end == 0):
-                shown += (data[end:start], MASK_BYTES)
-            end = max(end, stop)
-        shown.append(data[end:])
-        return b"".join(shown)
-
-    def _found(self, data: bytes) -> Iterator[tuple[int, int]]:
-        lowered = data.lower()
-        yield from self._in_line(lowered)
-        for word in self._words:
-            yield from (found.span() for found in word.finditer(lowered))
-        lines = [*_LINE.finditer(lowered)]
-        if len(lines) > 1:  # base64 is often cut into lines
-            starts = [0, *accumulate(len(line.group()) for line in lines)]
-            for start, stop in self._in_line(b"".join(line.group() for line in lines)):
-                first, last = bisect_right(starts, start) - 1, bisect_right(starts, stop - 1) - 1
-                if first != last:
-                    yield lines[first].start() + start - starts[first], lines[last].start() + stop - starts[last]
-
-    def _in_line(self, text: bytes) -> Iterator[tuple[int, int]]:
-        for form in self._forms:
-            at = text.find(form)
-            while at >= 0:
-                yield at, at + len(form)
-                at = text.find(form, at + len(form))
-            beginning = form[:SHORTEST]
-            at = text.find(beginning, max(0, len(text) - len(form) + 1))
-            while at >= 0:
-                if form.startswith(text[at:]):
-                    yield at, len(text)
-                    break
-                at = text.find(beginning, at + 1)
-
-    @cached_property
-    def _forms(self) -> tuple[bytes, ...]:
-        found = (form for secret in self._all if len(secret.encode()) >= SHORTEST for form in _forms(secret))
-        return tuple(dict.fromkeys(form.lower() for form in found if len(form) >= SHORTEST))
-
-    @cached_property
-    def _words(self) -> tuple[re.Pattern[bytes], ...]:
-        short = dict.fromkeys(secret.lower().encode() for secret in self._all if len(secret.encode()) < SHORTEST)
-        return tuple(re.compile(rb"(?<![a-z0-9_])" + re.escape(word) + rb"(?![a-z0-9_])") for word in short)
-
-    @cached_property
-    def _all(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(part for secret in self._secrets for part in _parts(secret.strip()) if part))
-
-
-def _parts(value: str) -> Iterator[str]:
-    """A value, and what of it is a secret by itself."""
-    yield value
-    scheme, _, rest = value.partition(" ")
-    yield rest.strip()
-    if scheme.lower() == "basic":
-        try:
-            pair = base64.b64decode(rest.strip(), validate=True).decode()
-        except (binascii.Error, ValueError):
-            pass
-        else:
-            yield pair
-            yield pair.partition(":")[2]
-    parts = (part for part in _BETWEEN.split(value, maxsplit=MOST_PARTS) if len(part) >= SHORTEST_PART)
-    yield from (part for part in parts if part.lower() not in _SCHEMES)
-
-
-def _forms(secret: str) -> Iterator[bytes]:
-    plain, escaped = secret.encode(), json.dumps(secret)[1:-1].encode()
-    yield from (plain, escaped, json.dumps(secret, ensure_ascii=False)[1:-1].encode(), html.escape(secret).encode())
-    yield from (quote(secret, safe="").encode(), quote(secret).encode(), quote_plus(secret).encode())
-    yield from (plain.hex().encode(), secret.encode("utf-16-le"), secret.encode("utf-16-be"))
-    for text in dict.fromkeys((plain, escaped)):
-        for offset in range(3):  # in base64 a text looks different at each of three offsets in what is encoded
-            encoded = base64.b64encode(b"\0" * offset + text)
-            own = encoded[(offset * 8 + 5) // 6 : (offset + len(text)) * 8 // 6]  # what it alone makes
-            yield from (own, own.translate(bytes.maketrans(b"+/", b"-_")))

@@ -1,4 +1,4 @@
-"""The status of one destination's delivery, as the API shows it."""
+"""The status of one destination's delivery, as the API shows it, and the figures of all."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from reconciler.delivery import lanes, reporting
+from reconciler.delivery.breaker import DeliveryWindow
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
 from reconciler.delivery.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
-from reconciler.delivery.retry import DeliveryWindow
 from reconciler.model.clock import rfc3339
-
-# One destination's delivery as the API shows it.
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."
 UNUSED = "No Configuration delivers to it; status.delivery of each says why not."
@@ -64,7 +62,7 @@ def unrouted_delivery(records: int, last: int | None) -> dict[str, Any]:
 
 
 def shown_test(outcome: TestOutcome) -> dict[str, Any]:
-    """What came of a test."""
+    """Show the outcome of a test."""
     return {
         "delivered": outcome.delivered,
         "status": outcome.status,
@@ -156,12 +154,9 @@ def _text(answer: bytes) -> str:
     return answer.decode("utf-8", "replace")
 
 
-# What delivery counts, for whoever looks at the service from outside.
-
-
 @dataclass(slots=True)
 class PastFigures:
-    """What was counted of destinations that are gone: a count of all destinations never shrinks."""
+    """The counts of destinations that are gone: a count of all destinations never shrinks."""
 
     taken: lanes.LaneCounts = field(default_factory=lanes.LaneCounts)
     sent: reporting.SendCounts = field(default_factory=reporting.SendCounts)

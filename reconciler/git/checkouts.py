@@ -105,7 +105,7 @@ class _Taking:
                 self._bring(file)
 
     def _is_left_out(self, file: pygit2.DiffFile) -> bool:
-        """Whether a file is absent because a sparse checkout leaves it out. pygit2 has no other way to know."""
+        """Return whether a file is absent because a sparse checkout leaves it out. pygit2 has no other way to know."""
         entry = C.git_index_get_bypath(self._index._index, file.raw_path, 0)
         return bool(entry and entry.flags_extended & SKIP_WORKTREE)
 
@@ -151,7 +151,7 @@ class _Taking:
         return self._repository.git.create_blob(data)
 
     def _too_large(self, size: int) -> pygit2.Oid:
-        """What stands for a file that no reader would take: a line, which has the file's size for whoever asks."""
+        """Return a blob in place of a file that no reader would take: one line, with the file's size in `sizes`."""
         blob = self._repository.git.create_blob(f"This stands for a file of {size} bytes.\n".encode())
         self._repository.memory.sizes[str(blob)] = size
         return blob
@@ -258,7 +258,7 @@ class Checkout:
         return self._repository.commit(tree, head)
 
     def merge(self, base: str, head: str) -> Merged:
-        """What merging one commit into another gives: see `merging.merge`. It lives as long as the checkout is open."""
+        """Return the merge of two commits: see `merging.merge`. It lives as long as the checkout is open."""
         return merging.merge(self._repository, base, head)
 
     def read_file(self, commit: str, path: str, limit: int) -> bytes | None:

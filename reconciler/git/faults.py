@@ -12,7 +12,7 @@ COMMIT_DIGITS = 12  # of a commit's id, in what people read
 
 
 class RepositoryState(StrEnum):
-    """What a repository is in. In every state but READY, what was last good stays and is served."""
+    """The state of a repository. In every state but READY, the last good commit stays and is served."""
 
     READY = "ready"
     NEVER_READ = "never-read"
@@ -54,7 +54,7 @@ class GitFault(ReconcilerError):
 
     @property
     def transient(self) -> bool:
-        """Whether the same look may succeed without a person's doing: worth a retry before the next poll."""
+        """Return whether the same look may succeed without a person's doing: worth a retry before the next poll."""
         return not self.lasting and self.state in {RepositoryState.UNREACHABLE, RepositoryState.MIRROR_CORRUPT}
 
 

@@ -55,14 +55,14 @@ class IgnoreRules:
         return sum(map(len, self._patterns.values()))
 
     def ignored(self, path: str) -> bool:
-        """Whether a file is left out, by itself or with a folder above it."""
+        """Return whether a file is left out, by itself or with a folder above it."""
         if not self._patterns:
             return False
         names = tuple(path.split("/"))
         return self._folder_ignored(names[:-1]) or self._last_word(names, is_folder=False)
 
     def ignored_folder(self, path: str) -> bool:
-        """Whether a folder is left out, by itself or with one above it: whatever stands below is, too."""
+        """Return whether a folder is left out, by itself or with one above it: whatever stands below is, too."""
         return bool(self._patterns) and self._folder_ignored(tuple(trees.parts(path)))
 
     def _folder_ignored(self, names: tuple[str, ...]) -> bool:
@@ -76,7 +76,7 @@ class IgnoreRules:
         return known
 
     def _last_word(self, names: tuple[str, ...], *, is_folder: bool) -> bool:
-        """What the last line that matches says, in the nearest ignore file that has one."""
+        """Return what the last line that matches says, in the nearest ignore file that has one."""
         for depth in range(len(names) - 1, -1, -1):
             for pattern in self._patterns.get(names[:depth], ()):
                 if pattern.matches(names[depth:], is_folder=is_folder):
@@ -102,7 +102,7 @@ def _lines(patterns: Sequence[str], root: str) -> IgnoreRules:
 
 
 class FileGlobs:
-    """What the settings say of files: `include` and `exclude`, gitignore(5) patterns relative to the folder `root`.
+    """The settings `include` and `exclude`: gitignore(5) patterns relative to the folder `root`.
 
     Answers are remembered, so keep it for one read.
     """
@@ -112,15 +112,15 @@ class FileGlobs:
         self._exclude = _lines(exclude, root)
 
     def choose(self, path: str) -> bool:
-        """Whether a file counts: it is included, by itself or with a folder above it, and not excluded."""
+        """Return whether a file counts: it is included, by itself or with a folder above it, and not excluded."""
         return (self._include is None or self._include.ignored(path)) and not self.excluded(path)
 
     def excluded(self, path: str) -> bool:
-        """Whether a file is excluded, by itself or with a folder above it."""
+        """Return whether a file is excluded, by itself or with a folder above it."""
         return self._exclude.ignored(path)
 
     def excluded_folder(self, path: str) -> bool:
-        """Whether whatever stands in a folder, or below it, is excluded with it."""
+        """Return whether whatever stands in a folder, or below it, is excluded with it."""
         return self._exclude.ignored_folder(path)
 
 
@@ -128,7 +128,7 @@ EVERYTHING = FileGlobs()
 
 
 def is_considered(path: str, ignore: IgnoreRules, globs: FileGlobs = EVERYTHING) -> bool:
-    """Whether a file counts: a document by its ending, in no folder that begins with a dot, chosen and not ignored.
+    """Return whether a file counts: a document by its ending, in no hidden folder, chosen and not ignored.
 
     Symlinks, submodules and files with hostile names are considered by the same rule. Since their content is never
     taken (`File.readable`), one of them is a file that cannot be read, not one that is absent.

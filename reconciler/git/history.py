@@ -34,7 +34,7 @@ Held: TypeAlias = dict[bytes, tuple[bytes, bytes]]
 
 
 class Commit(NamedTuple):
-    """What a walk must know of a commit. `seconds` is when it was committed, by its own word."""
+    """The parts of a commit that a walk needs. `seconds` is the time of the commit, by its own word."""
 
     tree: str
     parents: tuple[str, ...]
@@ -42,7 +42,7 @@ class Commit(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """Where a walk finds what it asks for: a commit, or None where it is not there, and a folder as it is stored, which
+    """The objects that a walk asks for: a commit, or None where it is not there, and a folder as it is stored, which
     is often asked for twice, since the next commit holds the same ones.
     """
 
@@ -137,7 +137,7 @@ class _Walk:
         return taken
 
     def _held(self, wanted: Folder, ours: str, theirs: str) -> tuple[Held, Held]:
-        """What stands under names that are looked for in theirs, and in ours, where the two may differ."""
+        """Return what stands under names that are looked for in theirs, and in ours, where the two may differ."""
         old, new = self.objects.folder(theirs), self.objects.folder(ours)
         if old and new:
             old, new = trees.differing(old, new)
@@ -145,7 +145,7 @@ class _Walk:
 
 
 def _entries(folder: bytes, wanted: Folder) -> Held:
-    """What stands in a folder under names that are looked for."""
+    """Return what stands in a folder under names that are looked for."""
     if len(wanted) <= FEW:
         names = {name.removesuffix(b"/") for name in wanted}
         found = [entry for name in names if (entry := trees.find(folder, name)) is not None]

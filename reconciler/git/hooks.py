@@ -46,7 +46,7 @@ Headers = dict[bytes, bytes]
 
 
 class SignatureVerdict(Enum):
-    """What became of a delivery's signatures."""
+    """The verdict on a delivery's signatures."""
 
     RIGHT = auto()
     WRONG = auto()
@@ -63,7 +63,7 @@ def single_header(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
 
 
 def delivery_id(headers: Headers) -> bytes:
-    """What the forge calls this delivery, also when it sends it again; empty when it does not say.
+    """Return what the forge calls this delivery, also when it sends it again; empty when it does not say.
 
     GitLab's `X-Gitlab-Event-UUID` is none: several pushes of one request have it in common.
     """
@@ -71,7 +71,7 @@ def delivery_id(headers: Headers) -> bytes:
 
 
 def is_ping(headers: Headers) -> bool:
-    """Whether the forge only tries the hook."""
+    """Return whether the forge only tries the hook."""
     return any(headers.get(name) == b"ping" for name in _EVENTS)
 
 
@@ -96,7 +96,7 @@ class SignatureCheck:
         return self._plain.digest()
 
     def verdict(self, *, now: float) -> SignatureVerdict:
-        """What the signatures are, once all of the body was given; `now` is in seconds since 1970."""
+        """Return what the signatures are, once all of the body was given; `now` is in seconds since 1970."""
         # Every comparison is made, whatever the ones before it said.
         is_plain, is_standard = any(self._plain_ones()), any(self._standard_ones())
         if is_plain or (is_standard and self._is_recent(now)):
@@ -149,7 +149,7 @@ class UnusableSecret(Exception):
 
 
 def read_secret(path: Path) -> bytes:
-    """What the file holds, without one line end behind it. Raises Unusable."""
+    """Return what the file holds, without one line end behind it. Raises Unusable."""
     try:
         return _checked(bounded_io.read_file(path, limit=MOST_BYTES))
     except OSError as error:
@@ -190,7 +190,7 @@ class RecentDeliveries:
         self._until: OrderedDict[bytes, float] = OrderedDict()  # in the order in which they came, so in that of time
 
     def is_new(self, repository: str, *marks: bytes, now: float) -> bool:
-        """Whether nothing with one of these marks has come before, and remember them. An empty one is none.
+        """Return whether nothing with one of these marks has come before, and remember them. An empty one is none.
 
         `now` is any clock in seconds that does not go back. Two repositories may get the same id for one push.
         """

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 import pygit2
-from pygit2.enums import MergeFlag, RepositoryOpenFlag, SortMode
+from pygit2.enums import DiffOption, MergeFlag, RepositoryOpenFlag, SortMode
 
 from reconciler.git import faults, snapshots, trees
 from reconciler.git.faults import GitFault, RepositoryState
@@ -143,7 +143,7 @@ def _check_names(names: list[bytes]) -> None:
 
 
 def not_allowed() -> GitFault:
-    """What to raise when a tree has names that git does not allow; such trees are not made by git."""
+    """Return what to raise when a tree has names that git does not allow; such trees are not made by git."""
     return GitFault(
         RepositoryState.UNSUPPORTED_FORMAT, "a tree holds a name that Git does not allow, or holds one twice; remove it"
     )
@@ -199,7 +199,7 @@ class Merger(pygit2.Repository):
 
 
 class MemoryRepository:
-    """Where merges can be made: what is written to it stays in memory, until it is closed. Of one thread.
+    """A repository for merges: new objects stay in memory, until it is closed. Of one thread.
 
     `damaged` is what to say of an object that is not there whole, `deepen` what to do when a history is cut off.
     Raises what pygit2 raises when it cannot be opened, and Refused when libgit2 cannot merge in memory.
@@ -279,7 +279,7 @@ class Unrelated(Refused):
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging `head` into `base` gives. `merged` is a commit of both that exists in memory alone.
+    """The merge of `head` into `base`. `merged` is a commit of both that exists in memory alone.
 
     `behind` counts the commits of the base that the head lacks, `ahead` those of the head that the base lacks, each up
     to `bases.MAX_COUNTED`. All of it lives as long as the repository that it was made in.
@@ -426,3 +426,17 @@ def names(index: pygit2.Index) -> tuple[str, ...]:
     # A file that one side renamed may conflict under several names.
     paths = {entry.path for conflict in index.conflicts or () for entry in conflict if entry is not None}
     return tuple(sorted(trees.escaped_path(os.fsencode(path)) for path in paths))
+
+
+def matching_lines(old: bytes, new: bytes) -> dict[int, int]:
+    """Return the lines of one text that are in another, both counted from 1, as the diff of the two has it."""
+    found: dict[int, int] = {}
+    line, moved = 1, 0  # the next line of the old text, and its distance to the new one
+    patch = pygit2.Patch.create_from(old, new, context_lines=0, flag=DiffOption.FORCE_TEXT)
+    for hunk in patch.hunks:
+        start = hunk.old_start if hunk.old_lines else hunk.old_start + 1  # of no lines, git names the one before
+        found |= {one: one + moved for one in range(line, start)}
+        line = start + hunk.old_lines
+        moved += hunk.new_lines - hunk.old_lines
+    last = old.count(b"\n") + (old[-1:] not in (b"", b"\n"))
+    return found | {one: one + moved for one in range(line, last + 1)}

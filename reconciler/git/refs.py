@@ -21,7 +21,7 @@ OBJECT_ID = re.compile(r"[0-9a-f]{40}")
 
 
 class RefKind(StrEnum):
-    """What is followed, by the name of its setting; HEAD when none is given."""
+    """The kind of a followed ref, by the name of its setting; HEAD when none is given."""
 
     HEAD = "head"
     BRANCH = "branch"
@@ -41,7 +41,7 @@ class RefHead(NamedTuple):
     tag: str = ""
 
     def is_held_as(self, held: "RefHead | None") -> bool:
-        """Whether what a mirror holds is this, wherever it was found."""
+        """Return whether what a mirror holds is this, wherever it was found."""
         return held is not None and (held.commit, held.tag) == (self.commit, self.tag)
 
     @property
@@ -51,7 +51,7 @@ class RefHead(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a remote lists: object ids by ref, tags peeled under `<ref>^{}` too, and the targets of symbolic refs."""
+    """The refs of a remote: object ids by ref, tags peeled under `<ref>^{}` too, and targets of symbolic refs."""
 
     refs: dict[str, str]
     symbolic: dict[str, str]
@@ -91,21 +91,21 @@ class Followed:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether it never moves, so that a remote need not be asked where it is."""
+        """Return whether it never moves, so that a remote need not be asked where it is."""
         return self.kind is RefKind.COMMIT
 
     @property
     def private_ref(self) -> str:
-        """Where the mirror keeps it. A digest, so that `a` can become `a/b` and no name meets another."""
+        """Return where the mirror keeps it. A digest, so that `a` can become `a/b` and no name meets another."""
         return PRIVATE + hashlib.sha256(self.full.encode()).hexdigest()[:40]
 
     @property
     def patterns(self) -> tuple[str, ...]:
-        """What `git ls-remote` is asked: the name, and what it leads to should it be an annotated tag."""
+        """Return what `git ls-remote` is asked: the name, and what it leads to should it be an annotated tag."""
         return self.full, self.full + PEELED
 
     def found(self, listing: Listing) -> RefHead | None:
-        """Where it is by a remote's answer; None when the remote does not have it."""
+        """Return where it is by a remote's answer; None when the remote does not have it."""
         if self.is_fixed:
             return RefHead(self.full, self.name)
         found = listing.refs.get(self.full)
@@ -116,7 +116,7 @@ class Followed:
         return RefHead(ref, found) if commit is None else RefHead(ref, commit, tag=found)
 
     def refspec(self, head: RefHead) -> str:
-        """What a fetch brings, and where it goes; forced, since branches are rewound and tags moved."""
+        """Return what a fetch brings, and where it goes; forced, since branches are rewound and tags moved."""
         return f"+{head.ref}:{self.private_ref}"
 
     @property
@@ -136,7 +136,7 @@ HEAD = Followed(RefKind.HEAD)
 def following(
     *, branch: str | None = None, tag: str | None = None, commit: str | None = None, ref: str | None = None
 ) -> Followed:
-    """What the settings of one repository say, of which at most one is given."""
+    """Return what the settings of one repository say, of which at most one is given."""
     given = {RefKind.BRANCH: branch, RefKind.TAG: tag, RefKind.COMMIT: commit, RefKind.REF: ref}
     for kind, name in given.items():
         if name is not None:
@@ -145,7 +145,7 @@ def following(
 
 
 def parse_listing(listing: bytes) -> Listing:
-    """What `git ls-remote --symref` writes."""
+    """Return what `git ls-remote --symref` writes."""
     found = Listing({}, {})
     for line in listing.decode("utf-8", "surrogateescape").split("\n"):  # splitlines() also splits inside names
         value, _, name = line.partition("\t")
@@ -190,12 +190,12 @@ class ProposalNotFound(Refused):
 
 
 def is_allowed_proposal(name: str) -> bool:
-    """Whether the full name of a ref may be proposed."""
+    """Return whether the full name of a ref may be proposed."""
     return any(pattern.fullmatch(name) for pattern in _ALLOWED)
 
 
 def wanted_refs(text: str, *, follows: Followed, url: str) -> Followed:
-    """What a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
+    """Return what a caller names: a ref in full, a commit by its id, or what the repository follows anyway.
 
     Raises Refused for what is no such name, NotFound for a ref that may not be proposed or that no remote can have.
     """

@@ -1,17 +1,16 @@
 """The files of one commit, read from the objects of a mirror or of a checkout."""
 
 import contextlib
-import ctypes
 import functools
+import hashlib
 import os
 import re
-import sys
 import threading
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pygit2
 from pygit2.enums import ConfigLevel, ObjectType, RepositoryOpenFlag
@@ -28,7 +27,7 @@ LARGE_BYTES, MAX_LARGE_BYTES = 1 << 20, 8 << 20  # of the one folder that outliv
 
 
 class FolderCache:
-    """What one snapshot has read, by id."""
+    """The folders that one snapshot has read, by id."""
 
     # The large folder that was read last, by any snapshot: most often the next commit is compared with it. Its id says
     # what it is, wherever it came from; another thread may put another one in its place at any moment.
@@ -61,145 +60,60 @@ def _last_or_read(tree: str, read: Callable[[str], bytes]) -> bytes:
     return found
 
 
-# Objects that exist in memory alone: what a merge writes never reaches a disk.
-#
-# A merge makes new blobs and trees, and libgit2 puts them into the repository's object store. Its mempack backend takes
-# them instead, for which pygit2 has no binding; so it is called here by ctypes, in the very library that pygit2 loaded.
-# Two traps:
-#
-# - mempack reads an object by its full id only, and where pygit2 reads contents it asks by prefix, even when it has all
-#   digits. So what was written is read back here. To give mempack a function of ours for that would take memory that
-#   can be both written and run, which the service's unit forbids.
-# - Before an object is written, the one that is stored already is "freshened": its file's time is set, in a repository
-#   that is not ours. So the stores on disk lose that function.
-#
-# The structure is that of git2/sys/odb_backend.h, the same in every libgit2 since 1.2.
+class MemoryObjects(pygit2.OdbBackend):
+    """The objects of a repository, and in memory alone whatever is written to it: a merge never reaches a disk.
 
-FIRST = 999  # before every store on disk
-KNOWN_VERSION = 1  # of the structure below
-UNABLE = "this build of libgit2 cannot merge in memory; install pygit2 from its wheel"
+    libgit2 sets the time of a stored object's file before it writes the same object again, in a repository that is not
+    ours. So the repository has this backend alone, and the stores on disk are behind it.
 
-_Any = ctypes.c_void_p
-
-
-class _Backend(ctypes.Structure):
-    _fields_ = (
-        ("version", ctypes.c_uint),
-        ("odb", _Any),
-        ("read", _Any),
-        ("read_prefix", _Any),
-        ("read_header", _Any),
-        ("write", _Any),
-        ("writestream", _Any),
-        ("readstream", _Any),
-        ("exists", _Any),
-        ("exists_prefix", _Any),
-        ("refresh", _Any),
-        ("foreach", _Any),
-        ("writepack", _Any),
-        ("writemidx", _Any),
-        ("freshen", _Any),
-        ("free", _Any),
-    )
-
-
-_BackendPointer = ctypes.POINTER(_Backend)
-
-# By name: what each takes, and what it gives if not 0 or an error's number.
-_FUNCTIONS: dict[str, tuple[Any, ...]] = {
-    "git_repository_odb": (ctypes.POINTER(_Any), _Any),
-    "git_odb_num_backends": (_Any,),
-    "git_odb_get_backend": (ctypes.POINTER(_BackendPointer), _Any, ctypes.c_size_t),
-    "git_odb_add_backend": (_Any, _BackendPointer, ctypes.c_int),
-    "git_odb_free": (_Any,),
-    "git_odb_read": (ctypes.POINTER(_Any), _Any, ctypes.c_char_p),
-    "git_odb_object_data": (_Any,),
-    "git_odb_object_size": (_Any,),
-    "git_odb_object_free": (_Any,),
-    "git_mempack_new": (ctypes.POINTER(_BackendPointer),),
-}
-_GIVEN = {
-    "git_odb_num_backends": ctypes.c_size_t,
-    "git_odb_free": None,
-    "git_odb_object_data": _Any,
-    "git_odb_object_size": ctypes.c_size_t,
-    "git_odb_object_free": None,
-}
-
-
-class MemoryObjects:
-    """What is written to one repository from now on, until it is freed.
-
-    `sizes` is for whoever keeps a few words in place of a large file: the file's bytes, by the id of the words. Raises
-    Refused when the installed libgit2 cannot keep anything.
+    `sizes` is for a caller who keeps a few words in place of a large file: the file's bytes, by the id of the words.
     """
 
     def __init__(self, repository: pygit2.Repository) -> None:
-        self._repository = repository
+        super().__init__()
         self.sizes: dict[str, int] = {}
-        memory = _BackendPointer()
-        with _store(repository) as store:
-            _check(_library().git_mempack_new(ctypes.byref(memory)))
-            if memory.contents.version != KNOWN_VERSION:
-                raise Refused(UNABLE)
-            _forget_times(store)
-            _check(_library().git_odb_add_backend(store, memory, FIRST))  # which frees it with the store
+        self._stored = repository.odb
+        self._made: dict[str, tuple[int, bytes]] = {}
+        # An object that is named in another one need not exist: a partial clone lacks files that nobody asks for.
+        pygit2.settings.enable_strict_object_creation(False)
+        objects = pygit2.Odb()
+        objects.add_backend(self, 1)
+        repository.set_odb(objects)
 
-    def read(self, object_id: str) -> bytes:
-        """The content of an object, in memory or stored. Raises KeyError when there is none."""
-        library, found = _library(), _Any()
-        with _store(self._repository) as store:
-            if library.git_odb_read(ctypes.byref(found), store, bytes.fromhex(object_id)):
-                raise KeyError(object_id)
-            try:
-                return ctypes.string_at(library.git_odb_object_data(found), library.git_odb_object_size(found))
-            finally:
-                library.git_odb_object_free(found)
+    # By these names libgit2's functions call them. Each raises KeyError when there is no such object.
 
+    def read_cb(self, object_id: pygit2.Oid | str) -> tuple[int, bytes]:
+        """Return the kind and the content of an object."""
+        return self._made.get(str(object_id)) or self._stored.read(object_id)
 
-@contextlib.contextmanager
-def _store(repository: pygit2.Repository) -> Iterator[ctypes.c_void_p]:
-    """The object store of a repository, of which we have a share for a while."""
-    store = _Any()
-    # What pygit2 gives is the pointer as bytes.
-    pointer = int.from_bytes(bytes(repository._pointer), sys.byteorder)
-    _check(_library().git_repository_odb(ctypes.byref(store), pointer))
-    try:
-        yield store
-    finally:
-        _library().git_odb_free(store)
+    def read_header_cb(self, object_id: pygit2.Oid) -> tuple[int, int]:
+        """Return the kind and the size of an object."""
+        made = self._made.get(str(object_id))
+        return self._stored.read_header(object_id) if made is None else (made[0], len(made[1]))
 
+    def read_prefix_cb(self, digits: str) -> tuple[int, bytes, pygit2.Oid]:
+        """Return the kind, the content and the id of the object whose id begins so."""
+        kind, content = self.read_cb(digits)
+        if len(digits) < pygit2.GIT_OID_HEXSZ:
+            name = f"{ObjectType(kind).name.lower()} {len(content)}\0".encode()
+            digits = hashlib.sha1(name + content, usedforsecurity=False).hexdigest()
+        return kind, content, pygit2.Oid(hex=digits)
 
-def _forget_times(store: ctypes.c_void_p) -> None:
-    for number in range(_library().git_odb_num_backends(store)):
-        stored = _BackendPointer()
-        _check(_library().git_odb_get_backend(ctypes.byref(stored), store, number))
-        stored.contents.freshen = None
+    def exists_cb(self, object_id: pygit2.Oid) -> bool:
+        """Return whether there is an object."""
+        return str(object_id) in self._made or object_id in self._stored
 
+    def write_cb(self, object_id: pygit2.Oid, content: bytes, kind: int) -> None:
+        """Keep an object."""
+        self._made[str(object_id)] = kind, content
 
-@functools.cache
-def _library() -> ctypes.CDLL:
-    library = ctypes.CDLL(pygit2._pygit2.__file__)  # a name is looked up in what it is linked to as well
-    try:
-        for name, taken in _FUNCTIONS.items():
-            getattr(library, name).argtypes = taken
-    except AttributeError:
-        raise Refused(UNABLE) from None
-    for name, given in _GIVEN.items():
-        getattr(library, name).restype = given
-    # Whether each object that is named exists is ours to know: a partial clone lacks files that nobody asks for.
-    pygit2.settings.enable_strict_object_creation(False)
-    return library
-
-
-def _check(error: int) -> None:
-    if error:
-        raise Refused(UNABLE)
+    def refresh_cb(self) -> None:
+        """Do nothing: the stores on disk refresh themselves."""
 
 
 # A snapshot: the files of one commit, read from the objects of a mirror, or of a person's checkout.
 #
-# Synchronous: it runs in the reader child. Nothing is checked out and no name from a tree ever becomes a path on disk.
+# Synchronous: it runs in the worker. Nothing is checked out and no name from a tree ever becomes a path on disk.
 # What a tree's bytes mean is in `trees`, which files count in `file_selection`, and where merges and checkouts come
 # from in `merging` and `checkouts`. Nobody outside this folder imports pygit2.
 
@@ -214,7 +128,7 @@ UNPRINTED = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u20
 
 
 class CommitInfo(NamedTuple):
-    """Who wrote a commit, and when. `author` is `Name <address>`."""
+    """The author and the time of a commit. `author` is `Name <address>`."""
 
     id: str
     author: str
@@ -239,7 +153,6 @@ class Snapshot:
         self._objects = repository.odb
         self._commit = commit
         self._told = damaged
-        self._memory = memory
         self._folders = FolderCache()
         # By blob: what a commit and a file may take is asked apart, before it is read.
         self._sizes = dict(memory.sizes) if memory else {}
@@ -278,7 +191,7 @@ class Snapshot:
 
     @property
     def commit(self) -> CommitInfo:
-        """Who wrote this commit, and when."""
+        """The author and the time of this commit."""
         return _info(self._commit)
 
     def tree(self, path: str) -> str:
@@ -320,12 +233,12 @@ class Snapshot:
         return self._walk(self.tree(path), trees.place(path))
 
     def changes(self, old_tree: str, new_tree: str, path: str) -> list[TreeChange]:
-        """What differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
+        """Return what differs between two trees of the folder `path`, sorted by path; equal folders are not entered."""
         found = self._compare(old_tree, new_tree, trees.place(path))
         return sorted(found, key=lambda change: change.path)
 
     def has(self, object_id: str) -> bool:
-        """Whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
+        """Return whether the mirror holds an object: an old commit may be gone after the mirror was built again."""
         with damage(self._told):
             return object_id in self._objects
 
@@ -354,14 +267,14 @@ class Snapshot:
             return self._read(blob)
 
     def is_ancestor(self, old: str, new: str) -> bool:
-        """Whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
+        """Return whether the history of `new` contains `old`. A commit that the mirror lacks is nobody's ancestor."""
         if not self.has(old):
             return False
         with damage(self._told):
             return old == new or self._repository.descendant_of(new, old)
 
     def is_unrelated(self, old: str, new: str) -> bool:
-        """Whether two commits are known to have no history in common. Of a commit that the mirror lacks nothing is
+        """Return whether two commits surely have no history in common. Of a commit that the mirror lacks nothing is
         known, and little where a shallow repository cuts histories off.
         """
         if not self.has(old) or not self.has(new) or self._repository.is_shallow:
@@ -423,12 +336,7 @@ class Snapshot:
         return None
 
     def _read(self, object_id: str) -> bytes:
-        try:
-            return self._objects.read(object_id)[1]
-        except KeyError:
-            if self._memory is None:
-                raise
-            return self._memory.read(object_id)
+        return self._objects.read(object_id)[1]
 
     def raw(self, tree: str) -> list[Raw]:
         """The entries of a folder's tree, as they are stored."""

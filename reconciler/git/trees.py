@@ -25,7 +25,6 @@ EMPTY = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"  # the folder without entries
 Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of 20 bytes
 
 ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
-ID_BYTES = 20
 LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without its parts, which takes half the time
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
 # Entries as far as there are whole ones. It gives back nothing that it took, so that it needs no memory for each.
@@ -37,7 +36,7 @@ UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/
 
 
 class TreeMode(StrEnum):
-    """What an entry is. HOSTILE: a file whose name, or the name of a folder above it, no file should have."""
+    """The kind of an entry. HOSTILE: a file whose name, or the name of a folder above it, no file should have."""
 
     REGULAR = "regular"
     EXECUTABLE = "executable"
@@ -55,7 +54,7 @@ class TreeFile(NamedTuple):
 
     @property
     def readable(self) -> bool:
-        """Whether its content may be taken for a document; anything else that is considered counts as unreadable."""
+        """Return whether its content may be a document; anything else that is considered counts as unreadable."""
         return self.mode is TreeMode.REGULAR or self.mode is TreeMode.EXECUTABLE
 
 
@@ -77,7 +76,7 @@ class TreeEntry(NamedTuple):
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder."""
+        """Return whether it is a folder."""
         return self.mode & KIND == FOLDER
 
     @property
@@ -88,7 +87,7 @@ class TreeEntry(NamedTuple):
 
 @dataclass(slots=True)
 class TreePlace:
-    """Where a walk is. `left` counts down the entries that the whole walk may still see."""
+    """The place of a walk. `left` counts down the entries that the whole walk may still see."""
 
     prefix: str
     depth: int = 0
@@ -136,7 +135,7 @@ def check_size(entries: int, depth: int) -> None:
 
 
 def place(path: str) -> TreePlace:
-    """Where a walk of the folder `path` starts."""
+    """Return where a walk of the folder `path` starts."""
     return TreePlace("".join(f"{part}/" for part in parts(path)))
 
 
@@ -175,7 +174,7 @@ def differing(old: bytes, new: bytes) -> tuple[bytes, bytes]:
 
 
 def compared(old: bytes, new: bytes) -> int:
-    """What comparing two stored folders counts, beside the entries in which they differ, as entries of a walk: whoever
+    """Return the entries of a walk that comparing two folders counts as, beside those in which they differ: whoever
     may push decides how often it is done.
     """
     return (len(old) + len(new)) // BYTES_COUNTED
@@ -196,13 +195,13 @@ def find(data: bytes, name: bytes) -> Raw | None:
 
 
 def _whole(data: bytes, begin: int, end: int) -> int:
-    """Where the last entry ends that is whole before `end`; an entry begins at `begin`."""
+    """Return where the last entry ends that is whole before `end`; an entry begins at `begin`."""
     found = ENTRIES.match(data, begin, end)
     return begin if found is None else found.end()
 
 
 def _boundary(data: bytes, begin: int, least: int) -> int:
-    """Where the first entry ends that does not end before `least`. Raises ValueError."""
+    """Return where the first entry ends that does not end before `least`. Raises ValueError."""
     end = _whole(data, begin, least)
     if end >= least:
         return end

@@ -21,7 +21,7 @@ RESERVED = frozenset(
 
 @cache
 def built_in() -> dict[Key, dict[str, Value]]:
-    """The documents by key, in the order of keys. Nobody may change what is inside."""
+    """Return the documents by key, in the order of keys. Do not change them."""
     documents = [_document(data) for _, data in schemas.built_in()]
     return dict(sorted((_key(document), document) for document in documents))
 
@@ -39,7 +39,7 @@ def built_in_ids() -> dict[str, Key]:
 
 
 def _body(key: Key, document: dict[str, Value]) -> bytes:
-    """A resource as others are; nobody modified it, so there is no date of that."""
+    """Return a resource like others, but without a date of modification."""
     metadata: dict[str, Value] = {
         **cast("dict[str, Value]", document["metadata"]),
         "id": _id(key),

@@ -5,8 +5,8 @@ The last line that matches counts, and one without owners means that nobody owns
 understood: each counts for itself, and its default owners stand in for a line without any; `!` takes files out of a
 section.
 
-Gitea and Forgejo read regular expressions in these files. They are not understood: whoever may push writes them, and an
-expression can take for ever. Where only those forges look, nothing is read.
+Gitea and Forgejo read regular expressions in these files. They are not supported: everybody who may push writes them,
+and an expression can run for ever. Paths that only those forges use are not read.
 
 Bounded by `MAX_CHARACTERS` and `MAX_LINES`. Lines without wildcards cost nothing more for a file than its folders; of
 the others only `MAX_WILDCARDS` count, and what they say of a folder is kept.

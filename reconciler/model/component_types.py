@@ -1,4 +1,11 @@
-"""Types of components: parameter definitions, and the rules that they compile to."""
+"""Types of components: parameter definitions, and the JSON Schema that they compile to.
+
+The schema describes an object of values by name, each in the canonical form of its type, without those that count as
+none. So equal values compare equal, and a condition of `relevantIf` sees the given value or the default.
+
+Types of parameters that are not in the table accept any JSON: those of `OPEN`, and unknown types in a definition that
+an earlier version stored.
+"""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,8 +16,6 @@ from typing import Any
 from reconciler.model import validators, values
 from reconciler.model.values import Value
 from reconciler.model.violations import listed
-
-# What a type says of its parameters, as frozen values.
 
 
 class Operator(StrEnum):
@@ -112,11 +117,6 @@ def _integer(value: Value) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-# The types that parameters have: what each accepts, and the one form in which its values are compared.
-#
-# Types that are not in the table take any JSON: those of `OPEN`, and, in a definition that an earlier version stored,
-# types that nobody knows.
-
 ParameterSchema = dict[str, Any]
 
 # 18 digits: they always fit in 64 bits, and a number that needs more can be written without quotes.
@@ -130,11 +130,10 @@ _BOOLEANS = {"true": True, "false": False}
 
 @dataclass(frozen=True, slots=True)
 class ParameterType:
-    """The rules for values of one type. `canonical` gives equal values one form and leaves a value of another type as
-    it is. `empty` are values that the type accepts, but that count as none.
+    """The rules for values of one type.
 
-    `canonical` gives equal values one form and leaves alone what is no value of the type. `empty` are the values that
-    the type accepts, but that count as none.
+    `canonical` gives equal values one form and leaves a value of another type as it is. `empty` are values that the
+    type accepts, but that count as none.
     """
 
     schema: Callable[[Definition], ParameterSchema]
@@ -230,7 +229,7 @@ _CREATABLE = ParameterType(_creatable, empty=("",))
 ANYTHING = ParameterType(lambda _: {}, empty=(None, "", [], {}))
 
 ENUMERATED = frozenset({"enum", "enums", "mapToEnum"})
-"""The types whose values stand in `validValues`."""
+"""The types whose values are listed in `validValues`."""
 
 OPEN = ("telemetrySelector", "condition", "routes", "fraction", "fileLogSort", "awsCloudwatchNamedField")
 """The types whose values are for the collector alone."""
@@ -269,17 +268,12 @@ def is_entry(value: Value, name: str) -> bool:
     return isinstance(value, str)
 
 
-# A type of components, made ready to judge values: its JSON Schema, compiled, and what follows from its definitions.
-#
-# The schema describes an object of values by name, each in canonical form, those that count as none left out. Under it
-# a condition of `relevantIf` sees what was given, and where nothing was, the default, which is known beforehand.
-
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentType:
-    """A type, compiled. Costs some tenths of a millisecond to make, so keep it; nobody may change what is inside."""
+    """A compiled type. Compiling takes some tenths of a millisecond, so keep it, and do not change it."""
 
     name: str
     definitions: Mapping[str, Definition] = field(repr=False)  # by name, in order

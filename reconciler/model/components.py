@@ -1,4 +1,9 @@
-"""The components, parameters and references that a document holds."""
+"""The components, parameters and references that a document contains.
+
+The components are the resource itself, those written in place, and the processors of each. The search for secrets
+covers the whole spec, also fields that no schema describes: otherwise a secret in such a field would leave the service.
+Nesting is bounded by the readers.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,8 +16,6 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Violation
-
-# Which components a document holds: the resource itself, those written in place, and the processors of each.
 
 LISTS = {
     "sources": "Source",
@@ -100,8 +103,6 @@ def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator
                 yield from _component(each, kind=lists[key], pointer=(*pointer, key, index))
 
 
-# Which resources a document refers to, and where it says so.
-
 WEBHOOK = Key("DestinationType", "webhook")
 STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
 _STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
@@ -166,18 +167,13 @@ def _is_webhook(kind: str, named: Value) -> bool:
 
 
 def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) -> None:
-    """An empty name is none: the default, which is built in, stands in for it."""
+    """An empty name means the built-in default."""
     for index, parameter in enumerate(parameters):
         if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
             name = parameter.get("value")
             if isinstance(name, str) and name:
                 found.append(Reference("Extension", unversioned(name), (*at, index, "value")))
 
-
-# Where parameters stand in a spec, and which of their values are secrets.
-#
-# The search covers the whole spec, fields that no schema describes included: a secret must not leave the service
-# because it stood where nobody looked. Nesting is bounded by the readers.
 
 MASK = "(sensitive)"
 """The text in place of a secret."""
@@ -220,11 +216,9 @@ class FoundParameters:
 
 
 def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
-    """The parameters of a spec and their secrets.
-
-    In a list that `types` names, a value is a secret when its definition or it itself says so, and whenever nobody
-    knows its definition. A value that is one whole reference, `${env:NAME}`, is not the secret but says where it is:
-    it is left out.
+    """Find the parameters of a spec and their secrets. In a list that `types` names, a value is a secret if its
+    definition or it itself says so, or if it has no definition. A value that is one whole reference, `${env:NAME}`, is
+    not the secret but says where it is: it is left out.
     """
     found = FoundParameters()
     _visit(spec, pointer=(), found=found, types=types)
@@ -257,7 +251,7 @@ def lists_and_masks(spec: Value, document: bytes | None) -> tuple[list[tuple[Poi
 
 
 def repeated_parameters(listed: list[Value], *, at: Pointer) -> list[Violation]:
-    """The names that stand in a list of parameters, or of their definitions, already; `at` is the list's pointer."""
+    """Return the names in a list of parameters, or of their definitions; `at` is the list's pointer."""
     names = [name for each in listed if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
     if len(set(names)) == len(names):
         return []  # as nearly always

@@ -1,4 +1,4 @@
-"""Five cron fields and a time zone: the instants that they name.
+"""Five cron fields and a time zone: the instants that match.
 
     Cron.read("0 22 * * 1-5", timezone="Europe/Berlin").after(now)
 
@@ -9,8 +9,8 @@ The fields mean what crontab(5) says:
 - The day of the week is 0 to 7, and 0 and 7 are Sunday.
 - When neither the day of the month nor the day of the week begins with `*`, a day needs to match one of them alone.
 
-Where clocks change, fields are those of the time zone's clocks: what is named for minutes that come twice happens
-twice; what is named for minutes that are skipped happens as soon as the clocks have been put forward, once.
+Fields are compared with the time zone's clock. When clocks are put back, a minute that comes twice matches twice. When
+they are put forward, skipped minutes that match make one match, right after the change.
 
 The next instant is found in well under a millisecond, a leap day on a Sunday forty years on, too: months that cannot
 match are not looked at, nor changes of clocks but those near now and near to it. (APScheduler's trigger walks there.)
@@ -39,7 +39,7 @@ _NEAR = 2 * _DAY  # longer than clocks are ever put forward or back
 
 
 class Unreadable(ValueError):
-    """The text is no schedule; the message goes on after what is meant: "is longer than ..."."""
+    """The text is no schedule; the message is the rest of a sentence: "is longer than ..."."""
 
 
 class _Field(NamedTuple):

@@ -28,14 +28,14 @@ class DocumentRules:
 
 
 class Desired(msgspec.Struct, frozen=True, gc=False):
-    """One document that somebody wants stored, or one key that somebody wants deleted.
+    """One document to be stored, or one key to be deleted.
 
-    A first read holds a hundred thousand of these. Hence content is bytes, and nothing leads back to a document: the
-    garbage collector need not look at it.
+    A first read makes a hundred thousand of these. Hence content is bytes without references to the document, which the
+    garbage collector skips.
 
     `key` is None when kind or name could not be read. A document that is valid by itself has content: `owned` and all
-    that follows from it. `digest` decides equality. It is an HMAC of all that a user owns, secrets in clear: it tells
-    nobody a secret, and stays the same when a type changes its mind about what a secret is.
+    that follows from it. `digest` decides equality. It is an HMAC of all that a user owns, secrets in clear: it reveals
+    no secret, and does not depend on what a type calls a secret.
     """
 
     key: Key | None
@@ -111,14 +111,14 @@ def read_file(data: bytes, *, path: str, rules: DocumentRules) -> tuple[Desired,
 
 
 def unreadable(place: Place, message: str) -> Desired:
-    """Return the stand-in for a file that could not be read: it could hold any resource."""
+    """Return the placeholder for a file that could not be read: it could define any resource."""
     return Desired(key=None, place=place, reason=f"{place}: {message}")
 
 
 def read_items(items: Iterable[Value], *, rules: DocumentRules) -> list[Desired]:
     """Read a request's array: every item is judged, whatever its `apiVersion` and `kind` say.
 
-    A client may send back what it was shown: `(sensitive)` stands for the stored value.
+    A client may send a resource as it was shown: `(sensitive)` means the stored value.
     """
     found = []
     for position, item in enumerate(items):

@@ -1,4 +1,11 @@
-"""Differences between two versions of a resource, field by field, without secrets."""
+"""Differences between two versions of a resource, field by field, without secrets.
+
+Two documents without a difference have the same digest (`desired.Desired`), and the reverse: the order of a mapping's
+keys does not matter. Entries of lists are matched by name or by equality, not by position.
+
+A path names one place: `spec.parameters[endpoint].value`, `spec.attributes[2]`. A part that could be mistaken for
+another is quoted as in JSON. A path is fit for a sentence: it contains no control characters, and no part is long.
+"""
 
 import hashlib
 import json
@@ -17,8 +24,6 @@ from reconciler.model.components import MASK
 from reconciler.model.masking import Identity, identity_of
 from reconciler.model.text import visible, visible_json
 from reconciler.model.values import Pointer, Value
-
-# Which entries of two versions of a list correspond, and in which order both are told.
 
 PAIRS_PER_ENTRY = 32
 """How many pairs of equal entries are tried, for each entry that there is, before the result is no longer the longest
@@ -166,9 +171,6 @@ def _unchained(chain: "_Chain | None") -> list[tuple[int, int]]:
     return found[::-1]
 
 
-# The places of one document that hold secrets, and the document as it may be shown.
-
-
 class HiddenPlaces:
     """`places` hold secrets, `around` are the lists and mappings that such a place is directly in."""
 
@@ -193,11 +195,8 @@ class HiddenPlaces:
         return [self.shown(each, (*at, i)) for i, each in enumerate(value)] if isinstance(value, list) else value
 
 
-# What tells the entries of a document's lists apart: names, and numbers that are equal exactly when values are.
-
-
 class ListEntries:
-    """The entries of one document, which nobody may change meanwhile.
+    """The entries of one document, which must not change meanwhile.
 
     Documents that share a `table` have the same numbers for the same values.
     """
@@ -208,7 +207,7 @@ class ListEntries:
         self._numbers: dict[int, int] = {}  # by the id of a list or mapping, so that each is looked into once
 
     def of(self, listed: Sequence[Value], at: Pointer) -> list[ListEntry]:
-        """The entries of the list that stands at a place."""
+        """Return the entries of the list at a place."""
         return [self._entry(each, (*at, index)) for index, each in enumerate(listed)]
 
     def _entry(self, value: Value, at: Pointer) -> ListEntry:
@@ -278,17 +277,12 @@ def _likeness(value: Value) -> Hashable | None:
     return "mapping", named if isinstance(named, str) else None
 
 
-# Places in a document as people read them: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
-#
-# No two places of a document are written alike, so what could be mistaken for something else is quoted as JSON quotes
-# it. A path is fit for a sentence: nothing in it acts on a terminal or begins a line, and no part of it is long.
-
 LONGEST_PART = 100  # characters of one key or name
 _SPECIAL = re.compile(r"""[\s.\[\]"\\]""")
 
 
 def path_below(path: str, key: str) -> str:
-    """The path of what stands under a key of a mapping."""
+    """Return the path of a key in a mapping."""
     return f"{path}.{_part(key)}" if path else _part(key)
 
 
@@ -299,7 +293,7 @@ def path_labels(names: Sequence[str | None]) -> list[str]:
 
 
 def _name(name: str) -> str:
-    """A name as it stands in brackets, where digits alone are an index."""
+    """Return a name as it is written in brackets, where digits alone are an index."""
     return f'"{name}"' if name.isascii() and name.isdigit() and len(name) <= LONGEST_PART else _part(name)
 
 
@@ -313,11 +307,6 @@ def _part(text: str) -> str:
 def _quoted(text: str) -> str:
     return visible_json(json.dumps(text, ensure_ascii=False))
 
-
-# What differs between two versions of a resource, field by field, in values that hold no secret.
-#
-# Two documents without a difference have the same digest (`desired.Desired`), and the other way round: the order of a
-# mapping's keys is none.
 
 MASK_CHANGED = "(sensitive, changed)"
 """The text in place of a secret that differs from the one before."""
@@ -338,8 +327,8 @@ class Difference(StrEnum):
 class Differing(NamedTuple):
     """One field that differs. `path` is for people (`path_labels`), of the new document if the field is there.
 
-    `old` and `new` are unset where there is none, and nobody may change what is in them. `sensitive`: something in them
-    is masked. Of a list in another order they say what its entries are called (`entry_names`).
+    `old` and `new` are unset where there is none, and must not be changed. `sensitive`: something in them is masked. Of
+    a list in another order they say what its entries are called (`entry_names`).
     """
 
     path: str
@@ -366,10 +355,9 @@ def differences(
     old_secrets: Secrets = (),
     new_secrets: Secrets = (),
 ) -> Iterator[Differing]:
-    """Every difference, in the order of the new document; what is gone comes where it stood. None has no fields.
-
-    What one of the two calls a secret is masked in both. Whether it differs is told, so whoever must not find out by
-    guessing gets documents in which it is another value.
+    """Yield every difference, in the order of the new document; a removed value comes at its old place. None has no
+    fields. A secret of one version is masked in both. The result shows if a secret differs, so for a caller who must
+    not guess, replace it by another value before.
     """
     walk = _Walk(HiddenPlaces(dict(old_secrets)), HiddenPlaces(dict(new_secrets)))
     return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
@@ -433,7 +421,7 @@ class _Walk:
     def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
         """Return True if one of the two is a secret, or holds some that correspond to nothing certain in the other.
 
-        Where one is a reference to a secret, the other may be the secret itself, though nobody calls it one.
+        If one is a reference to a secret, the other may be the secret itself, even if no type says so.
         """
         if place.old in self._old.places or place.new in self._new.places:
             return True
@@ -458,7 +446,7 @@ class _Walk:
         return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive)
 
     def _changed_secret(self, place: _Place, old: Value, new: Value) -> Differing:
-        """A reference, which is not the secret, is shown, unless it is called one all the same."""
+        """Show a reference, which is not the secret, unless it is marked as one nevertheless."""
         before = old if _is_reference(old) and place.old not in self._old.places else MASK
         after = new if _is_reference(new) and place.new not in self._new.places else MASK_CHANGED
         return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive=True)
@@ -479,8 +467,6 @@ def _is_reference(value: Value) -> bool:
         and secret_references.whole_secret_reference(value) is not None
     )
 
-
-# Values that are too long to be shown whole.
 
 _BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
 

@@ -1,4 +1,9 @@
-"""The directory: projects, people, memberships and keys as one frozen value, and amendments to it."""
+"""The directory: projects, people, memberships and keys as one frozen value, and amendments to it.
+
+An API key is `rck_<12 letters and digits>_<43 characters>`. The first two parts are its prefix, which is stored and
+shown, so that people can tell keys apart and a scanner for leaked secrets finds one. The last part is 32 random bytes.
+Only a digest of the whole is stored: with 256 bits to guess, a plain SHA-256 is as good as a slow hash.
+"""
 
 import base64
 import hashlib
@@ -10,8 +15,6 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from reconciler.model.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal, Role, Scope, weaker
-
-# Who an OpenID Connect provider says that somebody is.
 
 
 class ProviderIdentity(NamedTuple):
@@ -31,12 +34,6 @@ class ProvedIdentity:
     claims: Mapping[str, object] = field(repr=False)
     id_token: str = field(repr=False)  # as it came, for the provider's own sign-out
 
-
-# API keys as text: how one is made, taken apart, and recognised.
-#
-# A key is `rck_<12 letters and digits>_<43 characters>`. The first two parts are its prefix, which is stored and shown,
-# so that people can tell keys apart and a scanner for leaked secrets finds one; the last is 32 random bytes. Stored is
-# a digest of the whole alone: with 256 bits to guess, a plain SHA-256 is as good as a slow one.
 
 KEY_MARK = "rck_"
 PREFIX_BYTES = 8  # of randomness, 60 bits of which are used
@@ -80,9 +77,6 @@ def is_same_key(key: str, stored: bytes | None) -> bool:
     return same and stored is not None
 
 
-# Who there is: one organization with its projects, people, memberships and keys, as one frozen value.
-
-
 @dataclass(frozen=True, slots=True)
 class Project:
     """A project; `created_at` is RFC 3339, as every instant here."""
@@ -111,9 +105,9 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """A role in a project that waits for somebody who is not known yet: whoever has the code of which this is the
-    `digest`, or, where there is none, whose verified e-mail address is `email`, in lower case. An address waits once
-    for each project: whoever invites it anew ends the invitation of before in the same amendment.
+    """A role in a project for a person who is not known yet: the one with the code of this `digest`, or, without one,
+    with the verified e-mail address `email`, in lower case. There is one invitation for each address and project:
+    another one replaces it in the same amendment.
     """
 
     id: str
@@ -200,8 +194,7 @@ class Directory:
         )
 
     def holder(self, text: str, *, now: str) -> Principal | None:
-        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any. `now` is
-        RFC 3339 in the form of every other instant, so that text compares as time does.
+        """Return the owner of this key, or None: unknown, revoked or expired. It takes the same time for any.
 
         `now` is RFC 3339 in the form of every other instant, so that text compares as time does.
         """
@@ -221,10 +214,8 @@ class Directory:
         return holder
 
     def still(self, principal: Principal, *, since: "Directory", now: str) -> Principal | None:
-        """Somebody who was recognised by an earlier directory, as they are in this one.
-
-        None for whoever is gone, and where what they showed opens nothing any more: another password, a revoked or
-        expired key.
+        """Return a principal of an earlier directory as they are in this one. None if they were removed, or if their
+        credential is not valid any more: another password, a revoked or expired key.
         """
         if principal in UNLISTED:
             return principal
@@ -280,9 +271,6 @@ def _personal(key: Key, person: Principal | None) -> Principal:
     )
 
 
-# What one change of access alters, and the directory that it makes.
-
-
 @dataclass(frozen=True, slots=True)
 class Member:
     """One person's role in a project; `user` is an id, and a role of None ends it."""
@@ -305,8 +293,8 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Amendment:
-    """One change, written in one transaction with its audit event. Whoever is removed leaves their memberships
-    and their own keys too.
+    """One change, written in one transaction with its audit event. A removed person loses their memberships and their
+    own keys, too.
     """
 
     audited: Audited

@@ -1,4 +1,8 @@
-"""Bytes in either syntax to documents, and to where things are in them. YAML is read by `yaml_documents`, JSON here."""
+"""Text in either syntax to documents, and to the places of their parts. `yaml_documents` reads YAML; JSON is read here.
+
+A fast parser reads JSON. If it refuses the text, or a place is needed, a slow and exact walk finds the first violation
+with its position, or the positions of everything.
+"""
 
 import json
 import re
@@ -60,10 +64,6 @@ def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
         return yaml_documents.locate(text, limits=limits)
     return _locate_json(text, limits=limits)
 
-
-# JSON text to plain values, with the place of each violation.
-#
-# A slow, exact walk over JSON text: the first violation with its position, or the positions of everything.
 
 _TOKEN: Final = re.compile(
     r"""[ \t\n\r]*(?:
@@ -265,8 +265,6 @@ def first_place(text: str) -> Position | None:
     return None if begin == len(text) else Lines(text[: begin + 1]).at(begin)
 
 
-# JSON text to plain values.
-
 _SPACE: Final = dict.fromkeys(map(ord, " \t\n\r"))
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
@@ -324,9 +322,9 @@ def _explain(text: str, limits: TextLimits) -> NoReturn:
 def _fits(text: str, limits: TextLimits) -> bool:
     """Return True if the text is surely within the limits, without building anything; otherwise a walk has to tell.
 
-    The first answer is for the many small texts: with so few marks, wherever they stand, nothing can be exceeded. Only
-    else are the strings taken out, so that the marks that remain are the structure's own. Text that is not JSON may
-    get either answer, but the parser never meets more levels than were counted here.
+    Many texts are small: with so few marks, wherever they are, no limit can be exceeded. Only for others are the
+    strings removed, so that the remaining marks belong to the structure. Text that is not JSON may get either answer,
+    but the parser never meets more levels than were counted here.
     """
     if len(text) * 4 > limits.text and len(text.encode()) > limits.text:
         return False  # escapes only make strings shorter, so nothing less needs a closer look

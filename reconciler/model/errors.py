@@ -9,7 +9,11 @@ the module that raises them. Every message is one sentence for a person: it name
 and holds no secret. What it quotes is visible (`text.visible`): messages go to logs, terminals, answers and the store.
 """
 
+import errno
+
 from reconciler.model import text
+
+OPEN_FILES = "too many files are open: raise `LimitNOFILE` in the service's unit, or `ulimit -n` where it is started"
 
 
 class ReconcilerError(Exception):
@@ -26,3 +30,13 @@ class Refused(ReconcilerError):
 
 class Transient(ReconcilerError):
     """Something outside failed (disk, network, process); retry with backoff."""
+
+
+def is_open_files(problem: BaseException | None) -> bool:
+    """Return True when the process, or the machine, may open no more files."""
+    return isinstance(problem, OSError) and problem.errno in (errno.EMFILE, errno.ENFILE)
+
+
+def system_reason(problem: OSError) -> str:
+    """Return why the system refused something, as a part of a sentence; of open files, what to do too."""
+    return OPEN_FILES if is_open_files(problem) else problem.strerror or str(problem)

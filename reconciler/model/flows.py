@@ -5,7 +5,7 @@ of a Configuration that write the same flow differently deliver the same.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -111,6 +111,14 @@ def compare(configuration: str, before: Delivering, after: Delivering, *, reason
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:
     """Return the gravest first, then by name."""
     return tuple(sorted(flows, key=lambda one: (_RANK[one.change], one.configuration, one.destination)))
+
+
+def with_queued(flows: Iterable[Flow], queued: Callable[[str], int]) -> tuple[Flow, ...]:
+    """Add how many records wait for each destination that moves: they follow it."""
+    return tuple(
+        msgspec.structs.replace(flow, queued=queued(flow.destination)) if flow.change is FlowChange.MOVED else flow
+        for flow in flows
+    )
 
 
 def count(flows: Iterable[Flow]) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """One line of a `.gitignore`, compiled to a pattern with a bound on its cost.
 
-Pure. Whoever may push writes these patterns, so matching takes time in proportion to pattern times path, whatever the
-pattern: a translation of a whole pattern to one backtracking expression lets ten characters run for a minute.
+Pure. Everybody who may push writes these patterns, so the time of a match is at most proportional to pattern times
+path: translated to one backtracking expression, a pattern of ten characters can run for a minute.
 """
 
 import re
@@ -104,7 +104,9 @@ def _parts(text: str) -> Iterator[Part]:
 
 
 def _expression(tokens: list[str]) -> str:
-    """One part as an expression. What stands between asterisks has a fixed length, so its first fit is good enough."""
+    """Translate one part to an expression. Text between asterisks has a fixed length, so its first match is good
+    enough.
+    """
     runs: list[list[str]] = [[]]
     for token in tokens:
         if token is STAR:

@@ -1,11 +1,13 @@
-"""Hosts and IP addresses that a URL or a parameter may hold."""
+"""Hosts and IP addresses that a URL or a parameter may contain.
+
+A host is a DNS name, or an IP address in a form that hides nothing. An address may stand for others (IPv4 inside of
+IPv6); to some of them nothing may ever connect.
+"""
 
 import re
 from collections.abc import Iterator
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import NamedTuple
-
-# Which IP addresses an address stands for, and which of them nothing may ever connect to.
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -121,8 +123,6 @@ def _at(address: IPv6Address, bit: int) -> IPv4Address:
     """The IPv4 address that begins at a bit, counted from the left."""
     return IPv4Address(int(address) >> (96 - bit) & 0xFFFFFFFF)
 
-
-# What a host may be in a URL or a parameter: a DNS name, or an IP address in a form that hides nothing.
 
 LONGEST_HOST = 253  # characters of a name, RFC 1035, 2.3.4, as text
 HOST_RULE = (

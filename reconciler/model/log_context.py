@@ -1,7 +1,7 @@
-"""The request or run that the work at hand belongs to, for log lines and the audit.
+"""The log context: the request or run of the present work, for log lines and the audit.
 
-What is begun within a request or a run inherits both: tasks, timers and threads of `asyncio.to_thread` do. What
-outlives them, as a loop that a request starts again, begins in `nobodys()`.
+Tasks, timers and threads of `asyncio.to_thread` inherit it. Work that outlives a request, such as a loop that it starts
+again, begins in `unbound()`.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,20 @@
-"""Secrets in documents: placeholders, restoring stored secrets, and matching places of two versions."""
+"""Secrets in documents: finding `(sensitive)`, restoring stored secrets, and matching places of two versions.
+
+Places match by names, never by position. Keys of mappings match equal keys. An entry of a list matches the entry with
+the same identity, which is the first of `id`, `name` and `displayName` that it has. An entry without any, or one whose
+identity occurs twice in either list, matches nothing.
+
+A secret is kept in the same place, as long as its component has the same type and goes on sending data to the same
+place: a person who may change a resource but not read its secrets could otherwise have them sent to themselves. A
+secret outside of a component's parameters is kept while everything around it stays the same, since its use is unknown.
+
+The parameters of a webhook that say where data is sent are known. Of another type any text may be an address, or
+contain one. Only values that the type's author has bounded (a number, true or false, a choice) are harmless, and
+secrets whose names do not sound like a place. A person may have to repeat a secret too often, but no secret is sent to
+an unintended place.
+
+The literal `(sensitive)` is never stored as a value.
+"""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -15,13 +31,6 @@ from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of, value_at
 from reconciler.model.violations import Violation, listed
 
-# Which parameters say where the data of a component goes, its secrets along with it.
-#
-# Of a webhook, which the service executes, the parameters are known. What another type does with its parameters is
-# known to nobody here: any text may be an address, or hold one. Harmless are only values that the type's author has
-# bounded (a number, true or false, a choice) and values that the author calls secrets, and these only when their names
-# do not sound like a place. So a secret rather has to be sent once too often than goes where nobody meant it to.
-
 WEBHOOK_PARAMETERS = frozenset(
     {
         "scheme",
@@ -36,7 +45,7 @@ WEBHOOK_PARAMETERS = frozenset(
     }
 )
 ROUTING_KEYS = frozenset({"host", ":authority"})
-"""Of a map of headers: what a shared server goes by when it chooses who gets a request."""
+"""The headers by which a shared server chooses the receiver of a request."""
 
 _BOUNDED = frozenset({"int", "bool", "enum", "enums", "timezone"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+s?(?![a-z])")
@@ -52,10 +61,8 @@ _RUN_TOGETHER = re.compile("addr|domain|endpoint|host|proxy|server|uris?$|url") 
 def changed_endpoint(
     before: list[Value], after: list[Value], *, type_key: Key, component_type: ComponentType | None
 ) -> tuple[str, ...]:
-    """The parameters that say where data goes and differ after defaults, sorted.
-
-    `(sensitive)` in both versions is the same value. A secret that is sent again differs even when it is equal: that it
-    is must not show.
+    """Return the parameters that decide where data is sent and that differ after defaults, sorted. `(sensitive)` in
+    both versions is the same value. A secret that is sent again counts as different: it must not show if it is equal.
     """
     old = _relevant(before, type_key, component_type)
     new = _relevant(after, type_key, component_type)
@@ -68,7 +75,7 @@ def _is_same(name: str, old: dict[str, Value], new: dict[str, Value]) -> bool:
 
 
 def _relevant(given: list[Value], type_key: Key, component_type: ComponentType | None) -> dict[str, Value]:
-    """The values that say where data goes, by name; of a map that does not, the keys that do."""
+    """Return the values that decide where data is sent, by name; of a map that does not, the keys that do."""
     if component_type is None:
         return _by_name(given)
     found: dict[str, Value] = {}
@@ -100,9 +107,6 @@ def _says_where(name: str, type_key: Key, definition: Definition | None) -> bool
 
 def _is_bounded(definition: Definition) -> bool:
     return definition.type in _BOUNDED and not definition.creatable
-
-
-# `(sensitive)` where a value should be: finding it, and doing without it.
 
 
 def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
@@ -148,12 +152,6 @@ def _whole(place: Pointer) -> Pointer:
     return place
 
 
-# Which place of another version of a document a place corresponds to: by names, never by position.
-#
-# Keys of mappings correspond to equal keys. An entry of a list corresponds to the entry of the same identity, which is
-# the first of `id`, `name` and `displayName` that it has: parameters have names, components in place an `id` or a
-# `displayName`. An entry without any, and one whose identity occurs twice in either list, corresponds to nothing.
-
 IDENTIFYING = ("id", "name", "displayName")
 
 Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
@@ -169,7 +167,7 @@ class Unmatched(Enum):
 
 
 class Matching:
-    """Places of one document, looked for in another. Nobody may change the two meanwhile."""
+    """Finds places of one document in another. The two must not change meanwhile."""
 
     def __init__(self, document: Value, other: Value) -> None:
         self._document = document
@@ -226,7 +224,7 @@ def called(document: Value, place: Pointer) -> Called | None:
 
 
 def namesakes(document: Value) -> dict[Called, list[Pointer]]:
-    """The values of all parameters, and of a map each value, by what they are called, wherever they stand."""
+    """Return the values of all parameters, and each value of a map, by their names."""
     found: dict[Called, list[Pointer]] = {}
     for pointer, name, value in _values(document, ()):
         found.setdefault((name, ()), []).append(pointer)
@@ -256,13 +254,6 @@ def identity_of(entry: Value) -> Identity | None:
     return None
 
 
-# Which stored secret `(sensitive)` stands for, and whether it may.
-#
-# A secret is kept in the same place, as long as its component has the same type and goes on sending data
-# to the same place: whoever may change a resource but not read its secrets could otherwise have them sent
-# to themselves. A secret outside of a component's parameters is kept while all around it stays the same, since nobody
-# knows what it is used for.
-
 MOST_NAMES = 5  # parameters named in one sentence
 LONGEST_NAME = 63  # characters of each; whoever sends a document writes the names
 
@@ -278,7 +269,7 @@ _SURROUNDINGS = f"{_SEND}, since what stands beside it changed"
 
 
 class SecretKeeper:
-    """Decides, place by place, which stored secret `(sensitive)` stands for."""
+    """Finds the stored secret for each `(sensitive)`."""
 
     def __init__(
         self, incoming: dict[str, Value], masked: dict[str, Value], *, held: Mapping[Pointer, Value], lookup: Lookup
@@ -349,10 +340,6 @@ def _shown(names: tuple[str, ...]) -> str:
     return told if len(names) <= MOST_NAMES else f"{told} and {len(names) - MOST_NAMES} more"
 
 
-# Putting secrets back: into a stored resource, and where `(sensitive)` comes in for a value that is to stay.
-#
-# When it may is decided above. The literal is never stored.
-
 Secrets = tuple[tuple[Pointer, Value], ...]
 """Values by their places, from the document's root down."""
 
@@ -388,12 +375,11 @@ def restored(
     lookup: Lookup,
     accept_invalid: bool,
 ) -> Restored:
-    """Restore the secrets of a document that may contain `(sensitive)`. `masked` is the stored document under the same
-    key, or None, and `secrets` are its secrets by JSON pointer. `lookup` finds the types in force. `accept_invalid`: a
-    value that breaks a rule here counts as missing and is left out of the document.
+    """Restore the secrets of a document that may contain `(sensitive)`.
 
-    `masked` is what is stored under the same key, or None, and `secrets` belong to it, by JSON pointer. `lookup` finds
-    the types in force. `accept_invalid`: what breaks a rule here counts as missing and is left out of the document.
+    `masked` is the stored document under the same key, or None, and `secrets` are its secrets by JSON pointer. `lookup`
+    finds the types in force. `accept_invalid`: a value that breaks a rule here counts as missing and is left out of the
+    document.
     """
     places = find_placeholders(incoming)
     if masked is None:

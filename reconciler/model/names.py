@@ -1,4 +1,8 @@
-"""Kinds, names, keys and label selectors of resources."""
+"""Kinds, names, keys, label selectors and names of Git refs.
+
+The rules return a sentence about what is wrong, or None. The schemas state the same rules for documents; these are for
+paths, settings and selectors. Selectors have Kubernetes' syntax: `team=edge, env in (prod, staging), !legacy`.
+"""
 
 import difflib
 import re
@@ -7,8 +11,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from reconciler.model import errors
-
-# The kinds of resources and how they are spelled.
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +61,6 @@ def nearest_kind(text: str) -> Kind | None:
     return _BY_FORM[close[0]] if close else None
 
 
-# The rules for names, labels and projects. Pure: each returns a sentence about what is wrong, or None.
-#
-# The schemas state the same rules for documents; these serve paths, settings and selectors.
-
 NAME_RULE = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a letter or digit"
 LABEL_KEY_RULE = (
     "must be 1 to 63 letters, digits, `-`, `_` or `.`, beginning and ending with a letter or digit, "
@@ -101,17 +99,12 @@ def wrong_project(text: str) -> str | None:
     return None if len(text) <= LONGEST_NAME and _PROJECT.fullmatch(text) else PROJECT_RULE
 
 
-# What a resource is addressed by, inside its project.
-
-
 class Key(NamedTuple):
     """Kind and name; keys sort by kind, then name."""
 
     kind: str  # the exact spelling, `Destination`
     name: str
 
-
-# Label selectors in Kubernetes' syntax: `team=edge, env in (prod, staging), !legacy`. Pure.
 
 LONGEST_SELECTOR = 4096  # characters
 MOST_REQUIREMENTS = 100  # requirements
@@ -127,7 +120,7 @@ _OPERATOR = "`=`, `==`, `!=`, `in`, `notin`, `,` or the end"
 
 
 class BadSelector(errors.Refused):
-    """The text is no selector; the message says where and why, as it stands after a colon."""
+    """The text is no selector; the message says where and why, to be put after a colon."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,8 +254,6 @@ def _value(reader: _Reader) -> str:
         raise BadSelector(f"the label's value at character {value.at} {problem}")
     return value.text
 
-
-# Names of Git refs: one rule for the settings and for what a remote lists.
 
 MAX_REF_BYTES = 1024
 

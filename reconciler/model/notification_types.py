@@ -17,12 +17,15 @@ class NotificationType(StrEnum):
     DELIVERY_FAILING = "DeliveryFailing"
     DEAD_LETTERS = "DeadLetters"
     QUEUE_NEARLY_FULL = "QueueNearlyFull"
+    QUEUE_DAMAGED = "QueueDamaged"
     LOGS_UNROUTED = "LogsUnrouted"
     DISK_LOW = "DiskLow"
     CERTIFICATE_EXPIRING = "CertificateExpiring"
     KEYS_TO_REVIEW = "KeysToReview"
     STORE_DEGRADED = "StoreDegraded"
     STORE_DAMAGED = "StoreDamaged"
+    SESSIONS_LOST = "SessionsLost"
+    TOO_MANY_OPEN_FILES = "TooManyOpenFiles"
 
 
 class Severity(StrEnum):

@@ -1,4 +1,8 @@
-"""Update statuses, and the values that a plan takes and returns."""
+"""Update statuses, and the values that a plan takes and returns: keys, digests, owners and versions, no documents.
+
+The planner chooses the status. A first read makes one of each value for every document, hence structs without cycles,
+which the garbage collector skips.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -8,8 +12,6 @@ from enum import Enum, StrEnum, auto
 import msgspec
 
 from reconciler.model.names import Key
-
-# The ten update statuses and what each means for the answer. How a status is chosen is in `planner`.
 
 
 class UpdateStatus(StrEnum):
@@ -59,14 +61,9 @@ def summed_statuses(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
     return {status: number for status, number in numbers if number}
 
 
-# What goes into a plan and what comes out: keys, digests, owners and versions. Documents stay outside.
-#
-# A first read makes one of each for every document, hence structs that the garbage collector need not look at: none
-# leads back to itself.
-
 PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget of deletions is for any so long a time
 BUILT_IN = "(built-in)"
-"""The owner of what the service brings along; no repository can be called so."""
+"""The owner of built-in resources; no repository can have this name."""
 
 
 class StoredState(msgspec.Struct, frozen=True, gc=False):

@@ -152,8 +152,7 @@ class PlanTip(_Shape, frozen=True):
 
 
 class Plan(_Shape, frozen=True):
-    """The result of merging `head` into `base`. `behind` is how many commits of the base the head lacks: the base
-    moved.
+    """The result of merging `head` into `base`.
 
     `behind` is how many commits of the base the head lacks: the base moved. `store_version` is the revision of the live
     store that the plan was made against; None without a server. `server` names it.

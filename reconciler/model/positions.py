@@ -1,4 +1,4 @@
-"""Places in a text, how much one text may hold, and the error that names a place."""
+"""Places in a text, the limits on one text in either syntax, its decoding, and the error that names a place."""
 
 import re
 from bisect import bisect_right
@@ -8,8 +8,6 @@ from typing import Final, NamedTuple
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer
-
-# Where something stands in a text, and the one error that says so.
 
 _BREAK: Final = re.compile(r"\r\n|\n|\r")
 _SHOWN: Final = 60  # characters of a name that an error repeats
@@ -26,7 +24,7 @@ class DocumentError(Refused):
     """A text that cannot be read, and where.
 
     The message is one sentence without the place: the caller, who knows the path, puts `path:line:column: ` before it.
-    It may repeat a key, never a value, nor a tag or what only looks like an alias: a secret that nobody quoted may.
+    It may repeat a key, but never a value, a tag or a possible alias: an unquoted secret may look like these.
     """
 
     def __init__(self, message: str, *, line: int, column: int) -> None:
@@ -59,9 +57,6 @@ def shown(name: str) -> str:
     """A key as an error may repeat it: short, on one line, nothing invisible."""
     short = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
     return visible(short)
-
-
-# Where each value and key of a text stands, for when something must be reported.
 
 
 @dataclass(slots=True)
@@ -157,8 +152,6 @@ class LocationRecorder:
             frame.key = None
 
 
-# How much one text may hold, whatever its syntax.
-
 MEBIBYTE: Final = 2**20
 
 
@@ -174,24 +167,23 @@ class TextLimits:
 
 
 FILE_LIMITS: Final = TextLimits()
+REQUEST_NODES: Final = 1_000_000  # ten thousand resources of a hundred nodes each
 
 
 def limits_of_body(size: int) -> TextLimits:
     """The limits for a request body of at most `size` bytes.
 
-    A body carries many resources, so its node limit grows with its size: 8 bytes a node is denser than resources are
-    (about 12), yet keeps what is built within a small multiple of the body. Two more levels than a file, because the
-    body wraps each resource in a list in a mapping: what fits from Git then fits through the API.
+    A body carries many resources: ten thousand of a hundred nodes each, and a larger one a node for each 8 bytes. It
+    has two more levels than a file, because it wraps each resource in a list in a mapping: what fits from Git then fits
+    through the API.
     """
     return TextLimits(
         bytes=size,
         depth=FILE_LIMITS.depth + 2,
-        nodes=max(FILE_LIMITS.nodes, size // 8),
+        nodes=max(REQUEST_NODES, size // 8),
         text=max(FILE_LIMITS.text, size),
     )
 
-
-# Bytes to text, for both syntaxes.
 
 _MARK: Final = "\ufeff"  # the byte order mark that some editors put before UTF-8
 

@@ -1,12 +1,13 @@
-"""Actors, roles, permissions and principals, and the judgement of one request."""
+"""Actors, roles, permissions and principals, and the judgement of one request.
+
+The doors (HTTP, git) authenticate; here it is known who the principal is.
+"""
 
 from collections.abc import Collection, Container, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum, auto
 from functools import cache
 from types import MappingProxyType
-
-# Who asks: what a credential or a repository turned into. How it was proved belongs to the doors (HTTP, git).
 
 
 class Role(StrEnum):
@@ -38,9 +39,6 @@ class Actor:
 def repository_actor(repository: str) -> Actor:
     """The actor on whose behalf the commits of a watched repository are applied."""
     return Actor(name=f"git:{repository}", role=Role.ADMIN, repository=repository)
-
-
-# What may be permitted, and which role and which scope permits it.
 
 
 class Permission(StrEnum):
@@ -127,8 +125,6 @@ def required_for(permission: Permission, scopes: Collection[Scope]) -> str:
     return f"the role {roles[-1]}" if roles else "an organization admin"
 
 
-# Who was recognised, what they may reach, and the judgement of one request.
-
 DEFAULT_PROJECT = "default"
 """The project that every installation has."""
 
@@ -203,10 +199,9 @@ def judge(principal: Principal, permission: Permission, *, project: str | None) 
 
 
 def chosen(principal: Principal, asked: str | None, *, existing: Container[str]) -> str | None:
-    """The project that a request means, or None when there is no such project for whoever asks.
-
-    A key of one project means that one and may repeat it. Others choose; without a choice it is `default`, or else the
-    only project that they have a role in.
+    """Return the project of a request, or None if the caller has no such project. A key of one project means that one
+    and may repeat it. Others choose; without a choice it is `default`, otherwise the only project in which they have a
+    role.
     """
     if principal.project is not None:
         # The person of a personal key may have left the project.

@@ -1,4 +1,13 @@
-"""The stored form of a resource: its bytes, hash and masked body, and their redaction."""
+"""The stored form of a resource: its bytes, hash and masked body, and their redaction.
+
+Readers get bytes that are stored once and sent as they are. A status is stored without its `source`, and a source
+without `path` and `line`: the rest is the same for all that one change stores, and stored once.
+
+A redaction removes a text that should never have been stored. Strings and keys are searched after decoding, so that no
+escape hides the text; a number whose digits contain it is replaced whole. The name and id of a resource stay, and what
+the server says of a version. Of a value that was stored as a secret nothing is revealed: it is removed without being
+counted, and the hash still covers it. Otherwise a person who may redact could guess a secret piece by piece.
+"""
 
 import hashlib
 import hmac
@@ -15,13 +24,10 @@ from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
 
-# Preparing a resource that is to be stored: its hash, what may be shown of it and what may not.
-
 
 class Bound(NamedTuple):
-    """The one version of the one resource whose hash this is: nowhere else do equal secrets give an equal hash.
-
-    Otherwise whoever may store resources could store a guess, in one of their own or in this one, and compare hashes.
+    """The version of the resource that a hash is bound to: elsewhere, equal secrets give another hash. Otherwise a
+    person who may store resources could store a guess, in another resource or in this one, and compare hashes.
     """
 
     project: str
@@ -31,7 +37,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A resource as the store keeps it. `spec_hash` covers each secret by its HMAC, so it tells nobody what it is."""
+    """A resource as the store keeps it. `spec_hash` covers each secret by its HMAC, so it does not reveal it."""
 
     spec_hash: str  # hex SHA-256 of the spec
     masked: dict[str, Value]  # what a user owns, each secret replaced by `(sensitive)`
@@ -63,11 +69,6 @@ def _covered(owned: dict[str, Value], told: tuple[str, Value], hmac_key: bytes, 
     covered = values.canonical_json([*bound, owned["kind"], name, *told])
     return "hmac-sha256:" + hmac.digest(hmac_key, covered, "sha256").hex()
 
-
-# What a reader of the service gets, as bytes that are stored once and sent as they are.
-#
-# A status is kept without its `source`, and a source without `path` and `line`: that is the same for all that one
-# change stores, and kept once.
 
 _path = msgspec.json.Encoder().encode
 
@@ -194,7 +195,7 @@ def without_drift(status: bytes) -> bytes:
 
 
 def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
-    """The same status, of a version that is not what its owner wants; `drift` says whose it is and where it stands."""
+    """Return the status of a version that differs from what its owner wants; `drift` names the owner and the place."""
     return values.canonical_json({**_members(status), "drift": dict(drift)})
 
 
@@ -209,7 +210,7 @@ def _members(status: bytes) -> dict[str, Value]:
 
 
 def frame(source: Mapping[str, Value]) -> Frame:
-    """The two sides of a source that has no `path` and `line`. Raises ValueError where they would not stand together,
+    """Return the two sides of a source without `path` and `line`. Raises ValueError if these would not be adjacent,
     behind another member.
     """
     head = {name: value for name, value in source.items() if name < "line"}
@@ -235,7 +236,7 @@ def shown(parts: Parts) -> bytes:
 def damaged(kind: str, name: str, *, version: int, latest: bool) -> bytes:
     """Return the placeholder for a damaged version in a list or a history.
 
-    It has no `apiVersion` and no `spec`: nobody can take it for the resource, nor apply it.
+    It has no `apiVersion` and no `spec`, so that it cannot be mistaken for the resource or applied.
     """
     status: dict[str, Value] = {"error": DAMAGED.format(kind=kind, name=name)}
     if latest:
@@ -288,15 +289,6 @@ class _Stated(msgspec.Struct):
     status: msgspec.Raw
 
 
-# Taking a text out of what was stored, because it was a secret that should not have been there.
-#
-# Strings and keys are looked into after decoding, so that no escape hides the text; a number whose digits hold it is
-# replaced whole. What a resource is known by stays: its name and id, and what the server says of a version.
-#
-# Of what was stored as a secret nothing is told: it is taken out without being counted, and the hash goes on covering
-# it as it was. Otherwise whoever may redact could find out a secret piece by piece, by asking which versions hold a
-# guess.
-
 MARK = "(redacted)"
 FEWEST, MOST = 4, 65_536  # characters of a text: fewer would be found everywhere
 KNOWN_BY = SERVER_KEYS | {"name"}  # of `metadata`
@@ -339,7 +331,7 @@ def spellings(text: str) -> tuple[str, ...]:
 
 
 def redaction_sentence(told: str, text: str) -> str:
-    """The same without the text. When what stands around it makes the text again, nothing else is left either."""
+    """Return it without the text. If the parts around it make the text again, all of it is removed."""
     forms = spellings(text)
     left = told
     for form in forms:
@@ -430,7 +422,7 @@ class _Walk:
 
 
 def _numbered(key: str) -> Iterator[str]:
-    """The key, then with a number behind it; no text of four characters stands in both ways to write that."""
+    """Yield the key, then the key with a number; no text of four characters is in both."""
     yield key
     number = 2
     while True:
@@ -440,7 +432,7 @@ def _numbered(key: str) -> Iterator[str]:
 
 
 def _document(stored: dict[str, Value], walk: _Walk) -> dict[str, Value]:
-    """The frame of a document stays whatever the text is: without it, nobody could read the version."""
+    """The frame of a document stays, whatever the text is: without it, the version would be unreadable."""
     metadata = _redacted_members(stored["metadata"])
     left: dict[str, Value] = {
         key: each if key in KNOWN_BY else walk.value(each, ("metadata", key)) for key, each in metadata.items()

@@ -1,4 +1,9 @@
-"""A resource: a document that was judged by itself, and found valid."""
+"""A resource: a document that was judged by itself and found valid, less what belongs to the server.
+
+An absent member may be written as `null` if a schema lists the members of its object. So may an empty `id`,
+`displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters, defaults,
+templates and all else that may be any JSON stay as they are, and so do the members of an open object.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -16,8 +21,6 @@ from reconciler.model.names import Key, Kind
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Violation
 
-# A resource: a document that broke no rule, less what belongs to the server.
-
 SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
 """The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
 
@@ -27,8 +30,8 @@ PRUNE_LABEL = "service/prune"
 class Resource(msgspec.Struct, frozen=True, gc=False):
     """The part of a document that the user owns. Two resources are equal if their `owned` is.
 
-    `owned` holds secrets in clear, so no representation shows it; nobody may change what is inside. `placeholders`
-    says where it holds `(sensitive)` instead of a value, from the document's root down.
+    `owned` contains secrets in clear, so `repr` does not show it; do not change it. `placeholders` are the places of
+    `(sensitive)` instead of a value, from the document's root down.
     """
 
     key: Key
@@ -69,11 +72,8 @@ def of_document(document: dict[str, Value], *, key: Key) -> Resource:
     )
 
 
-# Hiding what may be a secret in a document that broke a rule, so that an answer can repeat it.
-
-
 def mask_all(value: Value) -> Value:
-    """A copy in which every parameter value is masked, whatever its name, and wherever parameters stand.
+    """Return a copy in which every parameter value is masked, whatever its name, and wherever the parameters are.
 
     In a document without the documented shape, all below a key `parameters` or `value` may be a secret; the keys stay,
     and the names of parameters. Nesting is bounded by the readers.
@@ -96,12 +96,6 @@ def _mask(value: Value) -> Value:
         key: child if key in kept and isinstance(child, str | bool) else _mask(child) for key, child in value.items()
     }
 
-
-# Members of a document that are there and mean that they are not: `null`, and here and there an empty value.
-#
-# A `null` in an optional member of an object whose members a schema lists is absent. So are an empty `id`,
-# `displayName` and `description`, an empty map of labels, and empty lists of components. Values of parameters,
-# defaults, templates and all else that may be any JSON stay as they are, and so does what an open object holds.
 
 EMPTY: dict[str, Value] = {"id": "", "displayName": "", "description": "", "labels": {}, **{key: [] for key in LISTS}}
 """The members that are absent when they are empty."""
@@ -188,9 +182,6 @@ def _is_typed(schema: dict[str, Any]) -> bool:
     return not {"type", "$ref", "enum", "const"}.isdisjoint(schema)
 
 
-# Judging one document by itself: is it ours, is it valid, and what is every rule that it breaks?
-
-
 class Classification(Enum):
     """The kind of a document in a repository, for us."""
 
@@ -222,9 +213,8 @@ def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
 
 
 def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
-    """Everything that is wrong with a document, in document order; or the resource that it is.
-
-    `placeholders`: `(sensitive)` is not wrong but left to whoever knows the stored value that it stands for.
+    """Return all violations of a document, in document order; or its resource. `placeholders`: `(sensitive)` is
+    allowed, and the caller replaces it by the stored value.
     """
     if not isinstance(value, dict):
         return Judged(None, None, (Violation((), "is not an object"),))
@@ -319,9 +309,6 @@ MASK_MESSAGE = (
     f"`{components.MASK}` is what the service shows instead of a value; send the value itself; in Git, write a "
     "reference such as `${env:NAME}`"
 )
-
-
-# Which resource a document names, when nothing else of it matters, as in a delete.
 
 
 def identify(document: Value) -> tuple[Key | None, str | None]:

@@ -1,4 +1,9 @@
-"""Routes: which Configurations deliver, to which destinations, and why not. Pure."""
+"""Routes: which Configurations deliver, to which destinations, and why not. Pure.
+
+Routes are plain frozen values that the worker makes and the main process gets as a message. Texts of sensitive
+parameters are as they were stored: references to secrets are resolved when a request is made, and never kept. A
+disabled component, or one that names a disabled resource, does not count, nor does anything in it.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -12,11 +17,6 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Component, unversioned
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value, pointer_text
-
-# Frozen routes: which log records of a project go where, and how each destination wants them.
-#
-# They are plain data, so that they cross the pipe from the reader child, where they are made. Texts of sensitive
-# parameters are as they were stored: references to secrets are resolved when a request is made, and never kept.
 
 
 class Format(StrEnum):
@@ -157,16 +157,14 @@ class Routes(msgspec.Struct, frozen=True, kw_only=True):
     wanting: tuple[Wanting, ...] = ()
 
 
-# What of a component decides whether a Configuration that uses it delivers.
-
 OTLP = "otlp"  # the type of the sources that delivery takes records from
 WEBHOOK = "webhook"  # the type of the destinations that it sends them to
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentUse:
-    """A component. `processes`: an enabled processor stands in it, in place; `uses` are the Processors that it names
-    and does not disable, each once.
+    """A component. `processes`: it contains an enabled processor, in place; `uses` are the Processors that it names and
+    does not disable, each once.
     """
 
     type: str = ""
@@ -226,10 +224,6 @@ def component_name(component: Mapping[str, Value]) -> str | None:
     return components.unversioned(named) if isinstance(named, str) else None
 
 
-# Whether a Configuration delivers, why not, and the routes of those that do. Pure.
-#
-# What is disabled, a component or the resource that it names, counts for nothing, with all that stands in it.
-
 INCOMPLETE = "It is incomplete; complete what `status.incomplete` lists."
 RAW = "It holds `raw`, which the service does not run; use sources and destinations."
 NO_SOURCE = "It has no enabled source of type `otlp`; add one."
@@ -246,7 +240,7 @@ UNFIT = "{at} is a webhook with parameters that do not fit their type; correct t
 
 
 class Use(NamedTuple):
-    """A webhook of a Configuration: its name as a destination, and the component where it stands.
+    """A webhook of a Configuration: its name as a destination, and its component.
 
     `key` is the resource that it names, None for one in place, whose parameters are `given`.
     """
@@ -316,11 +310,9 @@ def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: M
 
 
 def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
-    """The webhooks to which the Configuration of this name wants records to go, whether it can deliver or not; none
-    when it has `raw`, or no enabled source of type `otlp`.
-
-    Of a component that cannot be read, nobody can say that it was taken out. The name of a webhook in place without a
-    fitting `id` ends with the colon.
+    """Return the webhooks to which the Configuration of this name sends records, even if it cannot deliver now; none if
+    it has `raw`, or no enabled source of type `otlp`. A component that cannot be read does not count as removed. The
+    name of a webhook in place without a fitting `id` ends with the colon.
     """
     has_source, found = False, list[Use]()
     if isinstance(spec, Mapping) and spec.get("raw") is not None:
@@ -444,8 +436,6 @@ def labels(spec: Value) -> tuple[tuple[str, str], ...]:
     given = selector.get("matchLabels") if isinstance(selector, Mapping) else None
     return tuple(sorted((key, str(value)) for key, value in given.items())) if isinstance(given, Mapping) else ()
 
-
-# The values of a webhook's and a queue storage's parameters, as the structs that delivery works with.
 
 WEBHOOK_TYPE = components.WEBHOOK
 STORAGE_TYPE = Key("ExtensionType", components.STORAGE_TYPE)

@@ -1,9 +1,9 @@
 """Stale routes: the last good route of a Configuration that cannot deliver now. Pure.
 
-The route goes on while the present version wants records and cannot deliver them, since something in it is wrong or is
-nothing that the service runs. A webhook that the present version takes out or disables is taken out of the route. One
-that a later version points elsewhere, or gives other headers, is held: nothing is sent to it any more, and its records
-wait until a version delivers. Once it is held it stays so, whatever comes after.
+The route stays in use while the present version wants records but cannot deliver them, since something in it is wrong
+or not supported. A webhook that the present version removes or disables is removed from the route. A webhook to which a
+later version gives another endpoint or other headers is held: nothing is sent to it any more, and its records wait
+until a version delivers. It stays held, whatever later versions say.
 """
 
 from collections.abc import Callable, Iterable
@@ -61,7 +61,7 @@ def told(reason: str, past: Past | None) -> Delivery:
 def after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[[str, Use], bool]) -> Past:
     """Return what a change leaves of a route, for a Configuration that now wants records at these webhooks.
 
-    `leads_elsewhere` compares a webhook of the route, by its name, with what it is now.
+    `leads_elsewhere` compares a webhook of the route, by its name, with its present form.
     """
     left, held = [], []
     for name, version in past.uses:

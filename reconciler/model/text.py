@@ -1,27 +1,27 @@
-"""Text for people: escaping of what comes from outside, and numbers with their nouns."""
+r"""Text for people: escaping of text from outside, and numbers with their nouns.
+
+A person who can push chooses the names of files and commits' authors and subjects; the operator of a remote chooses its
+errors. Such text is escaped where it leaves (terminal, log lines, sentences made of it), so that it cannot act on a
+terminal, forge a line or hide. For a format with quoting of its own (Markdown, HTML) escape first, then quote: escapes
+are ASCII letters, digits and backslashes. Text that programs read is data and keeps its characters; in JSON and YAML
+the format's own escapes write them.
+
+Escaped are the controls of C0 and C1 and DEL, controls of the writing direction, characters without a shape (zero-width
+space, soft hyphen, fillers, tags), ends of lines and paragraphs beyond LF, surrogates, noncharacters and private use.
+The list is fixed, so that it does not change with Python's Unicode tables.
+
+Joiners and variation selectors have no shape either, but Persian, Indic scripts, Mongolian and emoji need them. One of
+them stays where it can be needed: behind a visible character beyond ASCII. Elsewhere, and in a row, it is escaped.
+
+A backslash stays as it is: escaping text twice (file names in `git/trees`) shows no second backslash. So `\x1b` may
+also be four characters that somebody typed; those do nothing, and `-o json` tells the two apart.
+"""
 
 import json
 import re
 from collections.abc import Callable
 from functools import cache
 from typing import Final
-
-# Text from outside as people may see it: nothing in it acts on a terminal, forges a line or hides.
-#
-# Whoever can push chooses the names of files and commits' authors and subjects; whoever runs a remote chooses its
-# errors. Such text is escaped where it leaves: terminal, log lines, sentences made of it. For a format with quoting of
-# its own (Markdown, HTML) escape first, then quote: escapes are ASCII letters, digits and backslashes. Text that
-# programs read is data and keeps its characters; in JSON and YAML they are written by the format's own escapes.
-#
-# Escaped are the controls of C0 and C1 and DEL, controls of the writing direction, what has no shape (zero-width space,
-# soft hyphen, fillers, tags), ends of lines and paragraphs beyond LF, surrogates, noncharacters and private use. The
-# list is fixed, so that it does not change with Python's Unicode tables.
-#
-# Joiners and variation selectors have no shape either, but Persian, Indic scripts, Mongolian and emoji need them. One
-# of them stays where it can be needed: behind a visible character beyond ASCII. Elsewhere, and in a row, it is escaped.
-#
-# A backslash stays as it is: what is escaped already (file names in `git/trees`) or twice shows no second backslash. So
-# `\x1b` may also be four characters that somebody typed; those do nothing, and `-o json` tells the two apart.
 
 _CONTROLS: Final = r"\x00-\x09\x0b-\x1f\x7f-\x9f"  # all but LF
 _SHAPELESS: Final = (
@@ -68,16 +68,13 @@ def visible_block(text: str) -> str:
 
 
 def visible_json(document: str) -> str:
-    """JSON to be looked at: the same document, with JSON's escapes for what cannot be shown."""
+    """Return the same JSON document for people, with JSON's escapes for characters that cannot be shown."""
     return visible_lines(document, lambda character: json.dumps(character)[1:-1])
 
 
 @cache  # and not at import: most commands meet ASCII alone
 def _pattern() -> re.Pattern[str]:
     return re.compile(_ESCAPED)
-
-
-# Numbers with their nouns, wherever a sentence or a line of the log counts.
 
 
 def counted(number: int, noun: str, nouns: str = "") -> str:

@@ -1,4 +1,9 @@
-"""Checks of a component against its type: parameters, secrets and references."""
+"""Checks of a component against its type: parameters, secrets and references.
+
+A value is judged by its type first. An accepted but empty value counts as missing: the default takes its place, if
+there is one. Every violation of a reference to a secret has the same text, so that nobody learns from it which
+variables and files exist.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,11 +27,6 @@ from reconciler.model.names import Key
 from reconciler.model.secret_references import AvailableSecrets, SecretReference, SecretSource
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
-
-# Whether the parameters of a component are what its type defines.
-#
-# A value is judged by its type first. One that the type takes, but that is empty, is a missing one: a default, if there
-# is one, stands in for it.
 
 
 def broken_parameters(given: list[Value], component_type: ComponentType, *, at: Pointer) -> tuple[Violation, ...]:
@@ -102,8 +102,6 @@ def _name(parameter: Value) -> Value:
     return name if isinstance(name, str) else None
 
 
-# Which parameters of a webhook name files in the project's folder of secrets: certificates and keys.
-
 SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
 
 
@@ -145,16 +143,12 @@ def _matters(definition: Definition, values: dict[str, Value], webhook: Componen
     )
 
 
-# Where references to secrets may stand in parameters, and whether they lead to something.
-#
-# Every violation says the same, so that nobody learns from it which variables and files there are.
-
 BROKEN_REFERENCE = (
     "leads to no secret that may be used here; references are resolved only in sensitive parameters, and only to "
     "variables and files that this project may use (docs/secrets.md has the causes)"
 )
 EXECUTED = frozenset({WEBHOOK, Key("ExtensionType", STORAGE_TYPE)})
-"""The types that the service executes itself: nobody else resolves what stands in their parameters."""
+"""The types that the service executes itself: only it resolves the references in their parameters."""
 
 _Types: TypeAlias = Mapping[Pointer, ComponentType | None]
 _Components: TypeAlias = Mapping[Pointer, Component]  # by the pointers of their lists of parameters, from the spec down
@@ -166,9 +160,10 @@ def broken_secret_references(
     types: _Types,
     available: AvailableSecrets | None,
 ) -> Iterator[Violation]:
-    """Every rule that references of a document break, each `of_parameter`, with pointers from the document's root.
+    """Return the violations of the references in a document, each `of_parameter`, with pointers from the document's
+    root.
 
-    `found` are its components, `types` theirs (`components.types`). `available` None: nobody can say, so that only the
+    `found` are its components, `types` theirs (`components.types`). `available` None: unknown, so that only the
     grammar, the place and the service's own variables are judged.
     """
     by_list = {component.at[1:]: component for component in found}
@@ -189,7 +184,7 @@ def _is_good(
     at = mention.parameter[:-1]
     component = by_list.get(at)
     if component is not None and component.type_key in EXECUTED and not _is_by_definition(mention, types.get(at)):
-        # Whatever else the service executes, an address for instance, stands in its log and in its messages.
+        # Other parameters, an address for instance, are shown in the service's log and messages.
         return not secret_references.find_secret_references(mention.text)
     if mention.sensitive:
         return all(_leads(one, available) for one in secret_references.find_secret_references(mention.text))
@@ -216,18 +211,16 @@ def _leads(reference: SecretReference | None, available: AvailableSecrets | None
     return available is None or available.has(reference)
 
 
-# How a resource fits the types of its components: which parameters break a rule, and which values are secrets.
-
 Lookup = Callable[[Key], ComponentType | None]
 
 TypeOf = Callable[[Key], str | None]
-"""The name of the type that an Extension has, without a version; None when there is none, or nobody can say."""
+"""Returns the name of an Extension's type, without a version; None if it has none, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
     """`violations` are all `of_parameter`; `secrets` are (pointer, value) from the document's root, in order. `notes`
-    are about values that are taken all the same.
+    are about values that are accepted nevertheless.
     """
 
     violations: tuple[Violation, ...] = ()
@@ -244,8 +237,8 @@ def fit(
 ) -> Fit:
     """Judge every component of a valid document. Of an unknown type, nothing is wrong and everything is a secret.
 
-    `available` are the secrets that its project may refer to; None when nobody can say, or asks for secrets alone.
-    `refuse_unknown`: a parameter that a type does not know is a violation, whoever executes the type.
+    `available` are the secrets that its project may refer to; None if they are unknown, or only secrets are searched.
+    `refuse_unknown`: a parameter that a type does not know is a violation, even if a collector executes the type.
     """
     spec, kind = owned["spec"], owned["kind"]
     found = components.find_components(kind, spec) if isinstance(kind, str) else ()
@@ -328,9 +321,8 @@ def with_storages(fit: Fit, owned: dict[str, Value], type_of: TypeOf) -> Fit:
 
 
 def misplaced(document: Value, type_of: TypeOf) -> tuple[Violation, ...]:
-    """Each extension of another type in which a webhook would keep its queue; one that is missing is told elsewhere.
-
-    A webhook that names none has the one that is built in, which is of the right type.
+    """Yield each extension of another type that a webhook names for its queue; a missing one is reported elsewhere. A
+    webhook that names none uses the built-in one, which has the right type.
     """
     message = f"names an Extension of another type; name one of the type `{components.STORAGE_TYPE}`"
     return tuple(

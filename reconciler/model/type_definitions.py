@@ -1,4 +1,9 @@
-"""Checks of a type by itself: do its parameter definitions make sense?"""
+"""Checks of a type by itself (do its definitions make sense?), and explanations of values that break its rules.
+
+Violations are found one value at a time and as far as somebody reads them. All at once, each missing parameter would
+come with a copy of all values, and each bad entry of a list with a copy of all allowed ones: a person who writes both
+could fill the memory.
+"""
 
 import difflib
 from collections.abc import Iterator, Mapping
@@ -10,19 +15,13 @@ from reconciler.model.validators import MISSING, Rules
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
 
-# Why values by name break the rules of a type, found one value at a time and as far as somebody reads it.
-#
-# Told all at once, each missing parameter would come with a copy of all values, and each bad entry of a list with a
-# copy of all that are allowed: whoever writes both could fill the memory.
-
 MOST = violations.MOST_LINES + 1  # no reason tells more
 UNKNOWN = "is not known"
 
 
 def explain_violations(rules: Rules, values: Mapping[str, Value]) -> tuple[Violation, ...]:
-    """The first ways in which values break the rules of `component_types`; pointers begin with the names.
-
-    A value whose name no definition has is told at its key.
+    """Yield the first violations of `component_types`; pointers begin with the names. A value without a definition is
+    reported at its key.
     """
     if rules.validator.is_valid(values):
         return ()
@@ -80,8 +79,6 @@ def _mentioned(condition: ParameterSchema) -> set[str]:
             names.update(part.get("properties", ()), part.get("required", ()))
     return names
 
-
-# Whether the parameters that a type defines make sense by themselves.
 
 AT: Pointer = ("spec", "parameters")
 

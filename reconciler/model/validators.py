@@ -1,4 +1,7 @@
-"""JSON Schema validation; the only module that imports jsonschema-rs."""
+"""JSON Schema validation, with the formats and the label rules that JSON Schema lacks; imports jsonschema-rs, alone.
+
+The library's messages quote the value, which may be a secret; ours say what is allowed instead.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +16,6 @@ from reconciler.model import documents, positions
 from reconciler.model.names import Kind
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation, listed
-
-# What JSON Schema has no word for, and asks of a text by the name of a `format`.
 
 YAML = "yaml"
 TIMEZONE = "timezone"
@@ -44,8 +45,6 @@ def _time_zones() -> frozenset[str]:
 
 STRING_FORMATS: Mapping[str, Callable[[str], bool]] = MappingProxyType({YAML: is_yaml, TIMEZONE: is_timezone})
 
-
-# Where a document has labels, and how many there may be.
 
 MOST_LABELS = 1_000  # in one place; nobody writes more by hand
 LABEL_PLACES: tuple[tuple[str, ...], ...] = (("metadata", "labels"), ("spec", "selector", "matchLabels"))
@@ -80,10 +79,6 @@ def _emptied(value: Value, at: tuple[str, ...]) -> Value:
     return {**value, step: _emptied(value[step], at[1:])} if isinstance(value, dict) else value
 
 
-# Whether a value has the shape that a schema asks for, and if not, why. The one user of jsonschema-rs.
-#
-# The library's own messages quote the value, which may be a secret; ours say what is allowed instead.
-
 _TYPES = {
     "array": "a list",
     "boolean": "true or false",
@@ -113,7 +108,7 @@ class Rules:
 
 
 def compiled(schema: dict[str, Any]) -> Rules:
-    """The rules of a schema, `format` among them. Nobody may change the schema afterwards."""
+    """The rules of a schema, with `format`. Do not change the schema afterwards."""
     return Rules(schema, Draft202012Validator(schema, formats=dict(STRING_FORMATS), validate_formats=True))
 
 

@@ -1,4 +1,8 @@
-"""Plain values that every text becomes: their types, scalars, copies and canonical bytes."""
+"""Plain values that every text becomes: types, pointers, scalars, copies without recursion, and canonical bytes.
+
+Scalars mean what the YAML 1.2 core schema says, with numbers in canonical form. Equal values have equal canonical
+bytes.
+"""
 
 import math
 import re
@@ -6,8 +10,6 @@ from collections.abc import Mapping
 from typing import Final, TypeAlias, cast
 
 import msgspec
-
-# The plain values that every text becomes, and pointers into them.
 
 Scalar: TypeAlias = bool | int | float | str | None
 Value: TypeAlias = Scalar | list["Value"] | dict[str, "Value"]
@@ -37,8 +39,6 @@ def pointer_text(pointer: Pointer) -> str:
     """The pointer as RFC 6901 writes it; '' is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in pointer)
 
-
-# What a scalar written as text means: the YAML 1.2 core schema, and numbers in canonical form.
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**64 - 1
@@ -128,14 +128,11 @@ def check_collection(tag: str, *, mapping: bool) -> None:
         raise NotAScalar("the tag is not allowed here; remove it, or quote text that begins with `!`")
 
 
-# Copies of nested values, without recursion.
-
-
 def copied(value: Value, *, levels: int) -> Value:
     """The list or mapping as a tree of its own; None when it is nested deeper than so many levels.
 
-    A YAML alias becomes such a copy: nobody downstream then changes two places at once, and a value's size in memory
-    is what was counted.
+    A YAML alias becomes such a copy: no later change affects two places at once, and a value's size in memory is the
+    counted one.
     """
     if not isinstance(value, list | dict):
         return value
@@ -172,8 +169,6 @@ def has_more_nodes_than(value: Value, *, nodes: int) -> bool:
     return counted + len(todo) > nodes
 
 
-# The one form in which equal values have equal bytes.
-
 _ENCODER = msgspec.json.Encoder(order="sorted")
 
 
@@ -184,8 +179,6 @@ def canonical_json(value: Value) -> bytes:
     """
     return _ENCODER.encode(value)
 
-
-# Copies of documents with other values at some places; all else is shared with the original.
 
 Container: TypeAlias = dict[str, Value] | list[Value]
 
@@ -198,7 +191,7 @@ class Copies:
         self._made: dict[Pointer, Container] = {(): self.document}
 
     def at(self, pointer: Pointer) -> Container:
-        """The copy of the list or mapping that stands at this place of the original; it may be changed."""
+        """Return the copy of the list or mapping at this place of the original; it may be changed."""
         if pointer not in self._made:
             above, step = self.at(pointer[:-1]), pointer[-1]
             self._made[pointer] = copy = cast("Container", child_of(above, step)).copy()

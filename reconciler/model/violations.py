@@ -1,4 +1,4 @@
-"""Broken rules of a document, their places, and how a person reads them."""
+"""Broken rules of a document, their places, and sentences about them."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -8,8 +8,6 @@ import msgspec
 
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value, pointer_text
-
-# What is wrong with a document, and how it is told to a person.
 
 MOST_LINES = 1000  # lines of one reason; beyond it, a count: nobody reads more, and every reason is stored
 MOST_CHARACTERS = 64 * 1024  # of one reason, for the same cause
@@ -48,7 +46,7 @@ class Place(msgspec.Struct, frozen=True, gc=False, array_like=True):
 def lines(violations: Sequence[Violation], place_of: Callable[[Violation], str]) -> str:
     """The violations as text, one a line, in the order given.
 
-    `place_of` gives what stands before the pointer (`teams/a.yaml:10:14`), or '' when there is no file.
+    `place_of` gives the text before the pointer (`teams/a.yaml:10:14`), or '' without a file.
     """
     return "\n".join(bounded(_line(violation, place_of(violation)) for violation in violations))
 
@@ -110,8 +108,6 @@ def _order(pointer: Pointer, value: Value, positions: dict[int, dict[str, int]])
             break
     return tuple(order)
 
-
-# How names and values that are no secret are put into a sentence.
 
 MOST_LISTED = 40  # entries of a list in one sentence; whoever may push writes the lists
 LONGEST_LISTED = 100  # characters of each

@@ -1,4 +1,9 @@
-"""Rules for the values of a webhook, which become an HTTP request."""
+"""Rules for the values of a webhook, which become an HTTP request.
+
+They are stricter than the types of its parameters: a header must not add a line to a request or reframe it. No sentence
+repeats a value: headers carry credentials. A reference, `${env:NAME}`, stands for an unknown value; only the text
+around it is judged.
+"""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -7,10 +12,6 @@ from reconciler.model import cron, hosts, secret_references
 from reconciler.model.components import MASK
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
-
-# What the headers of a request to others may be, so that nobody who writes one adds a line to it or reframes it.
-#
-# No sentence repeats a value: headers carry credentials.
 
 MOST_HEADERS = 64  # headers of one request
 LONGEST_HEADER = 8192  # bytes of one, name and value together
@@ -82,10 +83,6 @@ def wrong_media_type(text: str) -> str | None:
         return None
     return "must be a media type such as `application/json` or `text/plain; charset=utf-8`"
 
-
-# What the values of a webhook may hold, beyond what the types of its parameters say: they become a request.
-#
-# A reference, `${env:NAME}`, stands for a value that nobody knows here: what is around it is judged.
 
 INITIAL = "retry_on_failure_initial_interval"
 LONGEST = "retry_on_failure_max_interval"

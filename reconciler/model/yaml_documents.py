@@ -1,4 +1,9 @@
-"""YAML text to plain values and back; the only module that imports PyYAML."""
+"""YAML text to plain values and back; the only module that imports PyYAML.
+
+Only the *events* of the C parser are used. PyYAML's own constructor recurses in C and crashes the process on deep
+nesting, knows no limits, and reads YAML 1.1; the builder here keeps its own stack, counts as it reads, and follows YAML
+1.2 core. Texts that libyaml would read in another way are refused before. Written text means the same to every reader.
+"""
 
 import re
 from collections.abc import Callable, Iterable
@@ -33,8 +38,6 @@ from reconciler.model.positions import (
 )
 from reconciler.model.text import visible_lines
 from reconciler.model.values import Document, Value
-
-# Plain values to YAML text that every YAML reader understands the same way.
 
 WIDTH: Final = 2**30  # columns: lines are never folded, so that a changed word is a changed line
 # Numbers of YAML 1.2 that PyYAML, a 1.1 library, takes for text and would leave unquoted.
@@ -79,12 +82,10 @@ def _document(value: Value) -> str:
 
 
 def _escaped(character: str) -> str:
-    """The escape that double quotes understand; such characters stand nowhere else."""
+    """The escape in double quotes; such characters are allowed nowhere else."""
     code = ord(character)
     return f"\\u{code:04X}" if code < 0x10000 else f"\\U{code:08X}"
 
-
-# What is refused before libyaml sees a YAML text.
 
 # Line breaks to YAML 1.1 and libyaml, which folds or replaces some of them; text to YAML 1.2, editors and JSON.
 _FOREIGN_BREAK: Final = re.compile("[\u0085\u2028\u2029]")
@@ -105,11 +106,6 @@ def refuse_yaml_1_1(text: str) -> None:
             message = f"holds more than {_TAG_DIRECTIVES} %TAG directives; remove them"
             raise refusal_at(message, text=text, offset=offsets[_TAG_DIRECTIVES])
 
-
-# YAML text to plain values; the only module that reads with PyYAML.
-#
-# Only the *events* of the C parser are used. Its own constructor recurses in C and crashes the process on deep nesting,
-# knows no limits, and reads YAML 1.1; the builder here keeps its own stack, counts as it goes, and reads YAML 1.2 core.
 
 _HINTS: Final = {
     "found character that cannot start any token": "quote the text that begins here",

@@ -1,4 +1,4 @@
-"""The board: all notifications in memory, and what people did with them."""
+"""The board: all notifications in memory and in `ops.db`, and the marks of people on them."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from reconciler.model import ids
 from reconciler.model.clock import Clock
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import counted
-from reconciler.notifications import ledger, storage
+from reconciler.notifications import ledger, models
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import (
     QUICK,
@@ -29,9 +29,10 @@ from reconciler.notifications.models import (
 )
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace, RenderedNotifications
-from reconciler.notifications.storage import Writer
-from reconciler.store.contract import Operations
+from reconciler.store.contract import Operations, StoreFault
 from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow
+
+log = logging.getLogger(__name__)
 
 # Notifications in memory, each found by whatever it is looked for by.
 
@@ -67,7 +68,7 @@ class NotificationIndex:
             del self.latest[one.cause]
 
     def has_come_back(self, one: Notification) -> bool:
-        """Whether this, which is not kept yet, is open again and had ended."""
+        """Return True when this, which is not kept yet, is open again after it had ended."""
         before = self.all.get(one.id)
         return before is not None and before.state is NotificationState.RESOLVED and one.state is NotificationState.OPEN
 
@@ -105,22 +106,99 @@ def _id(one: Notification) -> str:
     return one.id
 
 
+# Writes to `ops.db`, and a queue for the writes that fail.
+#
+# Showing and sending do not wait for a write, since people must hear of a full disk at once. If the process ends before
+# a write succeeds, the next start finds the causes again. The queue is bounded: it holds at most the notifications that
+# are shown, the ids to remove from the file, and the alerts that are not sent yet.
+
+Unsent = Callable[[Iterable[AlertRow]], list[AlertRow]]
+"""Returns the alerts that still wait to be sent."""
+
+
+class Writer:
+    """Writes notifications. Used by one task at a time."""
+
+    def __init__(self, operations: Operations, *, unsent: Unsent) -> None:
+        self._operations = operations
+        self._unsent = unsent
+        self._put: dict[str, NotificationRow] = {}  # by id
+        self._forget: set[str] = set()
+        self._unread: set[str] = set()
+        self._alerts: list[AlertRow] = []
+        self._targets: Collection[str] | None = None
+        self.newest = ""  # the greatest id that the file may have; greater ones need not be taken out of it
+        self.fault = ""  # why something waits; empty when nothing does
+
+    async def write(self, noted: Noted) -> None:
+        """Write this, or let it wait behind what waits. Raises nothing that the disk does."""
+        if self.fault:
+            self._wait(noted)
+            return
+        try:
+            await self._note(noted)
+        except StoreFault as fault:
+            self._wait(noted)
+            self._failed(fault)
+
+    async def again(self) -> None:
+        """Write what waits, where it can be by now. Raises nothing that the disk does."""
+        try:
+            await self.flush()
+        except StoreFault as fault:
+            self._failed(fault)
+
+    async def flush(self) -> None:
+        """Write what waits. Raises StoreFault; then it goes on waiting."""
+        if not self.fault:
+            return
+        self._alerts = self._unsent(self._alerts)
+        put = [*self._put.values()]
+        await self._note(Noted(put, self._forget, self._unread, self._alerts, self._targets))
+        self._put, self._forget, self._unread, self._alerts, self.fault = {}, set(), set(), [], ""
+        self._targets = None
+        log.info("Notifications can be written again, and those that waited for that are.")
+
+    def _wait(self, noted: Noted) -> None:
+        self._put |= {row.id: row for row in noted.put}
+        self._unread.update(noted.unread)
+        for identifier in noted.forget:
+            self._put.pop(identifier, None)
+            self._unread.discard(identifier)
+        self._forget.update(identifier for identifier in noted.forget if identifier <= self.newest)
+        self._alerts += noted.alerts
+        self._targets = self._targets if noted.targets is None else noted.targets
+
+    def _failed(self, fault: StoreFault) -> None:
+        """Say so once, and not at each time that meets it again."""
+        if self.fault != fault.message:
+            log.warning("Notifications are shown and alerts sent, but after a restart not known: %s", fault.message)
+        self.fault = fault.message
+
+    async def _note(self, noted: Noted) -> None:
+        before = self.newest
+        self.newest = max([before, *(row.id for row in noted.put)])  # also where nobody waits for the end of this
+        try:
+            await asyncio.shield(self._operations.note(noted))
+        except StoreFault:
+            self.newest = before
+            raise
+
+
 # All notifications, in memory as they are in `ops.db`, and what people did with them.
 #
-# What cannot be written is shown and told all the same (`writing`); what a person did is not taken then.
+# A notification that cannot be written is shown and sent nevertheless (`Writer`); marks of people are refused then.
 #
 # A look may find thousands, so all of this is done in slices. Between two of them alerts are sent and lists are read,
 # and nothing else changes a notification: whoever does holds `_changing` from its first slice to its last. What a
 # process that ends between two of them had written is told by the next start, and what it had not written is found
 # again.
 
-log = logging.getLogger(__name__)
-
-PAGE = 200  # notifications of a list at a stretch, seen or not
+PAGE = 50  # notifications of a list at a stretch, seen or not: some milliseconds where each is rendered
 RETENTION = timedelta(days=30)
 
 Sees = Callable[[Cause], bool]
-"""Whether somebody sees what concerns this."""
+"""Returns True when somebody may see notifications of a cause."""
 
 
 class Board:
@@ -153,14 +231,11 @@ class Board:
         self._left_out: set[tuple[Domain, str | None]] = set()  # of which looks, by domain and part
 
     async def load(self) -> None:
-        """What an earlier start kept. Raises StoreFault."""
-        self._kept = NotificationIndex(storage.notifications(await self._operations.notifications()))
-        for identifier in self._kept.all:
-            self._rendered.want(identifier)
-        for identifier, user, status in storage.statuses(await self._operations.notification_statuses()):
+        """Load what an earlier start kept. Raises StoreFault."""
+        self._kept = NotificationIndex(models.read_notifications(await self._operations.notifications()))
+        for identifier, user, status in models.read_statuses(await self._operations.notification_statuses()):
             if identifier in self._kept.all:
                 self._statuses.setdefault(identifier, {})[user] = status
-                self._rendered.want(identifier, status)
         if self._kept.all:  # the clock may have been set back since
             self._writer.newest = max(self._kept.all)
             self._made = ids.milliseconds(self._writer.newest)
@@ -194,7 +269,7 @@ class Board:
     ) -> None:
         rows: list[NotificationRow] = []
         async for ones in in_slices([*put.values()]):
-            rows += [storage.notification_row(one) for one in ones]
+            rows += [models.notification_row(one) for one in ones]
         await self._writer.write(Noted(put=rows, alerts=alerts, targets=targets))
         await self._keep([*put.values()], alerts)
 
@@ -205,7 +280,6 @@ class Board:
                 if self._kept.has_come_back(one):  # in one stretch, so that nobody sees it open and read
                     self._unread(one.id)
                 self._kept.put(one)
-                self._rendered.changed(one.id)
         if self._outbox is not None:
             await self._outbox.add(alerts)
 
@@ -258,14 +332,6 @@ class Board:
             waiting = [one for one in self._kept.untold.values() if ledger.due(one, now=now) is not None]
             if gone or waiting:
                 await self._write(waiting, now=now, forget=gone)
-        await self._prepare()
-
-    async def _prepare(self) -> None:
-        """Render what changed, so that a list need not."""
-        async for wanted in in_slices(self._rendered.wanted()):
-            for identifier, status in wanted:
-                if identifier in self._kept.all:  # and not forgotten meanwhile
-                    self._rendered.of(self._kept.all[identifier], status)
 
     async def _write(self, put: Sequence[Notification], *, now: datetime, forget: Sequence[str] = ()) -> None:
         """Tell of them outward where that is due, keep all of it, then show it."""
@@ -278,7 +344,7 @@ class Board:
             for one in ones:
                 told, out = self._told(one, now, made)
                 fresh.append(told)
-                rows.append(storage.notification_row(told))
+                rows.append(models.notification_row(told))
                 alerts += out
                 if self._kept.has_come_back(told):
                     unread.append(told.id)
@@ -338,7 +404,7 @@ class Board:
         return None if one is None or not sees(one.cause) else self._shown(one, user)
 
     def cause(self, identifier: str) -> Cause | None:
-        """What a notification is about, for whoever decides who sees it; None where there is none."""
+        """Return the cause of a notification, to decide who sees it; None when there is none."""
         one = self._kept.all.get(identifier)
         return None if one is None else one.cause
 

@@ -9,10 +9,10 @@ from functools import lru_cache
 from msgspec.structs import replace
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import texts
+from reconciler.notifications import rendering
 from reconciler.notifications.models import Cause, Domain, Finding, Notification, NotificationScope, NotificationState
 
-# What becomes of notifications when the service looks again. Pure: what is kept, what one look found, and the time.
+# Changes of notifications by a look. Pure: the kept ones, the findings of a look, and the time.
 #
 # One cause has one notification, however often it is met. It opens when a look finds it, changes when what a person
 # reads of it does, and is resolved by the first look that does not find it any more. What comes back within `HOLD`
@@ -30,7 +30,7 @@ Taken = Callable[[str], int]
 
 @dataclass(frozen=True, slots=True)
 class LedgerChanges:
-    """What is to be kept in place of what there was, and which causes found no room."""
+    """Notifications to keep in place of earlier ones, and the number of causes without room."""
 
     put: tuple[Notification, ...] = ()
     left_out: int = 0
@@ -49,7 +49,7 @@ class LedgerRoom:
         self._opened: Counter[str] = Counter()
 
     def take(self, cause: Cause) -> bool:
-        """Whether one with this cause may open; then it counts."""
+        """Take room for one with this cause; False when there is none."""
         project = cause.project
         has = self._taken(project) + self._opened[project]
         if cause.scope is not NotificationScope.ORGANIZATION and has >= self._left:
@@ -78,8 +78,8 @@ def met(
     new_id: NewId,
     room: LedgerRoom,
 ) -> LedgerChanges:
-    """What findings change, of each cause the first. `known` is as of `latest`; new ones get their ids in the order in
-    which they were found.
+    """Return what findings change; of each cause the first counts. `known` is as of `latest`; new ones get their ids in
+    the order in which they were found.
     """
     put: list[Notification] = []
     left_out = 0
@@ -100,12 +100,12 @@ def met(
 
 
 def missed(there: Iterable[Notification], found: Set[Cause], *, now: datetime) -> tuple[Notification, ...]:
-    """What is over of those that are open: the look that speaks of them did not find their causes."""
+    """Resolve those open notifications whose cause a look did not find any more."""
     return tuple(_resolved(one, now=now) for one in there if one.cause not in found)
 
 
 def is_forgettable(one: Notification) -> bool:
-    """Whether it may be kept no longer one day: it ended, and that is not still to be told."""
+    """Return True when it may be forgotten one day: it ended, and no alert about that is due."""
     return one.resolved is not None and one.told is not NotificationState.OPEN
 
 
@@ -153,7 +153,7 @@ def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notifi
     if (before.severity, before.facts) == (finding.severity, finding.facts):
         return before
     after = replace(before, severity=finding.severity, facts=finding.facts)
-    if texts.text_of(after) == texts.text_of(before) and after.severity is before.severity:
+    if rendering.text_of(after) == rendering.text_of(before) and after.severity is before.severity:
         return before
     if after.severity is before.severity and now - before.modified < UPDATE:
         return before
@@ -177,7 +177,7 @@ def _resolved(before: Notification, *, now: datetime) -> Notification:
     return replace(before, resolved=now, modified=now, version=before.version + 1)
 
 
-# When an alert goes out about a notification, and to whom. Pure.
+# Alerts that are due, and their targets. Pure.
 #
 # Told is a change of state: that a cause began, at once, and that it ended, at once as well, unless it had come back
 # before. Then it flaps, and its end is told once it stayed away for as long as it may come back (`ledger.HOLD`). So
@@ -233,8 +233,10 @@ def untold(one: Notification, targets: Collection[str]) -> Notification:
 
 
 def wants(target: str, wanted: AlertFilter, one: Notification, state: NotificationState) -> bool:
-    """Whether a target hears that a notification, as it is before `told`, is in this state: an end is news for whoever
-    heard of the beginning, a beginning for whoever did not. What is one person's is told to nobody else.
+    """Return True when a target gets an alert about this state of a notification, as it is before `told`.
+
+    It gets the "resolved" alert only if it got the "opened" one, and each of them once. What is one person's is told to
+    nobody else.
     """
     has_heard = one.told is NotificationState.OPEN and target in one.told_to
     if state is NotificationState.RESOLVED:
@@ -243,8 +245,9 @@ def wants(target: str, wanted: AlertFilter, one: Notification, state: Notificati
 
 
 def wants_anew(target: str, wanted: AlertFilter, one: Notification) -> bool:
-    """Whether a target hears late of one that others were told of, that is still there and that it did not hear of: it
-    is new, its filter was another, or its alert was given up. So it knows what has ended when it hears of the end.
+    """Return True when a target gets a late alert about an open notification that others were told of.
+
+    The target is new, its filter was another, or its alert was given up.
     """
     is_there = one.told is NotificationState.OPEN and one.state is NotificationState.OPEN and target not in one.told_to
     fits = is_there and not one.cause.user and _fits(wanted, one)

@@ -1,7 +1,8 @@
-"""Notifications as values, and long work in slices."""
+"""Notifications as values and as rows of `ops.db`; long work in slices."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+import logging
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -10,12 +11,16 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
+from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.store.records import NotificationRow, NotificationStatusRow
+
+log = logging.getLogger(__name__)
 
 # A notification: one cause that a person should know of, from when it began until it is forgotten.
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
-"""What the sentences of a notification are made of, by name; `texts` says which a type has. Never a secret, and
+"""The facts in the sentences of a notification, by name; `texts` says which a type has. Never a secret, and
 nothing that a stranger's endpoint answered.
 """
 
@@ -23,7 +28,7 @@ NO_FACTS: Facts = MappingProxyType({})
 
 
 class NotificationScope(StrEnum):
-    """Whom it concerns (interface, `spec.scope`)."""
+    """The audience (interface, `spec.scope`)."""
 
     ORGANIZATION = "organization"  # organization admins see it
     PROJECT = "project"  # whoever may read the project does
@@ -31,7 +36,7 @@ class NotificationScope(StrEnum):
 
 
 class UserStatus(StrEnum):
-    """What one person did with it (interface, `status.userStatus`)."""
+    """The mark of one person (interface, `status.userStatus`)."""
 
     UNREAD = "unread"
     READ = "read"
@@ -39,14 +44,14 @@ class UserStatus(StrEnum):
 
 
 class NotificationState(StrEnum):
-    """Whether the cause is there now."""
+    """The state of the cause now."""
 
     OPEN = "open"
     RESOLVED = "resolved"
 
 
 class Domain(StrEnum):
-    """What is looked at as a whole: whatever a look at it does not find there is over."""
+    """A part of the service that is looked at as a whole: a cause that a look does not find any more is over."""
 
     REPOSITORIES = "repositories"
     CONFIGURATIONS = "configurations"
@@ -56,10 +61,11 @@ class Domain(StrEnum):
     KEYS = "keys"
     STORE = "store"
     DAMAGE = "damage"
+    OPEN_FILES = "open-files"
 
 
 class Cause(NamedTuple):
-    """What makes a notification the same one: its kind and what it is about.
+    """The identity of a notification: its type and its subject.
 
     `project` is empty for what concerns the organization, `user` for what is no single person's. `subject` is a name:
     of a repository, a destination, a resource, a file.
@@ -72,7 +78,7 @@ class Cause(NamedTuple):
 
     @property
     def scope(self) -> NotificationScope:
-        """Whom it concerns."""
+        """The audience."""
         if self.user:
             return NotificationScope.USER
         return NotificationScope.PROJECT if self.project else NotificationScope.ORGANIZATION
@@ -131,8 +137,114 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def state(self) -> NotificationState:
-        """Whether the cause is there now."""
+        """The state of the cause now."""
         return NotificationState.OPEN if self.resolved is None else NotificationState.RESOLVED
+
+
+# Notifications as rows of `ops.db`, and back.
+
+
+class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
+    domain: Domain
+    type: NotificationType
+    severity: Severity
+    opened: str
+    began: str
+    modified: str
+    subject: str = ""
+    project: str = ""
+    user: str = ""
+    facts: dict[str, str | int | list[str]] = {}
+    version: int = 1
+    occurrences: int = 1
+    resolved: str | None = None
+    told: NotificationState | None = None
+    told_as: list[Severity] = []
+    told_to: list[str] = []
+
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+_decoder = msgspec.json.Decoder(_Body)
+
+
+def notification_row(one: Notification) -> NotificationRow:
+    """Return the row of a notification."""
+    body = _Body(
+        domain=one.domain,
+        type=one.cause.type,
+        severity=one.severity,
+        opened=rfc3339(one.opened),
+        began=rfc3339(one.began),
+        modified=rfc3339(one.modified),
+        subject=one.cause.subject,
+        project=one.cause.project,
+        user=one.cause.user,
+        facts={name: _clean(value) for name, value in one.facts.items()},
+        version=one.version,
+        occurrences=one.occurrences,
+        resolved=_text(one.resolved),
+        told=one.told,
+        told_as=sorted(one.told_as),
+        told_to=sorted(one.told_to),
+    )
+    return NotificationRow(one.id, _encoder.encode(body))
+
+
+def read_notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
+    """Read kept notifications. A row of a later version, with a type that this one does not know, is passed over."""
+    found = []
+    for each in rows:
+        try:
+            found.append(_notification(each.id, _decoder.decode(each.body)))
+        except (msgspec.MsgspecError, ValueError):
+            log.warning("The notification %s was written by another version, and is not shown.", each.id)
+    return found
+
+
+def read_statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
+    """Yield notification, person and status. A status of a later version is passed over."""
+    for each in rows:
+        try:
+            yield each.notification, each.user, UserStatus(each.status)
+        except ValueError:
+            log.warning("What was done with %s was written by another version; it is unread.", each.notification)
+
+
+def _clean(value: str | int | tuple[str, ...]) -> str | int | list[str]:
+    """A fact whose texts are UTF-8: a name that a disk gave may not be."""
+    if isinstance(value, tuple):
+        return [each.encode("utf-8", "backslashreplace").decode() for each in value]
+    return value if isinstance(value, int) else value.encode("utf-8", "backslashreplace").decode()
+
+
+def _notification(identifier: str, body: _Body) -> Notification:
+    facts: Mapping[str, str | int | tuple[str, ...]] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in body.facts.items()
+    }
+    return Notification(
+        id=identifier,
+        domain=body.domain,
+        cause=Cause(body.type, body.subject, body.project, body.user),
+        severity=body.severity,
+        facts=facts,
+        opened=datetime.fromisoformat(body.opened),
+        began=datetime.fromisoformat(body.began),
+        modified=datetime.fromisoformat(body.modified),
+        version=body.version,
+        occurrences=body.occurrences,
+        resolved=_instant(body.resolved),
+        told=body.told,
+        told_as=frozenset(body.told_as),
+        told_to=frozenset(body.told_to),
+    )
+
+
+def _text(instant: datetime | None) -> str | None:
+    return None if instant is None else rfc3339(instant)
+
+
+def _instant(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 # Long work in slices: between two of them everything else on the loop has its turn.

@@ -1,14 +1,11 @@
-"""Observers of repositories, Configurations, delivery, disks, keys and the store."""
+"""The loop over all observers, and those of repositories, Configurations and delivery."""
 
 import asyncio
 import logging
-import os
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Protocol
 
 import msgspec
@@ -18,22 +15,19 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.model import errors, principals
-from reconciler.model.clock import Clock, rfc3339
-from reconciler.model.directory import Directory, Key, is_expired
+from reconciler.model import errors
+from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.model.principals import UNLISTED, AccessVerdict, Permission
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
-from reconciler.notifications.texts import LISTED, REFUSED
-from reconciler.notifications.texts import NAMED as TEXTS_NAMED
+from reconciler.notifications.rendering import NAMED, REFUSED
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
-from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Attention, DamagedVersion, ResourceChange, StoreFigures
+from reconciler.store.contract import Store
+from reconciler.store.records import Attention, ResourceChange
 
-# Looking again and again at all that may be wrong, beside what the service does and never in its way.
+# The loop over all observers.
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +36,7 @@ class Observer(Protocol):
     """Knows where to look at one thing."""
 
     async def look(self) -> list[Look]:
-        """What is found now. Raises StoreFault."""
+        """Return the findings of now. Raises StoreFault."""
 
 
 class ObserverLoop:
@@ -90,7 +84,7 @@ class ObserverLoop:
         self._failed[number] = message
 
 
-# What is wrong with repositories, from what their reconcilers remember and the last runs that told it.
+# Repositories: the state that their reconcilers remember, and the last runs.
 
 UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 HELD = frozenset(
@@ -108,10 +102,10 @@ STATUSES = 10_000  # of a run that are looked at for names
 
 
 class ObservedRepositories(Protocol):
-    """What knows the repositories."""
+    """Knows the repositories."""
 
     def reconcilers(self) -> list[Reconciler]:
-        """What knows each repository, by name."""
+        """Return the reconciler of each repository, by name."""
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -121,7 +115,7 @@ class _Run(msgspec.Struct, frozen=True):
 
     @property
     def tells(self) -> bool:
-        """Whether it came to a plan: each such run tells all that is wrong with its head."""
+        """True when the run came to a plan: each such run reports every error of its head."""
         return self.outcome in (RunOutcome.SUCCEEDED, RunOutcome.PARTIAL) or bool(self.counts)
 
 
@@ -176,7 +170,7 @@ class RepositoryObserver:
         return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
 
     async def _told(self, name: str) -> Facts | None:
-        """What the last run that came to a plan told of resources; empty for nothing, None where no run did."""
+        """Return what the last run with a plan reported of resources; empty for nothing, None without such a run."""
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
             async for page in pages:
                 for shown in page:
@@ -204,9 +198,9 @@ class RepositoryObserver:
             async for page in pages:
                 found += [one for one in map(_status.decode, page) if one.status in REFUSED]
                 looked_at += len(page)
-                if len(found) >= TEXTS_NAMED or looked_at >= STATUSES:
+                if len(found) >= NAMED or looked_at >= STATUSES:
                     break
-        return found[:TEXTS_NAMED]
+        return found[:NAMED]
 
     def _forget(self, present: set[str]) -> None:
         for name in self._last.keys() - present:
@@ -215,7 +209,7 @@ class RepositoryObserver:
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
-    """What is wrong with a repository itself."""
+    """Yield what is wrong with a repository itself."""
     watched, row, fault = one.watched, one.memory.row, one.memory.fault
     state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
     message = "" if row is None else row.message or ""
@@ -289,7 +283,7 @@ class ConfigurationObserver:
                 continue
             del self._changed[project]  # before it is read: what changes meanwhile is looked at again
             try:
-                found = await _findings(project, await self._store.attention(project, named=TEXTS_NAMED))
+                found = await _findings(project, await self._store.attention(project, named=NAMED))
             except BaseException:  # what was found is lost with it
                 self._changed |= dict.fromkeys((*looks, project))
                 raise
@@ -317,7 +311,7 @@ async def _findings(project: str, found: Attention) -> list[Finding]:
     return findings
 
 
-# What is wrong with delivery, from what it counts of itself.
+# Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
 
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
@@ -326,10 +320,10 @@ SLICE = 20  # destinations that are looked at at a stretch
 
 
 class ObservedDeliveries(Protocol):
-    """What knows the lanes."""
+    """Knows the lanes."""
 
     def figures(self) -> DeliveryFigures:
-        """What is counted of all projects."""
+        """Return the counts of all projects."""
 
     def followed(self) -> Collection[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -341,6 +335,8 @@ class _One:
 
     lanes: list[Lane] = field(default_factory=list)
     dead: int = 0
+    damaged: int = 0  # files in quarantine
+    lost: int = 0  # batches
     fullness: float = 0.0
 
 
@@ -388,6 +384,8 @@ async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
         one = found.setdefault((lane.project, lane.name), _One())
         one.lanes.append(lane)
         one.dead += depth.dead_batches
+        one.damaged += depth.quarantined
+        one.lost += depth.lost
         one.fullness = max(one.fullness, fullness(lane, depth))
     return found
 
@@ -405,6 +403,10 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
         findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
     if one.dead:
         findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
+    if one.damaged or one.lost:
+        severity = Severity.ERROR if one.lost else Severity.WARNING
+        facts = {"files": one.damaged, "lost": one.lost}
+        findings.append(finding(NotificationType.QUEUE_DAMAGED, severity, facts))
     if one.fullness >= ROOMY:
         percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
@@ -414,14 +416,14 @@ def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Findin
 
 
 def _is_untried(one: _One) -> bool:
-    """Whether records wait and none got through since the start: what failed before it may fail still."""
+    """Return True when records wait and none got through since the start: an earlier failure may last."""
     exporter = one.lanes[0].exporter
     waits = any(lane.queue is not None and lane.queue.depth().batches for lane in one.lanes)
     return waits and exporter is not None and exporter.shown().last_success is None
 
 
 def _failing(lane: Lane, now: datetime) -> str | None:
-    """What keeps records from getting through to a destination; None when nothing does, or not for long."""
+    """Return what keeps records from a destination; None when nothing does, or not for long."""
     if lane.exporter is None:
         return None
     shown = lane.exporter.shown()
@@ -431,216 +433,9 @@ def _failing(lane: Lane, now: datetime) -> str | None:
 
 
 def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
-    """Whether requests have failed for a while and none arrived between them, while the endpoint counts as up: one that
-    refuses all that it is sent is not down.
+    """Return True when requests have failed for a while and none arrived between them, while the endpoint counts as up:
+    one that refuses all requests is not down.
     """
     if shown.failing_since is None or shown.state not in (ExporterState.SENDING, ExporterState.WAITING):
         return False
     return timedelta(milliseconds=now.timestamp() * 1000 - shown.failing_since) >= FAILING
-
-
-# Disks that what the service keeps is on, and that are nearly full: those of the store, mirrors, queues and `ops.db`.
-#
-# A disk that hangs keeps the look waiting, as it does the service itself.
-
-LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, and ends above
-
-
-class DiskObserver:
-    """Looks at the file systems of some folders."""
-
-    def __init__(self, folders: Sequence[Path], *, queues: Path, reserve: int) -> None:
-        """`folders` hold what is kept, the most telling name of a disk first. Log records are refused once that of
-        `queues`, which is one of them, has no more than `reserve` bytes.
-        """
-        self._folders = folders
-        self._queues = queues
-        self._reserve = reserve
-
-    async def look(self) -> list[Look]:
-        """Each disk once."""
-        return [Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))]
-
-    def _low(self) -> list[Finding]:
-        spare: dict[int, int] = {}
-        names: dict[int, Path] = {}
-        refusing = None
-        for folder in self._folders:
-            try:
-                device, found = folder.stat().st_dev, os.statvfs(folder)
-            except OSError:  # not made yet, or whoever needs it says what is wrong
-                continue
-            spare[device] = found.f_bavail * found.f_frsize - self._reserve
-            names.setdefault(device, folder)
-            if folder == self._queues:
-                refusing = device
-        return [
-            finding
-            for device, folder in names.items()
-            for finding in low_disks(spare[device], folder=str(folder), has_queues=device == refusing)
-        ]
-
-
-def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
-    """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
-    if spare >= ENOUGH:
-        return []
-    facts: Facts = {"beyond": int(spare < 0), "queues": int(has_queues), "folder": folder}
-    severity = Severity.CRITICAL if spare < 0 else Severity.WARNING
-    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
-
-
-# Whether the store can be read and written, from what it counts of itself, and what the board could not write; and
-# which stored versions are damaged.
-
-QUIET = timedelta(minutes=10)  # after the last change that could not be written, when none was tried since
-EXAMINING_SECONDS = 24 * 3600.0  # between two looks through the whole store
-AFTER_FAULT_SECONDS = 600.0
-NAMED = 10  # damaged versions that a notification names
-WRITE = "A change could not be written to the store; the log says why."
-
-
-class ObservedStore(Protocol):
-    """What is asked of the store."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """What it counts of itself."""
-
-
-class StoreObserver:
-    """Remembers what was counted at the last look."""
-
-    def __init__(self, store: ObservedStore, *, unwritten: Callable[[], str], clock: Clock) -> None:
-        """`unwritten` says why notifications could not be written beside it; empty when they could."""
-        self._store = store
-        self._unwritten = unwritten
-        self._clock = clock
-        self._failed = self._stored = 0
-        self._failed_at: datetime | None = None  # None once something was written since
-
-    async def look(self) -> list[Look]:
-        """Read something, and look at what was written."""
-        now, commits = self._clock(), self._store.figures().commits
-        failed, stored = commits.failed, sum(commits.seconds.counts)
-        if failed > self._failed:
-            self._failed_at = now
-        elif stored > self._stored or (self._failed_at is not None and now - self._failed_at >= QUIET):
-            self._failed_at = None
-        self._failed, self._stored = failed, stored
-        message = self._unwritten() if self._failed_at is None else WRITE
-        try:
-            await self._store.revision()
-        except StoreFault as fault:
-            message = fault.message
-        found = (
-            [Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})]
-            if message
-            else []
-        )
-        return [Look(Domain.STORE, tuple(found))]
-
-
-class Examined(Protocol):
-    """What is asked of the store about damage."""
-
-    async def examine(self) -> None:
-        """Look through all of it. Raises StoreFault."""
-
-    async def damaged(self) -> list[DamagedVersion]:
-        """Raises StoreFault."""
-
-
-class DamageObserver:
-    """Tells of damaged versions, whoever found them."""
-
-    def __init__(self, store: Examined) -> None:
-        self._store = store
-        self._is_examined = False
-
-    async def keep(self) -> None:
-        """Look through the store now, and then again and again."""
-        while True:
-            seconds = EXAMINING_SECONDS
-            try:
-                await self._store.examine()
-                self._is_examined = True
-            except StoreFault as fault:
-                log.warning("The store could not be looked through for damage. %s", fault.message)
-                seconds = AFTER_FAULT_SECONDS
-            await asyncio.sleep(seconds)
-
-    async def look(self) -> list[Look]:
-        """Tell what is damaged now. Raises StoreFault."""
-        found = await self._store.damaged()
-        cause = Cause(NotificationType.STORE_DAMAGED)
-        if found:
-            names = tuple(_told(one) for one in found[:NAMED])
-            return [Look(Domain.DAMAGE, (Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}),))]
-        # What an earlier start found may be there still.
-        unknown = () if self._is_examined else (Finding(cause, Severity.CRITICAL, fading=True),)
-        return [Look(Domain.DAMAGE, unknown)]
-
-
-def _told(one: DamagedVersion) -> str:
-    return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
-
-
-# Keys of projects and of the organization whose makers are no admins any more: somebody should decide whether they
-# stay, since whoever made a key may know it.
-
-OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
-
-
-class KeyObserver:
-    """Remembers what it found of the directory, which seldom changes."""
-
-    def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
-        self._directory = directory
-        self._clock = clock
-        self._seen: Directory | None = None
-        self._until: str | None = None  # the first of the keys that were found ends then
-        self._findings: tuple[Finding, ...] = ()
-
-    async def look(self) -> list[Look]:
-        """One finding for each maker in each project; the organization is the project that is empty."""
-        directory, now = self._directory(), rfc3339(self._clock())
-        if directory is not self._seen or (self._until is not None and now >= self._until):
-            found = keys_to_review(directory, now=now)
-            ends = (key.expires_at for keys in found.values() for key in keys if key.expires_at is not None)
-            self._seen, self._until = directory, min(ends, default=None)
-            self._findings = tuple(_finding(project, maker, keys) for (project, maker), keys in found.items())
-        return [Look(Domain.KEYS, self._findings)]
-
-
-def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
-    """Return the keys that still open something and whose makers may not make them any more, by project and maker."""
-    found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
-    by_name = {f"key:{key.id}": key for key in directory.keys.values()}
-    for key in sorted(directory.keys.values(), key=lambda key: (key.project or "", key.created_by, key.id)):
-        if key.owner is None and not is_expired(key, now=now) and not _may_make(directory, key, by_name, now=now):
-            found[key.project or "", key.created_by].append(key)
-    return found
-
-
-def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
-    """Whether the maker of a key still could make it. A key may be older than the rule that keys make none."""
-    if key.created_by in OPERATORS:
-        return True
-    user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)
-    if maker is not None and not is_expired(maker, now=now):
-        principal = directory.holder_of(maker)
-    elif user is not None and key.created_by.startswith("user:") and user.created_at <= key.created_at:
-        principal = directory.principal(user)  # and nobody of the same name who came later
-    else:
-        return False
-    permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
-    return principals.judge(principal, permission, project=key.project) is AccessVerdict.ALLOWED
-
-
-def _finding(project: str, maker: str, keys: list[Key]) -> Finding:
-    named = tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])
-    facts: Facts = {"total": len(keys), "names": named}
-    return Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)

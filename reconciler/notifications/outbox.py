@@ -17,14 +17,14 @@ from reconciler.delivery.http_client import HttpClient
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
-from reconciler.notifications import ledger, rendering
+from reconciler.notifications import alerts, ledger
+from reconciler.notifications.alerts import WHOLE, AlertContent, AlertOutcome, AlertSender, AlertTarget
 from reconciler.notifications.models import QUICK, Notification, NotificationState, in_slices
-from reconciler.notifications.rendering import AlertContent, NotificationPlace
-from reconciler.notifications.targets import WHOLE, AlertOutcome, AlertSender, AlertTarget
+from reconciler.notifications.rendering import NotificationPlace
 from reconciler.store.contract import Operations
 from reconciler.store.records import AlertRow
 
-# What waits for one target, in its order, and what is counted of it. In memory alone.
+# The queue of alerts of one target, and its counts. In memory alone.
 #
 # The end of a cause is told to whoever heard of its beginning: an alert about a beginning that is given up takes the
 # one about its end with it, and is remembered in `lost` until the board knows who did not hear.
@@ -61,7 +61,7 @@ class AlertLane:
 
     def add(self, row: AlertRow) -> list[str]:
         """Let one wait; its id where it is not to be sent, since it tells the end of what was given up."""
-        one = WaitingAlert(row, *rendering.alert_about(row.body))
+        one = WaitingAlert(row, *alerts.alert_about(row.body))
         if one.about in self.lost and not one.is_beginning:
             return [row.id]
         if one.is_beginning:
@@ -107,7 +107,7 @@ class AlertLane:
 
     @property
     def has_recovered(self) -> bool:
-        """Whether it takes alerts, of which none waits, and misses some."""
+        """True when it takes alerts, none waits, and it missed some."""
         return self.owes and self.takes and not self.waiting
 
     def tell(self, came: AlertOutcome) -> None:
@@ -152,7 +152,7 @@ NewId = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class AlertTally:
-    """What is counted of a target since the start: alerts, and attempts that failed."""
+    """Counts of a target since the start: alerts, and failed attempts."""
 
     target: str
     sent: int
@@ -163,7 +163,7 @@ class AlertTally:
 
 @dataclass(frozen=True, slots=True)
 class TriedAlert:
-    """What came of a test of a target, and in how many seconds."""
+    """The outcome of a test of a target, and how many seconds it took."""
 
     target: str
     came: AlertOutcome
@@ -209,7 +209,7 @@ class Outbox:
         return list(self._lanes)
 
     def tallies(self) -> list[AlertTally]:
-        """What is counted of each."""
+        """Return the counts of each target."""
         return [_tally(lane) for lane in self._lanes.values()]
 
     # Making alerts.
@@ -217,13 +217,13 @@ class Outbox:
     def alerts(
         self, one: Notification, state: NotificationState, *, at: datetime, new_id: NewId, made: Counter[str]
     ) -> list[AlertRow]:
-        """What goes to whom about a change of state; to be kept, and then given to `add`. `made` counts, by target,
-        what this look made already: what no queue has room for is not made.
+        """Make the alerts about a change of state; keep them, then give them to `add`. `made` counts by target those
+        of this look: what no queue has room for is not made.
         """
         lanes = [lane for lane in self._lanes.values() if self._hears(lane, one, state, made)]
         if not lanes:
             return []
-        said = rendering.alert_content(one, state, self._place)
+        said = alerts.alert_content(one, state, self._place)
         return [self._alert(lane, said, at=at, new_id=new_id) for lane in lanes]
 
     def _hears(self, lane: AlertLane, one: Notification, state: NotificationState, made: Counter[str]) -> bool:
@@ -243,8 +243,8 @@ class Outbox:
     async def anew(
         self, names: Collection[str], kept: Sequence[Notification], *, at: datetime, new_id: NewId
     ) -> tuple[list[Notification], list[AlertRow]]:
-        """What targets are told late of all that is kept: what is open and what they did not hear of, the worst first,
-        then the oldest. The notifications, as they are after that, and the alerts.
+        """Make late alerts for targets about open notifications that they did not hear of, the worst first, then the
+        oldest. Return the notifications, as they are after that, and the alerts.
         """
         told: dict[str, Notification] = {}
         made: list[AlertRow] = []
@@ -259,7 +259,7 @@ class Outbox:
                     made.append(
                         self._alert(
                             lane,
-                            rendering.alert_content(one, NotificationState.OPEN, self._place),
+                            alerts.alert_content(one, NotificationState.OPEN, self._place),
                             at=at,
                             new_id=new_id,
                         )
@@ -291,7 +291,7 @@ class Outbox:
 
     def _alert(self, lane: AlertLane, said: AlertContent, *, at: datetime, new_id: NewId) -> AlertRow:
         identifier = new_id()
-        return AlertRow(identifier, lane.to.name, rendering.alert_body(said, identifier=identifier, at=at), rfc3339(at))
+        return AlertRow(identifier, lane.to.name, alerts.alert_body(said, identifier=identifier, at=at), rfc3339(at))
 
     async def add(self, rows: Sequence[AlertRow]) -> None:
         """Send these, which are kept. Where more wait than may, the oldest are given up."""
@@ -334,7 +334,7 @@ class Outbox:
         if lane.is_testing:  # each target has so many connections that one more of it would take those of others
             return TriedAlert(to.name, AlertOutcome(why="another test of it is under way; try again"), 0.0)
         now, begun = self._clock(), time.monotonic()
-        body = rendering.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
+        body = alerts.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
         lane.is_testing = True
         try:
             came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())

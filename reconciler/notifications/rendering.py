@@ -1,24 +1,394 @@
-"""Notifications and alerts as JSON."""
+"""Notifications as sentences and as JSON: what happened, what it means, what to do."""
 
-import base64
-import binascii
 import hashlib
-import hmac
-import re
-from datetime import UTC, datetime
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC
+from functools import cache
+from importlib import resources
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType
-from reconciler.notifications import texts
-from reconciler.notifications.models import Notification, NotificationScope, NotificationState, UserStatus
+from reconciler.model.text import counted, visible
+from reconciler.notifications.models import Facts, Notification, NotificationScope, UserStatus
+
+# The sentences of notifications: what happened, what it means, what to do. Pure.
+#
+# A fact may be anybody's text, so it is bounded and made visible before it becomes part of a sentence.
+
+MOST = 500  # characters of one fact
+NAMED = 5  # names in a sentence; the rest is counted
+LISTED = 50  # the same, where each of them is to be decided on
+UNNAMED = ("", "default")  # projects that a command need not name
+
+
+class NotificationText(NamedTuple):
+    """A line for a list, and the sentences that tell the whole."""
+
+    title: str
+    message: str
+
+
+def text_of(one: Notification) -> NotificationText:
+    """Return the text of a notification, as long as its cause is there and afterwards."""
+    facts = {**one.facts, "subject": one.cause.subject, "project": one.cause.project}
+    title, message = _SAID[one.cause.type](_Text(facts))
+    again = ""
+    if one.occurrences > 1:
+        again = f" It has come {counted(one.occurrences, 'time')} since {rfc3339(one.opened)}."
+    if one.resolved is None:
+        return NotificationText(title, f"{message}{again}")
+    return NotificationText(f"Resolved: {title}", f"Over since {rfc3339(one.resolved)}; it was: {message}{again}")
+
+
+class _Text:
+    """Facts as parts of a sentence."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts = facts
+
+    def __getitem__(self, name: str) -> str:
+        value = self._facts.get(name, "")
+        shown = visible(str(value))
+        return shown if len(shown) <= MOST else f"{shown[: MOST - 1]}…"
+
+    def number(self, name: str) -> int:
+        value = self._facts.get(name, 0)
+        return value if isinstance(value, int) else 0
+
+    def names(self, name: str, *, of: int, most: int = NAMED) -> str:
+        """`a, b, c and 2 more`."""
+        value = self._facts.get(name, ())
+        found: Sequence[str] = value if isinstance(value, tuple) else ()
+        shown = [visible(one)[:MOST] for one in found[:most]]
+        rest = of - len(shown)
+        if rest > 0:
+            return f"{', '.join(shown)} and {rest} more"
+        return ", ".join(shown)
+
+    def sentence(self, name: str) -> str:
+        """A sentence of the service's own, or of git's, with an end."""
+        text = self.ended(name)
+        return text[:1].upper() + text[1:]
+
+    def ended(self, name: str) -> str:
+        """The same as the rest of a sentence."""
+        text = self[name].strip()
+        return text if not text or text[-1] in ".!?…" else f"{text}."
+
+
+def _typed(text: _Text, command: str) -> str:
+    """A command about what a project has, as it is typed. One about a repository finds the project by itself."""
+    project = text["project"]
+    return f"`reconciler {command} {text['subject']}{'' if project in UNNAMED else f' --project {project}'}`"
+
+
+def _released(text: _Text, told: str) -> str:
+    """Add the repository's name behind the command in a message about a held change."""
+    return told.replace("`reconciler approve`", f"`reconciler approve {text['subject']}`")
+
+
+STAYS = "What was applied last stays and is served; nothing newer is."
+
+_HELD: Mapping[str, str] = MappingProxyType(  # what messages of these states do not say; those of all others do
+    {
+        "path-missing": "If it is gone on purpose, release it with `reconciler approve`.",
+        "unsigned": "Have the head signed by one of the allowed signers, or add the signer to their file.",
+    }
+)
+
+_UNREACHABLE = {
+    "unauthorized": "Mend its credentials: their files are read again at each look, so that nothing need be restarted."
+}
+
+
+def _repository_unreachable(text: _Text) -> NotificationText:
+    todo = _UNREACHABLE.get(text["state"], "It is tried again by itself.")  # the message says what to mend
+    return NotificationText(
+        f"The repository {text['subject']} cannot be read", f"{text.sentence('message')} {STAYS} {todo}".strip()
+    )
+
+
+def _repository_held(text: _Text) -> NotificationText:
+    title = f"Nothing is taken over from the repository {text['subject']} ({text['state']})"
+    todo = _HELD.get(text["state"], "")
+    return NotificationText(title, _released(text, f"{text.sentence('message')} {STAYS} {todo}").strip())
+
+
+def _prune_held(text: _Text) -> NotificationText:
+    return NotificationText(
+        f"Deletions of the repository {text['subject']} are held",
+        f"{_released(text, text.sentence('message'))} Everything else of the commit is applied.",
+    )
+
+
+def _reconcile_failed(text: _Text) -> NotificationText:
+    return NotificationText(
+        f"The repository {text['subject']} could not be reconciled",
+        f"{text.sentence('message')} {STAYS} `reconciler runs --last {text['subject']}` shows what was tried; mend "
+        "what is named, and it is tried again.",
+    )
+
+
+def _resources_invalid(text: _Text) -> NotificationText:
+    total = text.number("total")
+    counts = ", ".join(f"{text.number(status)} {status}" for status in REFUSED if text.number(status))
+    are, them, each = ("is", "it", "it") if total == 1 else ("are", "them", "each")
+    first = text.ended("first")
+    why = f"{'; ' if total == 1 else '. The first: '}{first}" if first else "."
+    stays = f"What was stored of {them} before stays and is served."
+    if text.number("refused"):
+        stays = f"The repository is atomic, so nothing of the commit is stored. {STAYS}"
+    return NotificationText(
+        f"{counted(total, 'resource')} of the repository {text['subject']} {are} not stored as Git says",
+        f"{counts}: {text.names('names', of=total)}{why} {stays} "
+        f"`reconciler runs --last {text['subject']}` names {each} with file, line and reason; mend {them} in Git.",
+    )
+
+
+def _configuration_incomplete(text: _Text) -> NotificationText:
+    total, others = text.number("total"), text.number("others")
+    if others:
+        return _resources_incomplete(text, total=total, others=others)
+    are, they = ("is", "It is") if total == 1 else ("are", "They are")
+    return NotificationText(
+        f"{counted(total, 'Configuration')} of the project {text['project']} {are} incomplete",
+        f"Parameters are missing or wrong in {text.names('names', of=total)}, or in a component that is used there. "
+        f"{they} not rolled out and nothing is delivered for {'it' if total == 1 else 'them'}, save by a last good "
+        "route. `status.incomplete` of each names what to complete.",
+    )
+
+
+def _resources_incomplete(text: _Text, *, total: int, others: int) -> NotificationText:
+    """Of an earlier version, facts have no `others`."""
+    held = f" Configurations that use them are not rolled out: {text.names('names', of=total)}." if total else ""
+    return NotificationText(
+        f"{counted(total + others, 'resource')} of the project {text['project']} "
+        f"{'is' if total + others == 1 else 'are'} incomplete",
+        f"Parameters are missing or wrong in {text.names('other_names', of=others)}, or in a component that is used "
+        f"there.{held} `status.incomplete` of each names what to complete.",
+    )
+
+
+def _delivery_stale(text: _Text) -> NotificationText:
+    total = text.number("total")
+    its = "its" if total == 1 else "their"
+    return NotificationText(
+        f"{counted(total, 'Configuration')} of the project {text['project']} cannot deliver by {its} present version",
+        f"An earlier version stays in force for {text.names('names', of=total)}, or records wait there, since a later "
+        "version named another endpoint. `status.delivery` of each says why; correct it.",
+    )
+
+
+def _resource_deprecated(text: _Text) -> NotificationText:
+    users = text.number("users")
+    instead = text.sentence("instead") or "Nothing says what replaces it; ask whoever deprecated it."
+    return NotificationText(
+        f"{text['subject']} is deprecated and in use",
+        f"{counted(users, 'resource')} of the project {text['project']} {'uses' if users == 1 else 'use'} it: "
+        f"{text.names('names', of=users)}. It works as before, and may go one day. {instead}",
+    )
+
+
+def _delivery_failing(text: _Text) -> NotificationText:
+    """`inline` is 1 for a destination without a queue."""
+    waits = "Log records wait in its queue, and the endpoint is tried again and again by itself."
+    if text.number("inline"):
+        waits = (
+            "It has no queue: senders are refused, keep their log records and send them again; now and then one of "
+            "their requests is let through, to find out whether the endpoint is back."
+        )
+    return NotificationText(
+        f"Nothing gets through to the destination {text['subject']}",
+        f"{text.sentence('cause') or 'Its endpoint does not take what is sent.'} {waits} "
+        f"{_typed(text, 'send-test')} tries it now.",
+    )
+
+
+def _dead_letters(text: _Text) -> NotificationText:
+    letters = text.number("batches")
+    return NotificationText(
+        f"The destination {text['subject']} has dead letters",
+        f"{counted(letters, 'batch', 'batches')} of log records could not be delivered and "
+        f"{'is' if letters == 1 else 'are'} kept for a while. Mend what refused them, then "
+        f"{_typed(text, 'queue replay')}; "
+        f"{_typed(text, 'queue status')} says why.",
+    )
+
+
+def _queue_nearly_full(text: _Text) -> NotificationText:
+    percent = text.number("percent")
+    full, happens = "nearly full", f"It is at {percent} percent or more of what it takes. Once it is full, records are"
+    if percent >= 100:
+        full, happens = "full", "It takes no more: records are now"
+    return NotificationText(
+        f"The queue of the destination {text['subject']} is {full}",
+        f"{happens} refused, or dropped or made dead letters where `on_full` says so. {_typed(text, 'queue status')} "
+        "says why; mend the endpoint, or give the queue more room (`sending_queue_queue_size`, `max_bytes` of its "
+        "Extension).",
+    )
+
+
+def _queue_damaged(text: _Text) -> NotificationText:
+    files, lost = text.number("files"), text.number("lost")
+    told = []
+    if files:
+        is_, it = ("is", "it") if files == 1 else ("are", "them")
+        told.append(
+            f"{counted(files, 'damaged file')} of its queue {is_} in the folder `quarantine` of the queue. What can be "
+            f"read of {it} is sent."
+        )
+    if lost:
+        them = "it and its" if lost == 1 else "they and their"
+        told.append(
+            f"{counted(lost, 'batch', 'batches')} could not be read since the start of the service: {them} records are "
+            "lost."
+        )
+    return NotificationText(
+        f"The queue of the destination {text['subject']} is damaged",
+        f"{' '.join(told)} Look at the disk. {_typed(text, 'queue status')} says more; remove the files when nobody "
+        "needs them, and restart the service.",
+    )
+
+
+def _logs_unrouted(text: _Text) -> NotificationText:
+    return NotificationText(
+        f"Nobody takes log records that were sent to the project {text['project']}",
+        "No Configuration takes them, so they are refused and kept nowhere. `status.delivery` of each Configuration "
+        "says whether it delivers and which records it takes; correct it, or the senders.",
+    )
+
+
+def _disk_low(text: _Text) -> NotificationText:
+    has_queues = text.number("queues")
+    if text.number("beyond"):
+        refused = ", so that log records are refused" if has_queues else ""
+        happened = f"It has less room than `delivery.freeBytes` leaves free{refused}. Once it is full, nothing can be"
+    else:
+        refused = "; below that, log records are refused" if has_queues else ""
+        happened = f"It has little more room than `delivery.freeBytes`{refused}. Once it is full, nothing can be"
+    return NotificationText(
+        f"The disk of {text['folder']} is nearly full",
+        f"{happened} written there any more. Make room on it; `reconciler doctor` says what takes it.",
+    )
+
+
+def _certificate_expiring(text: _Text) -> NotificationText:
+    is_over = text.number("expired")
+    verb = "expired" if is_over else "expires"
+    then = "Connections that need it fail." if is_over else "From then on connections that need it fail."
+    return NotificationText(
+        f"{text['what']} {verb} on {text['until']}",
+        f"{text['what']} ({text['subject']}) {verb} on {text['until']}. {then} {text['todo']}",
+    )
+
+
+def _keys_to_review(text: _Text) -> NotificationText:
+    total, project = text.number("total"), text["project"]
+    whose = f"the project {project}" if project else "the organization"
+    is_, they, them = ("is", "It opens", "it") if total == 1 else ("are", "They open", "them")
+    return NotificationText(
+        f"{counted(total, 'key')} of {whose} {is_} to be reviewed: {text['subject']} is no admin there any more",
+        f"Made by {text['subject']}, who may know {them}: {text.names('names', of=total, most=LISTED)}. {they} what "
+        f"{'it' if total == 1 else 'they'} opened before. Make a new key for what still needs one, and end the old one "
+        "with `reconciler key revoke ID`; dismiss this where a key may stay.",
+    )
+
+
+def _store_degraded(text: _Text) -> NotificationText:
+    return NotificationText(
+        "The store cannot be used as it should",
+        f"{text.sentence('message')} What was stored is served as long as it can be read, and changes are refused "
+        "until it can be written. Look at the disk and its permissions; `reconciler doctor` says what is wrong.",
+    )
+
+
+def _store_damaged(text: _Text) -> NotificationText:
+    total = text.number("total")
+    is_, it = ("is", "it") if total == 1 else ("are", "them")
+    return NotificationText(
+        f"{counted(total, 'stored version')} of resources {is_} damaged",
+        f"{text.names('names', of=total)}: the store holds something else than was stored. The next full read of its "
+        "repository (`fullInterval`) restores what Git owns; apply the rest anew, or restore a backup. "
+        f"Nothing serves {it} meanwhile. Look at the disk of the store.",
+    )
+
+
+def _sessions_lost(text: _Text) -> NotificationText:
+    return NotificationText(
+        "The database of sessions and notifications was damaged and is a new one",
+        f"The damaged file is {text['subject']}. Everybody had to sign in again; who had read or dismissed which "
+        "notification is lost, and so are alerts that waited. Look at the disk, and remove the file when nobody needs "
+        "it.",
+    )
+
+
+def _too_many_open_files(text: _Text) -> NotificationText:
+    return NotificationText(
+        "The service has too many files open",
+        f"It has {text.number('percent')} percent or more of {text.number('most'):,} open. At the limit, it refuses "
+        "connections, and opens no file of a queue, a repository or the store. Raise `LimitNOFILE` in its unit, or "
+        "`ulimit -n` where it is started.",
+    )
+
+
+REFUSED = ("invalid", "error", "in-use", "forbidden")
+"""The statuses that ResourcesInvalid counts, in the order of its sentence."""
+
+_SAID: Mapping[NotificationType, Callable[[_Text], NotificationText]] = MappingProxyType(
+    {
+        NotificationType.REPOSITORY_UNREACHABLE: _repository_unreachable,
+        NotificationType.REPOSITORY_HELD: _repository_held,
+        NotificationType.PRUNE_HELD: _prune_held,
+        NotificationType.RECONCILE_FAILED: _reconcile_failed,
+        NotificationType.RESOURCES_INVALID: _resources_invalid,
+        NotificationType.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
+        NotificationType.DELIVERY_STALE: _delivery_stale,
+        NotificationType.RESOURCE_DEPRECATED: _resource_deprecated,
+        NotificationType.DELIVERY_FAILING: _delivery_failing,
+        NotificationType.DEAD_LETTERS: _dead_letters,
+        NotificationType.QUEUE_NEARLY_FULL: _queue_nearly_full,
+        NotificationType.QUEUE_DAMAGED: _queue_damaged,
+        NotificationType.LOGS_UNROUTED: _logs_unrouted,
+        NotificationType.DISK_LOW: _disk_low,
+        NotificationType.CERTIFICATE_EXPIRING: _certificate_expiring,
+        NotificationType.KEYS_TO_REVIEW: _keys_to_review,
+        NotificationType.STORE_DEGRADED: _store_degraded,
+        NotificationType.STORE_DAMAGED: _store_damaged,
+        NotificationType.SESSIONS_LOST: _sessions_lost,
+        NotificationType.TOO_MANY_OPEN_FILES: _too_many_open_files,
+    }
+)
+
+
+# The explanations of the types for people, in `types.md`: when there is one, what it means, what to do.
+
+
+class TypeExplanation(NamedTuple):
+    """Paragraphs of plain text; backticks enclose what is typed or read as it is."""
+
+    when: str
+    means: str
+    todo: str
+
+
+@cache
+def explanations() -> Mapping[NotificationType, TypeExplanation]:
+    """Return the explanation of each type, in the order of the page that shows them."""
+    text = (resources.files("reconciler.notifications") / "types.md").read_text(encoding="utf-8")
+    found = {}
+    for section in text.removeprefix("### ").split("\n### "):
+        name, *paragraphs = [" ".join(part.split()) for part in section.split("\n\n")]
+        found[NotificationType(name)] = TypeExplanation(*paragraphs)
+    return found
+
 
 # A notification as the API shows it (interface, Notification resource). Pure.
 #
-# What one person did with it is the last part, so that the rest is made once for all who did not dismiss it, and once
-# for all who did.
+# The mark of a person is the last part: the rest is the same for all who did not dismiss it, and for all who did.
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -30,9 +400,7 @@ _STATUS = {status: b',"status":{"userStatus":"%b"}}' % status.encode() for statu
 
 
 class NotificationPlace(NamedTuple):
-    """Where notifications are shown: the organization's name, and the URL at which people reach the service, which may
-    be empty.
-    """
+    """The organization's name, and the URL at which people reach the service, which may be empty."""
 
     organization: str
     web_url: str = ""
@@ -57,7 +425,7 @@ def type_link(type_: NotificationType, place: NotificationPlace) -> str:
 
 
 def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
-    said, url = texts.text_of(one), type_link(one.cause.type, place)
+    said, url = text_of(one), type_link(one.cause.type, place)
     return {
         "id": one.id,
         "name": f"{one.cause.type}-{one.id}",
@@ -77,7 +445,7 @@ def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
 
 
 def _labels(one: Notification) -> dict[str, str]:
-    """What a program may want to know that the interface has no member for. Values follow the rule of labels."""
+    """Return what programs may need and the interface has no member for. Values follow the rule of labels."""
     return {
         "service/state": one.state.value,
         "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
@@ -104,176 +472,31 @@ def _spec(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> di
     return {**{name: value for name, value in spec.items() if value}, "hidden": is_hidden}
 
 
-# An alert: what goes out about a change of state, and how it is signed. Pure.
-#
-# The body is made once and kept: what is signed are the bytes that are sent, at every attempt. It is signed by Standard
-# Webhooks 1.0.0, for which there are libraries: HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<body>`, in base64
-# behind `v1,`. The time is that of the attempt, so that a receiver may refuse what is old, and the id that of the
-# alert, so that it may drop what came before.
-
-CONTENT_TYPE = "application/json"
-STANDARD_PREFIX = b"whsec_"
-EVENTS = {NotificationState.OPEN: "opened", NotificationState.RESOLVED: "resolved"}
-TEST = "test"  # the event of one that only tries
-
-_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
-_UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
-_CUT = re.compile(
-    r"""
-    @(?=\w)  # somebody's name, or everybody
-    | :(?=//)  # a URL of any scheme
-    | (?<![^\W_])(?:www|ftp|mailto|tel)(?=[.:])  # what is made a link without one
-    | (?<=\w)\.(?=[^\W\d_][\w-]+/)  # a domain with a path
-    | \](?=\s*[(\[:])  # a link or a picture in Markdown, or where its URL stands
-    | `(?=``)  # a block of code, which would swallow our own link
-    """,
-    re.VERBOSE | re.IGNORECASE,
-)
-
-
-class AlertContent(NamedTuple):
-    """What is the same in the alerts to all targets."""
-
-    text: str
-    event: str
-    notification: bytes  # as JSON
-
-
-def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
-    """What an alert says of a notification that is in this state."""
-    notification = render_whole(render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
-    return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
-
-
-def alert_body(said: AlertContent, *, identifier: str, at: datetime) -> bytes:
-    """The alert as JSON. `text` is for chats, all else for programs."""
-    whole = {
-        "text": said.text,
-        "id": identifier,
-        "event": said.event,
-        "at": rfc3339(at),
-        "notification": msgspec.Raw(said.notification),
-    }
-    return _encoder.encode(whole)
-
-
-class _Metadata(msgspec.Struct):
-    id: str
-
-
-class _About(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Kept(msgspec.Struct):
-    event: str
-    notification: _About
-
-
-_decoder = msgspec.json.Decoder(_Kept)
-
-
-def alert_about(sent: bytes) -> tuple[str, bool]:
-    """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
-    another version made and that cannot be read, an id that is empty.
-    """
-    try:
-        kept = _decoder.decode(sent)
-    except msgspec.MsgspecError:
-        return "", False
-    return kept.notification.metadata.id, kept.event == EVENTS[NotificationState.OPEN]
-
-
-def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
-    """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
-    said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
-    return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
-
-
-def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
-    """What people read in a chat: nothing in it calls anybody, and no URL in it but that of our own page is one."""
-    said = texts.text_of(one)
-    where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
-    head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
-    return f"{_quoted(head)}\n{_quoted(said.message)}\n{type_link(one.cause.type, place)}"
-
-
-def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
-    """The headers of an attempt at a time in Unix seconds; no signature without a secret."""
-    named = (
-        ("Content-Type", CONTENT_TYPE),
-        ("webhook-id", identifier),
-        ("webhook-timestamp", str(seconds)),
-    )
-    if secret is None:
-        return named
-    return (*named, ("webhook-signature", alert_signature(sent, identifier=identifier, seconds=seconds, secret=secret)))
-
-
-def alert_signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
-    """`v1,` and base64. The key is what stands behind `whsec_` in base64, else the secret as it is."""
-    signed = b"%b.%d.%b" % (identifier.encode(), seconds, sent)
-    digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()
-    return f"v1,{base64.b64encode(digest).decode()}"
-
-
-def _key(secret: bytes) -> bytes:
-    if secret.startswith(STANDARD_PREFIX):
-        try:
-            return base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True) or secret
-        except binascii.Error:
-            return secret
-    return secret
-
-
-def _quoted(said: str) -> str:
-    """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
-    quoted = "".join(_MARKUP.get(character, character) for character in said)
-    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
-
-
-# Notifications as JSON, made once for each status that somebody gave them and kept until they change.
+# Notifications as JSON, made when somebody asks, and kept until the notification changes.
 
 
 class RenderedNotifications:
-    """What is kept here is of notifications as they are now; whoever changes one says so."""
+    """The JSON of notifications, by id; a notification that changed is another object, and is rendered anew."""
 
     def __init__(self, place: NotificationPlace) -> None:
         self._place = place
-        self._made: dict[UserStatus, dict[str, bytes]] = {status: {} for status in UserStatus}  # by id
-        self._wanted: dict[tuple[str, UserStatus], None] = {}
-
-    def want(self, identifier: str, status: UserStatus = UserStatus.UNREAD) -> None:
-        """Have a notification made before it is asked for."""
-        if identifier not in self._made[status]:
-            self._wanted[identifier, status] = None
-
-    def wanted(self) -> list[tuple[str, UserStatus]]:
-        """What is to be made; from now on it is no longer wanted."""
-        wanted, self._wanted = [*self._wanted], {}
-        return wanted
-
-    def changed(self, identifier: str) -> None:
-        """A notification is another one now: it is made anew for all statuses for which it was."""
-        self._wanted[identifier, UserStatus.UNREAD] = None
-        for status, made in self._made.items():
-            if made.pop(identifier, None) is not None:
-                self._wanted[identifier, status] = None
-
-    def forget(self, identifier: str) -> None:
-        """There is no such notification any more."""
-        for status, made in self._made.items():
-            made.pop(identifier, None)
-            self._wanted.pop((identifier, status), None)
+        self._made: dict[str, tuple[Notification, dict[bool, bytes]]] = {}  # without the status, by `is_hidden`
 
     def of(self, one: Notification, status: UserStatus, *, is_kept: bool = True) -> bytes:
-        """A notification as somebody sees it who gave it that status. What a list shows that began a moment ago may be
-        kept no longer as it was then (`is_kept`), and then is made for it alone.
+        """Return a notification as somebody sees it who gave it this status.
+
+        A list that began a moment ago may show one that is not kept any more as it was then (`is_kept`).
         """
-        made = self._made[status].get(one.id) if is_kept else None
-        if made is None:
-            is_hidden = status is UserStatus.DISMISSED
-            made = render_whole(render_notification(one, self._place, is_hidden=is_hidden), status)
+        kept, made = self._made.get(one.id, (None, {}))
+        if kept is not one:
+            made = {}
             if is_kept:
-                self._made[status][one.id] = made
-        return made
+                self._made[one.id] = (one, made)
+        is_hidden = status is UserStatus.DISMISSED
+        if is_hidden not in made:
+            made[is_hidden] = render_notification(one, self._place, is_hidden=is_hidden)
+        return render_whole(made[is_hidden], status)
+
+    def forget(self, identifier: str) -> None:
+        """Drop a notification that is kept no longer."""
+        self._made.pop(identifier, None)

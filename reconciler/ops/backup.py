@@ -23,7 +23,7 @@ from reconciler.store.files import KINDS, OPERATIONS, STORE, DatabaseKind, Datab
 from reconciler.store.records import AuditRow
 from reconciler.version import __version__
 
-# What a backup says of itself: `manifest.json`, for people and for `reconciler restore`. Pure, save for reading it.
+# The manifest of a backup, for people and for `reconciler restore`.
 
 NAME = "manifest.json"
 FORMAT = 1
@@ -202,7 +202,7 @@ class GivenBackup:
 
 @dataclass(frozen=True, slots=True)
 class RestoredBackup:
-    """What is there now. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
+    """The restored files. `made_at` is empty for a copy of a store without a manifest; `kept` is what was there."""
 
     made_at: str
     version: int
@@ -323,7 +323,7 @@ def _kept(path: Path, stamp: str) -> list[Path]:
 
 
 def _logs_aside(path: Path, kept: Path) -> None:
-    for log, other in zip(databases.beside(path)[1:], databases.beside(kept)[1:], strict=True):
+    for log, other in zip(files.beside(path)[1:], files.beside(kept)[1:], strict=True):
         with contextlib.suppress(FileNotFoundError):
             log.rename(other)
     databases.force_to_disk(path.parent)

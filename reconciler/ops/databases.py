@@ -22,7 +22,7 @@ from reconciler.store.files import KINDS, DatabaseIdentity, DatabaseKind, Databa
 COPIED = re.compile(r"\.(?:before|replaced)-[0-9TZ]+")
 """How the names of copies end that an upgrade or a restore left beside a database."""
 ELSEWHERE = "name the service's settings with --config, or its `stateDir` with --state-dir"
-"""What to do where there is no store: the settings of a service are those of its unit, and seldom those of a shell."""
+"""The advice where there is no store: a service has the settings of its unit, a shell seldom has them."""
 
 
 def database_places(settings: Settings) -> DatabasePlaces:
@@ -53,7 +53,6 @@ def missing(found: DatabasePlaces) -> str | None:
 
 SPARE_BYTES = 64 << 20  # 64 MiB that are left over beside what is written
 CHUNK_BYTES = 1 << 20
-LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside a database
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -102,7 +101,7 @@ def keep_copy(path: Path, kept: Path) -> None:
 
 
 def give_to_owner(path: Path, *, like: Path) -> None:
-    """What root made belongs to whoever owns `like`: the service could not open it otherwise."""
+    """Give a file of root's to the owner of `like`: the service could not open it otherwise."""
     owner = like.stat()
     if os.geteuid() == 0 and (path.stat().st_uid, path.stat().st_gid) != (owner.st_uid, owner.st_gid):
         os.chown(path, owner.st_uid, owner.st_gid)
@@ -110,14 +109,9 @@ def give_to_owner(path: Path, *, like: Path) -> None:
 
 def remove_database(path: Path) -> None:
     """Remove a database's file, and those that SQLite has beside it, if they are there."""
-    for name in beside(path):
+    for name in files.beside(path):
         with contextlib.suppress(FileNotFoundError):
             name.unlink()
-
-
-def beside(path: Path) -> tuple[Path, ...]:
-    """A database's file, and those that SQLite makes beside it."""
-    return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
 
 
 def check_room(folder: Path, needed: int, *, purpose: str) -> None:
@@ -163,7 +157,7 @@ class ProgressWatch:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time is up."""
+        """True when the time is up."""
         return self.clock() - self._begun > self.seconds
 
     def check(self, what: str) -> None:
@@ -183,7 +177,7 @@ class ProgressWatch:
 
 @dataclass(frozen=True, slots=True)
 class CopiedDatabase:
-    """What is in a copy."""
+    """The content of a copy."""
 
     identity: DatabaseIdentity
     rows: Mapping[str, int]

@@ -103,7 +103,7 @@ FAMILIES = (
 
 
 class _Destination(msgspec.Struct, gc=False):
-    """What the lanes of one destination have together. There are thousands for a moment, of which the garbage collector
+    """The sum over the lanes of one destination. There are thousands for a moment, of which the garbage collector
     need not know.
     """
 
@@ -126,7 +126,7 @@ class _Destination(msgspec.Struct, gc=False):
 
 @dataclass(slots=True)
 class _All:
-    """What all lanes have together."""
+    """The sum over all lanes."""
 
     past: PastFigures = field(default_factory=PastFigures)  # and what is counted now
     size: int = 0

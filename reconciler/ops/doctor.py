@@ -10,10 +10,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.model.errors import ReconcilerError
+from reconciler.model.errors import ReconcilerError, system_reason
 from reconciler.model.text import visible
 
-# What `reconciler doctor` finds: one sentence each, how bad it is, and what to do.
+# Findings of `reconciler doctor`: one sentence each, a status, and what to do.
 
 
 class FindingStatus(StrEnum):
@@ -74,7 +74,7 @@ class DoctorCheck(NamedTuple):
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
-    """What they find, in their order."""
+    """Return their findings, in their order."""
     found = await asyncio.gather(*(_result(check) for check in checks))
     return [finding for each in found for finding in each]
 
@@ -119,7 +119,7 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
         return [error(check.name, problem.message.rstrip("."), "")]
     except OSError as problem:
         where = "" if problem.filename is None else f"{problem.filename}: "
-        return [error(check.name, f"{where}{problem.strerror}", "mend that, and look again")]
+        return [error(check.name, f"{where}{system_reason(problem)}", "mend that, and look again")]
     except Exception as problem:
         told = f"this could not be looked at ({type(problem).__name__})"
         return [error(check.name, told, "that is a fault of the program; report it")]
@@ -146,7 +146,7 @@ def directory_holder(state_directory: Path) -> int | None:
 
 
 def processes_holding(locks: str, *, device: int, inode: int) -> int | None:
-    """Who holds a file, by the text of /proc/locks."""
+    """Return the process that holds a file, by the text of /proc/locks."""
     wanted = os.major(device), os.minor(device), inode
     for process, major, minor, node in _LINE.findall(locks):
         if (int(major, 16), int(minor, 16), int(node)) == wanted:

@@ -1,20 +1,14 @@
-"""Metric families, the sources of their values, and the text formats."""
+"""Metric families, their samples, and the two text formats."""
 
 import asyncio
-from bisect import bisect_left
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncGenerator, Iterable
 from enum import Enum, StrEnum
 from itertools import accumulate
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
-from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.histogram import Histogram
-from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.reconcile.repositories import Repositories
-from reconciler.store.records import StoreFigures
 
-# What a metric is: its name, its kind, what it says, and the labels that tell its samples apart.
+# Metric families and samples.
 
 
 class MetricKind(StrEnum):
@@ -45,173 +39,9 @@ class Sample(NamedTuple):
 
 
 Step: TypeAlias = Sample | None
-"""What a source yields: a sample, or None for a bit of work that gave none. All samples of a family come together, in
+"""A source yields steps: a sample, or None for a bit of work that gave none. All samples of a family come together, in
 the order of their labels. A step takes 10 microseconds at most, so that a slice of them stays short.
 """
-
-
-# Metrics of notifications, and of the alerts that go out about them.
-
-OF_A_TARGET = ("target",)
-
-OPEN = MetricFamily(
-    "reconciler_notifications_open",
-    MetricKind.GAUGE,
-    "Notifications whose cause is there, by type and severity. Absent where there is none.",
-    ("type", "severity"),
-)
-SENT = MetricFamily("reconciler_alerts_sent_total", MetricKind.COUNTER, "Alerts that the target took.", OF_A_TARGET)
-FAILED = MetricFamily(
-    "reconciler_alerts_failed_attempts_total",
-    MetricKind.COUNTER,
-    "Attempts to send an alert that the target did not take.",
-    OF_A_TARGET,
-)
-GIVEN_UP = MetricFamily(
-    "reconciler_alerts_given_up_total",
-    MetricKind.COUNTER,
-    "Alerts that the target never got: refused, an hour old, or too many.",
-    OF_A_TARGET,
-)
-WAITING = MetricFamily("reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET)
-
-FAMILIES = (OPEN, SENT, FAILED, GIVEN_UP, WAITING)
-
-
-class NotificationTally(Protocol):
-    """What is counted of one target of alerts."""
-
-    @property
-    def target(self) -> str:
-        """Its name in the settings."""
-
-    @property
-    def sent(self) -> int:
-        """Alerts that it took."""
-
-    @property
-    def failed(self) -> int:
-        """Attempts."""
-
-    @property
-    def given_up(self) -> int:
-        """Alerts."""
-
-    @property
-    def waiting(self) -> int:
-        """Alerts."""
-
-
-def notification_steps(
-    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[NotificationTally] = ()
-) -> Iterator[Step]:
-    """All of them. `found` counts those that are open, by type and severity."""
-    for (type_, severity), number in sorted(found.items()):
-        if number:
-            yield Sample(OPEN, number, (type_.value, severity.value))
-    ordered = sorted(targets, key=lambda one: one.target)
-    for family, values in (
-        (SENT, [one.sent for one in ordered]),
-        (FAILED, [one.failed for one in ordered]),
-        (GIVEN_UP, [one.given_up for one in ordered]),
-        (WAITING, [one.waiting for one in ordered]),
-    ):
-        for one, value in zip(ordered, values, strict=True):
-            yield Sample(family, value, (one.target,))
-
-
-# Requests, counted as they end.
-
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-OTHER = "other"  # any other method: a client may send what it likes
-UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
-
-
-class TrafficSlot:
-    """The requests of one route and method: `statuses` by class, of which 0 is for those that were not answered."""
-
-    __slots__ = ("buckets", "method", "route", "seconds", "statuses")
-
-    def __init__(self, route: str, method: str) -> None:
-        self.route = route
-        self.method = method
-        self.statuses = [0] * 6
-        self.buckets = [0] * (len(SECONDS) + 1)
-        self.seconds = 0.0
-
-
-class Traffic:
-    """All requests since the start. What leads a request to its handler stands for its route: `know` says of which."""
-
-    __slots__ = ("_routes", "_slots", "_unmatched")
-
-    def __init__(self) -> None:
-        self._routes: dict[object, str] = {}
-        self._slots: dict[tuple[object, str], TrafficSlot] = {}
-        self._unmatched: dict[str, TrafficSlot] = {}
-
-    def know(self, routes: Mapping[object, str]) -> None:
-        """These lead to requests of those paths, with their parameters in braces."""
-        self._routes.update(routes)
-
-    def note(self, leads: object, method: str, status: int, seconds: float) -> None:
-        """A request ended. `status` is 0 when it was not answered."""
-        slot = self._slots.get((leads, method)) or self._slot(leads, method)
-        slot.statuses[status // 100] += 1
-        slot.buckets[bisect_left(SECONDS, seconds)] += 1
-        slot.seconds += seconds
-
-    def slots(self) -> list[TrafficSlot]:
-        """By route and method, in their order."""
-        every = [*self._slots.values(), *self._unmatched.values()]
-        return sorted(every, key=lambda slot: (slot.route, slot.method))
-
-    def _slot(self, leads: object, method: str) -> TrafficSlot:
-        """The slot of a pair that has none yet; one for all methods that nobody knows, however many there are."""
-        route, told = self._routes.get(leads), method if method in METHODS else OTHER
-        if route is not None and told is not OTHER:
-            return self._slots.setdefault((leads, method), TrafficSlot(route, method))
-        return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))
-
-
-# Where the values of metrics are, besides the store and the requests under way: what the daemon hands to whoever shows
-# them.
-
-
-class MeasuredStore(Protocol):
-    """What is asked of the store."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """What it counts of itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What is counted; `alerts` tells it of each target. `more` are sources that other parts add at the start; their
-    families stand in `collecting.FAMILIES`.
-    """
-
-    traffic: Traffic = field(default_factory=Traffic)
-    repositories: Repositories | None = None
-    deliveries: Callable[[], DeliveryFigures] | None = None
-    alerts: Callable[[], Sequence[NotificationTally]] | None = None
-    more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
-
-
-class MetricSources(NamedTuple):
-    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` notifications whose cause
-    is there, by type and severity; `now` is in Unix milliseconds.
-    """
-
-    measured: Measured
-    store: MeasuredStore
-    in_flight: Mapping[str, int]
-    open: Mapping[tuple[NotificationType, Severity], int]
-    now: int
 
 
 # Samples as text, in the format that Prometheus reads and in OpenMetrics, one slice after the other.
@@ -264,7 +94,7 @@ def _head(family: MetricFamily, format_: TextFormat) -> str:
 
 
 def _template(family: MetricFamily) -> str:
-    """What stands before the value, with a place for each label: made once for thousands of samples."""
+    """Return the text before the value, with a place for each label: made once for thousands of samples."""
     labels = ",".join(f'{label}="%s"' for label in family.labels)
     if family.kind is MetricKind.HISTOGRAM:
         return labels

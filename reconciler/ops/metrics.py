@@ -1,21 +1,27 @@
-"""Metrics of the service: their names, and where their values are."""
+"""Metrics of the service: their names and the sources of their values; those of delivery are in `delivery_metrics`."""
 
 import gc
 import os
 import platform
 import resource
 import time
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
-from reconciler.ops import delivery_metrics, metric_families
-from reconciler.ops.metric_families import MetricFamily, MetricKind, MetricSources, Sample, Step, Traffic, TrafficSlot
+from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.outbox import AlertTally
+from reconciler.ops import delivery_metrics
+from reconciler.ops.metric_families import MetricFamily, MetricKind, Sample, Step
 from reconciler.reconcile.repositories import Repositories
+from reconciler.store.contract import Store
 from reconciler.store.records import StoreFigures
 from reconciler.version import __version__
 
@@ -74,7 +80,7 @@ BUILD = MetricFamily(
     "reconciler_build_info", MetricKind.GAUGE, "1; the labels say which program this is.", ("python", "version")
 )
 
-FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
+PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
 
 
 def process_steps() -> Iterator[Step]:
@@ -132,6 +138,61 @@ def _started() -> float | None:
     return None if booted is None else booted + ticks / os.sysconf("SC_CLK_TCK")
 
 
+# Requests, counted as they end.
+
+BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+OTHER = "other"  # any other method: a client may send what it likes
+UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
+
+
+class TrafficSlot:
+    """The requests of one route and method: `statuses` by class, of which 0 is for those that were not answered."""
+
+    __slots__ = ("buckets", "method", "route", "seconds", "statuses")
+
+    def __init__(self, route: str, method: str) -> None:
+        self.route = route
+        self.method = method
+        self.statuses = [0] * 6
+        self.buckets = [0] * (len(BUCKETS) + 1)
+        self.seconds = 0.0
+
+
+class Traffic:
+    """All requests since the start. What leads a request to its handler stands for its route: `know` says of which."""
+
+    __slots__ = ("_routes", "_slots", "_unmatched")
+
+    def __init__(self) -> None:
+        self._routes: dict[object, str] = {}
+        self._slots: dict[tuple[object, str], TrafficSlot] = {}
+        self._unmatched: dict[str, TrafficSlot] = {}
+
+    def know(self, routes: Mapping[object, str]) -> None:
+        """These lead to requests of those paths, with their parameters in braces."""
+        self._routes.update(routes)
+
+    def note(self, leads: object, method: str, status: int, seconds: float) -> None:
+        """A request ended. `status` is 0 when it was not answered."""
+        slot = self._slots.get((leads, method)) or self._slot(leads, method)
+        slot.statuses[status // 100] += 1
+        slot.buckets[bisect_left(BUCKETS, seconds)] += 1
+        slot.seconds += seconds
+
+    def slots(self) -> list[TrafficSlot]:
+        """By route and method, in their order."""
+        every = [*self._slots.values(), *self._unmatched.values()]
+        return sorted(every, key=lambda slot: (slot.route, slot.method))
+
+    def _slot(self, leads: object, method: str) -> TrafficSlot:
+        """The slot of a pair that has none yet; one for all methods that nobody knows, however many there are."""
+        route, told = self._routes.get(leads), method if method in METHODS else OTHER
+        if route is not None and told is not OTHER:
+            return self._slots.setdefault((leads, method), TrafficSlot(route, method))
+        return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))
+
+
 # Metrics of requests to the API.
 
 OF_ONE = ("route", "method")
@@ -174,7 +235,7 @@ def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]
 
 def _histogram(slot: TrafficSlot) -> Histogram:
     """As others show theirs; requests pay for no object more."""
-    seen = Histogram(metric_families.SECONDS)
+    seen = Histogram(BUCKETS)
     seen.counts, seen.total = slot.buckets, slot.seconds
     return seen
 
@@ -272,10 +333,88 @@ def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Step]:
             yield Sample(family, value)
 
 
+# Metrics of notifications, and of the alerts that go out about them.
+
+OF_A_TARGET = ("target",)
+
+OPEN_NOTIFICATIONS = MetricFamily(
+    "reconciler_notifications_open",
+    MetricKind.GAUGE,
+    "Notifications whose cause is there, by type and severity. Absent where there is none.",
+    ("type", "severity"),
+)
+ALERTS_SENT = MetricFamily(
+    "reconciler_alerts_sent_total", MetricKind.COUNTER, "Alerts that the target took.", OF_A_TARGET
+)
+ALERTS_FAILED = MetricFamily(
+    "reconciler_alerts_failed_attempts_total",
+    MetricKind.COUNTER,
+    "Attempts to send an alert that the target did not take.",
+    OF_A_TARGET,
+)
+ALERTS_GIVEN_UP = MetricFamily(
+    "reconciler_alerts_given_up_total",
+    MetricKind.COUNTER,
+    "Alerts that the target never got: refused, an hour old, or too many.",
+    OF_A_TARGET,
+)
+ALERTS_WAITING = MetricFamily(
+    "reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET
+)
+
+NOTIFICATION_FAMILIES = (OPEN_NOTIFICATIONS, ALERTS_SENT, ALERTS_FAILED, ALERTS_GIVEN_UP, ALERTS_WAITING)
+
+
+def notification_steps(
+    found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
+) -> Iterator[Step]:
+    """All of them. `found` counts those that are open, by type and severity."""
+    for (type_, severity), number in sorted(found.items()):
+        if number:
+            yield Sample(OPEN_NOTIFICATIONS, number, (type_.value, severity.value))
+    ordered = sorted(targets, key=lambda one: one.target)
+    for family, values in (
+        (ALERTS_SENT, [one.sent for one in ordered]),
+        (ALERTS_FAILED, [one.failed for one in ordered]),
+        (ALERTS_GIVEN_UP, [one.given_up for one in ordered]),
+        (ALERTS_WAITING, [one.waiting for one in ordered]),
+    ):
+        for one, value in zip(ordered, values, strict=True):
+            yield Sample(family, value, (one.target,))
+
+
+# Sources of the values.
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
+    families are in `metrics.ALL_FAMILIES`.
+    """
+
+    traffic: Traffic = field(default_factory=Traffic)
+    repositories: Repositories | None = None
+    deliveries: Callable[[int], Iterable[Step]] | None = None
+    alerts: Callable[[], Sequence[AlertTally]] | None = None
+    more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
+
+
+class MetricSources(NamedTuple):
+    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` notifications whose cause
+    is there, by type and severity; `now` is in Unix milliseconds.
+    """
+
+    measured: Measured
+    store: Store
+    in_flight: Mapping[str, int]
+    open: Mapping[tuple[NotificationType, Severity], int]
+    now: int
+
+
 # All metrics, in their one order, and where their values come from.
 #
-# A source is a function that yields steps (`families.Step`), and its FAMILIES. Another one takes a line in FAMILIES and
-# an entry in `sources.Measured.more`; docs/metrics.md names each family.
+# A source is a function that yields steps, and its families. Another one takes a line in ALL_FAMILIES and an entry in
+# `Measured.more`; docs/metrics.md names each family.
 
 ALL_FAMILIES: tuple[MetricFamily, ...] = (
     *RUN_FAMILIES,
@@ -283,8 +422,8 @@ ALL_FAMILIES: tuple[MetricFamily, ...] = (
     *STORE_FAMILIES,
     *REQUEST_FAMILIES,
     *delivery_metrics.FAMILIES,
-    *metric_families.FAMILIES,
-    *FAMILIES,
+    *NOTIFICATION_FAMILIES,
+    *PROCESS_FAMILIES,
 )
 
 
@@ -305,8 +444,8 @@ def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
     yield from store_steps(sources.store.figures(), revision)
     yield from request_steps(measured.traffic, sources.in_flight)
     if measured.deliveries is not None:
-        yield from delivery_metrics.delivery_steps(measured.deliveries(), now=sources.now)
-    yield from metric_families.notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
+        yield from measured.deliveries(sources.now)
+    yield from notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
     for more in measured.more:
         yield from more()
     yield from process_steps()

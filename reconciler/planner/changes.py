@@ -1,9 +1,8 @@
 """Changes: from outcomes to rows. A decision becomes what the store takes, in parts of bounded size."""
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -14,36 +13,18 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
-from reconciler.planner import decisions
-from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner import planner
+from reconciler.planner.decisions import NAMED, WRITING, Decided
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import (
-    AuditRow,
-    ChangeRow,
-    Changes,
-    HeadRow,
-    HeadStatusRow,
-    Identity,
-    KeyRow,
-    OriginRow,
-    PastRouteRow,
-    QuoteRow,
-    ReferenceRow,
-    RewrittenRow,
-    SourcePlace,
-    StatusRow,
-    StoredDocument,
-    VersionRow,
-)
 
 PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decoding
 PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
 
 
 class ChangePart:
-    """One part after the other, of `number` outcomes so far. Whoever adds the rows of an outcome counts it (`add`), and
-    takes the part that is full.
+    """A change in parts, one after the other. The caller adds the rows of an outcome, counts it (`add`), and takes a
+    full part.
     """
 
     def __init__(self) -> None:
@@ -51,18 +32,18 @@ class ChangePart:
 
     def _begin(self) -> None:
         self.number = self._bytes = 0
-        self.origins: dict[int, OriginRow] = {}
-        self.versions: list[VersionRow] = []
-        self.references: list[ReferenceRow] = []
-        self.heads: list[HeadRow] = []
-        self.head_statuses: list[HeadStatusRow] = []
-        self.past_routes: list[PastRouteRow] = []
-        self.rewritten: list[RewrittenRow] = []
-        self.quotes: list[QuoteRow] = []
-        self.audit: list[AuditRow] = []
-        self.removed: list[KeyRow] = []
-        self.changed: list[ChangeRow] = []
-        self.statuses: list[StatusRow] = []
+        self.origins: dict[int, records.OriginRow] = {}
+        self.versions: list[records.VersionRow] = []
+        self.references: list[records.ReferenceRow] = []
+        self.heads: list[records.HeadRow] = []
+        self.head_statuses: list[records.HeadStatusRow] = []
+        self.past_routes: list[records.PastRouteRow] = []
+        self.rewritten: list[records.RewrittenRow] = []
+        self.quotes: list[records.QuoteRow] = []
+        self.audit: list[records.AuditRow] = []
+        self.removed: list[records.KeyRow] = []
+        self.changed: list[records.ChangeRow] = []
+        self.statuses: list[records.StatusRow] = []
 
     def add(self, weight: int) -> bool:
         """Count one more outcome, with so many bytes of bodies, statuses and reasons; returns True when that fills the
@@ -72,9 +53,17 @@ class ChangePart:
         self._bytes += weight
         return self.number == PART or self._bytes > PART_BYTES
 
-    def take(self) -> Changes:
+    def parts(self, weights: Iterable[int]) -> Iterator[records.Changes]:
+        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes."""
+        for weight in weights:
+            if self.add(weight):
+                yield self.take()
+        if self.number:
+            yield self.take()
+
+    def take(self) -> records.Changes:
         """Return the rows so far; the next part begins."""
-        taken = Changes(
+        taken = records.Changes(
             origins=tuple(self.origins.values()),
             versions=tuple(self.versions),
             references=tuple(self.references),
@@ -96,7 +85,6 @@ KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RE
 """The changes that keep a resource's id."""
 
 RESTORED = "restored"  # what an audit event says of a version that is made anew
-_WORDS = {status: status.value for status in UpdateStatus}  # asking each for its value is a call of Python's
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +110,8 @@ class Origin:
 class ChangeRows:
     """The rows of one decision of one actor, read and made inside one snapshot of the store.
 
-    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, in which nobody must learn whether a
-    secret that comes in is the stored one.
+    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, which must not reveal if an incoming
+    secret equals the stored one.
     """
 
     def __init__(
@@ -132,7 +120,7 @@ class ChangeRows:
         self.decided = decided
         self.origin = origin
         self._first = first
-        self._origins: dict[object, OriginRow] = {}  # by commit
+        self._origins: dict[object, records.OriginRow] = {}  # by commit
         self._part = ChangePart()
         outcomes = [(one.key, one.change) for one in decided.outcomes if one.key is not None]
         project = origin.project
@@ -144,22 +132,20 @@ class ChangeRows:
         self.before = view.documents(project, holding)
         self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
 
-    def parts(self) -> Iterator[Changes]:
+    def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
-        part, standing = self._part, self.decided.standing
+        return self._part.parts(self._weights())
+
+    def _weights(self) -> Iterator[int]:
+        standing = self.decided.standing
         for row in standing.rows:
-            part.head_statuses.append(row)
-            if part.add(len(row.status)):
-                yield part.take()
+            self._part.head_statuses.append(row)
+            yield len(row.status)
         for past in standing.past_routes:
-            part.past_routes.append(past)
-            if part.add(len(past.past or b"")):
-                yield part.take()
+            self._part.past_routes.append(past)
+            yield len(past.past or b"")
         for rank, outcome in enumerate(self.decided.outcomes, self._first):
-            if part.add(self._tell(outcome, rank) + self._change(outcome)):
-                yield part.take()
-        if part.number:
-            yield part.take()
+            yield self._tell(outcome, rank) + self._change(outcome)
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
         """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
@@ -173,8 +159,8 @@ class ChangeRows:
         reason = outcome.reason or outcome_reason(outcome)
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
-        status = _WORDS[outcome.status]
-        self._part.statuses.append(StatusRow(self.origin.run, rank, kind, name, status, reason, path, line, notes))
+        row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
+        self._part.statuses.append(row)
         return len(reason or "") + len(notes or "")
 
     def _change(self, outcome: Outcome) -> int:
@@ -189,9 +175,9 @@ class ChangeRows:
             return self._restore(outcome)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
-            self._part.removed.append(KeyRow(self.origin.project, *outcome.key))
+            self._part.removed.append(records.KeyRow(self.origin.project, *outcome.key))
             if outcome.key.kind == "Configuration":
-                self._part.past_routes.append(PastRouteRow(self.origin.project, outcome.key.name, 0, None))
+                self._part.past_routes.append(records.PastRouteRow(self.origin.project, outcome.key.name, 0, None))
             self._audit(outcome, self._come_from(None), version_after=None)
         return 0
 
@@ -203,23 +189,20 @@ class ChangeRows:
         assert outcome.key is not None
         key, document, origin = outcome.key, self.decided.document(outcome), self.origin
         identity = self._identity(outcome, document)
-        secrets = self.decided.fits[key].secrets
-        ready = self._prepared(document, key, identity)
-        if secrets:
-            ready = _with_the_same_hash(ready, self.before.get(key))
+        ready = _with_the_same_hash(self._prepared(document, key, identity), self.before.get(key))
         body = rendering.body(ready, identity=identity)
         path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
         come_from = self._come_from(path)
         self._part.versions.append(
-            VersionRow(origin.project, *key, identity.version, body, ready.secrets, come_from.id, path, line)
+            records.VersionRow(origin.project, *key, identity.version, body, ready.secrets, come_from.id, path, line)
         )
         for target in document.references:
-            self._part.references.append(ReferenceRow(origin.project, *key, *target))
+            self._part.references.append(records.ReferenceRow(origin.project, *key, *target))
         standing = self.decided.standing
         incomplete = standing.written.get(key, ())
         status = rendering.status(key.kind, incomplete=incomplete, delivery=standing.delivery.get(key))
         flags, owner = (int(document.protected), int(bool(incomplete))), origin.repository
-        head = HeadRow(
+        head = records.HeadRow(
             origin.project, *key, identity.version, identity.id, document.digest, owner, path, line, *flags, status
         )
         self._part.heads.append(head if origin.repository else self._drifted(head, outcome))
@@ -242,7 +225,7 @@ class ChangeRows:
         version = self.last_versions.get(outcome.key, 0) + 1
         return ResourceIdentity(document.proposed_id or new_id(self.origin, outcome.ordinal), version, self.origin.at)
 
-    def _drifted(self, head: HeadRow, outcome: Outcome) -> HeadRow:
+    def _drifted(self, head: records.HeadRow, outcome: Outcome) -> records.HeadRow:
         """The head of what an admin stores over what a suspended repository owns: the repository keeps it, at the place
         where it stood, and its status says so.
 
@@ -268,7 +251,9 @@ class ChangeRows:
         identity = ResourceIdentity(before.resource_id, outcome.stored.version, before.created_at)
         ready = self._prepared(document, key, identity)
         body = rendering.body(ready, identity=identity)
-        self._part.rewritten.append(RewrittenRow(self.origin.project, *key, identity.version, body, ready.secrets))
+        self._part.rewritten.append(
+            records.RewrittenRow(self.origin.project, *key, identity.version, body, ready.secrets)
+        )
         self._audit(outcome, self._come_from(None), version_after=identity.version)
         weight = len(body) + len(ready.secrets or b"")
         return weight if document.place is None else weight + self._move_head(outcome)
@@ -285,7 +270,7 @@ class ChangeRows:
         if come_from is not None:
             self._part.origins[come_from.id] = come_from
         status = self._restated(before.key, rendering.without_drift(identity.status))
-        head = HeadRow(
+        head = records.HeadRow(
             project=self.origin.project,
             kind=before.key.kind,
             name=before.key.name,
@@ -299,7 +284,7 @@ class ChangeRows:
             incomplete=int(bool(rendering.incomplete(status))),
             status=status,
             origin=None if come_from is None else come_from.id,
-            place=SourcePlace.OWN,
+            place=records.SourcePlace.OWN,
         )
         self._part.heads.append(head)
         return len(status)
@@ -310,7 +295,9 @@ class ChangeRows:
         key = outcome.stored.key
         status = self._restated(key, self.identities[key].status)
         flag = int(bool(rendering.incomplete(status)))
-        self._part.head_statuses.append(HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest))
+        self._part.head_statuses.append(
+            records.HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest)
+        )
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:
@@ -321,7 +308,7 @@ class ChangeRows:
         lines, delivery = standing.stored[key], standing.delivery.get(key)
         return rendering.with_standing(key.kind, status, incomplete=lines, delivery=delivery)
 
-    def _come_from(self, path: str | None) -> OriginRow:
+    def _come_from(self, path: str | None) -> records.OriginRow:
         """The origin of what is stored now: with the commit that changed its file, if there is one that is known. One
         row for each commit, and one for all else, each made once.
         """
@@ -334,29 +321,29 @@ class ChangeRows:
         self._part.origins[row.id] = row
         return row
 
-    def _another_origin(self, identity: Identity, path: str) -> OriginRow | None:
+    def _another_origin(self, identity: records.Identity, path: str) -> records.OriginRow | None:
         """The origin of a version that is adopted as it is; None where that is what it says itself."""
         source: dict[str, Value] = msgspec.json.decode(identity.head + identity.tail)
         if source.get("type") != "git":
             return self._come_from(path)
-        # The commit is that of the version, whoever applied it; where the resource stands is another matter.
+        # The commit is that of the version, whatever repository applied it; the present place may differ.
         where = {name: self.origin.source[name] for name in ("repository", "branch")}
         return None if where.items() <= source.items() else self._origin_row(source | where)
 
-    def _origin_row(self, source: Mapping[str, Value]) -> OriginRow:
+    def _origin_row(self, source: Mapping[str, Value]) -> records.OriginRow:
         origin = self.origin
         return records.origin_row(
             source, actor=origin.actor, run=origin.run, request=origin.request, created_at=origin.at
         )
 
-    def _audit(self, outcome: Outcome, come_from: OriginRow, *, version_after: int | None) -> None:
+    def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
-        action = _WORDS[UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status]
+        action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         if outcome.change is Change.RESTORE:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
-        row = ChangeRow(self.origin.project, action, *outcome.key, before, version_after, come_from.id)
+        row = records.ChangeRow(self.origin.project, action, *outcome.key, before, version_after, come_from.id)
         self._part.changed.append(row)
 
 
@@ -365,14 +352,9 @@ def new_id(origin: Origin, ordinal: int) -> str:
 
     So they come in order, and the store's index of them grows at its end.
     """
-    following = (_first(origin.seed) + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
+    first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
+    following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
     return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
-@lru_cache(maxsize=2)
-def _first(seed: bytes) -> int:
-    """Return the number that the ids of a change count from."""
-    return int.from_bytes(hashlib.blake2b(key=seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
 
 
 def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:
@@ -388,7 +370,7 @@ def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: boo
     return {key: None if key in guessed else one for key, one in found.items()}
 
 
-def _with_the_same_hash(ready: Prepared, before: StoredDocument | None) -> Prepared:
+def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:
     """A version keeps the hash of the one before it when neither the spec nor its secrets differ.
 
     One without secrets has the same hash anyway, and one that is damaged in the store has none.
@@ -428,16 +410,15 @@ def outcome_reason(outcome: Outcome) -> str | None:
 
 def in_use(outcome: Outcome) -> str:
     """Name the first few resources that refer to it."""
-    told = decisions.named(outcome.users)
+    told = planner.named(outcome.users, limit=NAMED)
     return f"{told} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:
     """Return the resources that a dry run would store, less the hashes that follow from a guess.
 
-    A dry run must not tell an actor who may send a secret but not read one whether it is the stored one. So a secret
-    that comes in clear always counts as changed, which `decisions` sees to, and no hash that covers it is shown. A
-    secret that `(sensitive)` stands for is no guess.
+    A dry run must not reveal to an actor who may send but not read secrets if one equals the stored one. So a secret in
+    clear always counts as changed (`decisions`), and no hash that covers it is shown. A `(sensitive)` is no guess.
     """
     found = dict(shown)
     for key in decided.guessed() & shown.keys():

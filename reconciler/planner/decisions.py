@@ -1,8 +1,11 @@
-"""Documents judged together against a snapshot of the store: the outcome of each, and what follows for others."""
+"""Documents judged together against a snapshot of the store: the outcome of each, and the consequences for others.
+
+A new resource may bring its own `metadata.id`; no two resources of a project have the same. The setting `allow` of a
+repository limits the resources that it may contain.
+"""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeAlias
@@ -18,18 +21,17 @@ from reconciler.model.principals import Actor
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
-from reconciler.planner import delivery, dependants, planner, resolving, stored_secrets
-from reconciler.planner.dependants import NOTHING, DependantState
-from reconciler.planner.resolving import Coming, Resolved
+from reconciler.planner import delivery, planner, resolving, stored
+from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
+from reconciler.planner.resolving import BlindTypes, Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.planner.stored_secrets import BlindTypes
-from reconciler.store.contract import Damaged, PlanningView
+from reconciler.store.contract import PlanningView
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
 RENEWED = 100  # stored documents that are read together
-NAMED = 10  # a line names this many resources, and counts the rest
+NAMED = 10  # a note names this many resources, and counts the rest
 
 
 Tell: TypeAlias = Callable[[Desired, Sequence[Violation]], str]
@@ -72,7 +74,7 @@ class Decided:
         return {key: self.document(one) for key, one in writing if kinds is None or key.kind in kinds}
 
     def guessed(self) -> set[Key]:
-        """Return the resources that hold a secret where no `(sensitive)` stood for it."""
+        """Return the resources with a secret that was sent in clear."""
         return {
             key
             for key, fit in self.fits.items()
@@ -80,7 +82,7 @@ class Decided:
         }
 
     def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
-        """Yield what is stored anew and holds secrets, with them."""
+        """Yield the newly stored resources that have secrets, and these."""
         holding = {key: fit.secrets for key, fit in self.fits.items() if fit.secrets}
         for outcome in self.outcomes if holding else ():
             if outcome.key in holding and outcome.change in WRITING and outcome.key is not None:
@@ -97,9 +99,11 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
     change.hide_guesses(kept, lookup)
-    blinding = None
+    blinding = BlindTypes(lookup)
     if snapshot.hide_guesses:
-        blinding = _blinding(change.arriving_types(), snapshot, lookup=lookup)
+        before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
+        tried = (key for key in change.arriving_types() if not stored.is_same_type(key, before, lookup))
+        blinding = BlindTypes(lookup, frozenset(tried))
         judged = {key: one.document() for key, one in change.coming.judged.items() if key in kept}
         blinded = {key: blinding.of(document, kept[key]) for key, document in judged.items()}
         change.coming = replace(change.coming, blinded=blinded)
@@ -119,7 +123,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
         for one in planned
         if one.change is Change.UPDATE and one.key is not None and one.ordinal is not None
     }
-    fits = stored_secrets.still_secret(resolved.fits, updates, snapshot, lookup=lookup) if updates else resolved.fits
+    fits = resolving.still_secret(resolved.fits, updates, snapshot, lookup=lookup) if updates else resolved.fits
     return tuple(
         Decided(
             documents=batch.documents,
@@ -169,7 +173,7 @@ class _Change:
         arriving, accepting = set(), set()
         for batch, planned in zip(self.batches, self.planned, strict=True):
             for one in planned:
-                # Forbidden and not compared: whatever the document says, and whoever owns what is stored.
+                # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
                     continue
@@ -193,7 +197,7 @@ class _Change:
         places: dict[Key, frozenset[Pointer]] = {}
         batches = []
         for batch in self.batches:
-            documents, kept = stored_secrets.keep_secrets(
+            documents, kept = resolving.keep_secrets(
                 batch.documents, self._snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
             )
             batches.append(batch if documents is batch.documents else replace(batch, documents=documents))
@@ -209,6 +213,10 @@ class _Change:
         show in anything that follows.
         """
         snapshot, changed = self._snapshot, False
+
+        def is_known(document: Desired) -> bool:
+            return document.key is not None and snapshot.known.get(document.key) == document.digest
+
         for index, batch in enumerate(self.batches):
             of_another = {
                 key
@@ -220,9 +228,10 @@ class _Change:
             asked = {
                 ordinal: one
                 for ordinal, one in enumerate(batch.documents)
-                if one.key in of_another or (snapshot.hide_guesses and _may_be_guessed(one, batch, snapshot))
+                if one.owned
+                and (one.key in of_another or (snapshot.hide_guesses and one.key in batch.stored and not is_known(one)))
             }
-            guesses = stored_secrets.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
+            guesses = resolving.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
             if guesses:
                 documents = [
                     structs.replace(one, digest=b"") if ordinal in guesses else one
@@ -238,19 +247,17 @@ class _Change:
         if not resolved.violations and not resolved.faults:
             return
         for index, batch in enumerate(self.batches):
-            documents = [self._refused(one, batch, resolved) for one in batch.documents]
+            documents = list(batch.documents)
+            for ordinal, one in enumerate(documents):
+                if one.key is None:
+                    continue
+                if one.key in resolved.violations:
+                    documents[ordinal] = one.refused(batch.tell(one, resolved.violations[one.key]))
+                elif one.key in resolved.faults:
+                    documents[ordinal] = structs.replace(one, fault=resolved.faults[one.key])
             self.planned[index] = self._planned(replace(batch, documents=documents))
 
-    def _refused(self, document: Desired, batch: DocumentBatch, resolved: Resolved) -> Desired:
-        if document.key is None:
-            return document
-        if document.key in resolved.violations:
-            return document.refused(batch.tell(document, resolved.violations[document.key]))
-        if document.key in resolved.faults:
-            return structs.replace(document, fault=resolved.faults[document.key])
-        return document
-
-    def standing(self, resolved: Resolved, *, lookup: TypeLookup, blinding: BlindTypes | None) -> DependantState:
+    def standing(self, resolved: Resolved, *, lookup: TypeLookup, blinding: BlindTypes) -> DependantState:
         """Find what the change makes incomplete or complete."""
         storing: dict[Key, tuple[Desired, Fit]] = {}
         were = []
@@ -267,19 +274,16 @@ class _Change:
                 if one.change in (Change.REPLACE_HEAD, Change.RENEW) or moves:
                     moved.add(one.key)
                 present = None if one.key is None else batch.stored.get(one.key)
-                if present is not None and _may_stand_otherwise(present, resolved):
+                if present is None:
+                    continue
+                # It stays as it is, and may have become incomplete or complete: secrets come and go.
+                fit = resolved.fits.get(present.key)
+                if present.incomplete or present.key in resolved.violations or (fit is not None and fit.violations):
                     doubtful.add(present.key)
-        found = dependants.find_dependants(
-            storing, self._snapshot, lookup=lookup, incomplete=were, doubtful=doubtful, blinding=blinding
-        )
+        search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=blinding)
+        found = search.find(were, doubtful)
         # A head that is replaced gets its status with it.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
-
-
-def _may_stand_otherwise(present: StoredState, resolved: Resolved) -> bool:
-    """A stored resource that stays as it is may have become incomplete or complete: secrets come and go."""
-    fit = resolved.fits.get(present.key)
-    return present.incomplete or present.key in resolved.violations or (fit is not None and bool(fit.violations))
 
 
 def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
@@ -295,27 +299,10 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
     for start in range(0, len(differing), RENEWED):
         found = snapshot.view.documents(snapshot.project, differing[start : start + RENEWED])
         for key, document in found.items():
-            digest = stored_secrets.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
+            digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
             if digest is not None:
                 renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
-
-
-def _may_be_guessed(document: Desired, batch: DocumentBatch, snapshot: StoreSnapshot) -> bool:
-    if document.key is None or document.key not in batch.stored or not document.owned:
-        return False
-    return snapshot.known.get(document.key) != document.digest
-
-
-def _blinding(arriving_types: Iterable[Key], snapshot: StoreSnapshot, *, lookup: TypeLookup) -> BlindTypes:
-    before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
-
-    def is_in_force(key: Key) -> bool:
-        with suppress(Damaged):
-            return before(key) is lookup(key)
-        return False
-
-    return BlindTypes(lookup, frozenset(key for key in arriving_types if not is_in_force(key)))
 
 
 def _noted(outcome: Outcome, batch: DocumentBatch, resolved: Resolved, standing: DependantState) -> Outcome:
@@ -330,18 +317,9 @@ def _noted(outcome: Outcome, batch: DocumentBatch, resolved: Resolved, standing:
         notes = (*notes, *batch.tell(document, found).split("\n"))
     others = standing.made_incomplete.get(outcome.key)
     if others is not None and outcome.change in WRITING:
-        told = f"makes {named(others)} incomplete; `status.incomplete` of each says what to complete"
-        notes = (*notes, told)
+        told = planner.named(others, limit=NAMED)
+        notes = (*notes, f"makes {told} incomplete; `status.incomplete` of each says what to complete")
     return outcome if notes is outcome.notes else structs.replace(outcome, notes=notes)
-
-
-def named(keys: Sequence[Key]) -> str:
-    """Name resources in a sentence: `Fleet a, Fleet b and 2 more`."""
-    more = f" and {len(keys) - NAMED} more" if len(keys) > NAMED else ""
-    return ", ".join(f"{kind} {name}" for kind, name in keys[:NAMED]) + more
-
-
-# `metadata.id`: a new resource may bring its own, and no two resources of a project have the same.
 
 
 def id_conflicts(
@@ -351,11 +329,11 @@ def id_conflicts(
     *,
     leaving: Sequence[Key] = (),
 ) -> dict[int, str]:
-    """Return, by ordinal, why a new resource cannot have the id that it brings. An existing resource keeps its own
-    anyway; of several new ones that bring the same, none gets it, since their order must not matter.
+    """Return, by ordinal, the reasons why new resources cannot have the ids in their documents. An existing resource
+    keeps its own; if several new ones have the same, none gets it, since their order must not matter.
 
-    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of what
-    is built in is for nothing but what takes its place, so that what is shown of it can be edited and applied.
+    The ids of what is `leaving` with the same change are free: a resource that is renamed keeps its id. The id of a
+    built-in resource is only for the one that replaces it, so that the shown form can be edited and applied.
     """
     proposed = {
         ordinal: one.proposed_id
@@ -378,13 +356,7 @@ def id_conflicts(
     return reasons
 
 
-# The setting `allow` of a repository: the resources that it may hold at all.
-
-
 def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
     """Return True when the kind and the name of a resource each match a pattern."""
-    return _matches(key.kind, kinds) and _matches(key.name, names)
-
-
-def _matches(text: str, patterns: Collection[str]) -> bool:
-    return "*" in patterns or any(fnmatchcase(text, pattern) for pattern in patterns)
+    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in kinds)
+    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in names)

@@ -2,7 +2,7 @@
 
 A resource is incomplete when parameters of its components do not fit their types, or when it names a component that is
 incomplete. Nothing is refused here. The cost follows what the change touches: users of a changed type or extension,
-and, upwards from whatever becomes incomplete or complete, those that name it.
+and, upwards from each resource that becomes incomplete or complete, those that name it.
 """
 
 from collections import defaultdict, deque
@@ -20,8 +20,8 @@ from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.planner import resolving, stored
 from reconciler.planner.delivery import Asked, DeliveryStatuses
+from reconciler.planner.resolving import BlindTypes
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.planner.stored_secrets import BlindTypes
 from reconciler.store.contract import Damaged
 from reconciler.store.records import HeadStatusRow, PastRouteRow, StoredDocument
 
@@ -58,25 +58,9 @@ class DependantState:
 NOTHING = DependantState()
 
 
-def find_dependants(
-    written: Mapping[Key, tuple[Desired, Fit]],
-    snapshot: StoreSnapshot,
-    *,
-    lookup: TypeLookup,
-    incomplete: Iterable[Key],
-    doubtful: Collection[Key] = (),
-    blinding: BlindTypes | None = None,
-) -> DependantState:
-    """Find the standing of everything that storing `written` touches; `incomplete` are those of it that were so before.
+class DependantSearch:
+    """Finds the standing of everything that storing `written` touches. `judging` are the types that judge it."""
 
-    `doubtful` are stored resources that are judged again whatever is written. `blinding` is for a dry run.
-    """
-    search = _Search(written, snapshot, lookup=lookup, judging=blinding or BlindTypes(lookup, frozenset()))
-    search.spread(incomplete, doubtful)
-    return search.settled()
-
-
-class _Search:
     def __init__(
         self,
         written: Mapping[Key, tuple[Desired, Fit]],
@@ -103,7 +87,14 @@ class _Search:
                 if target.kind in components.KINDS:
                     self._named_by[target].append(key)
 
-    def spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
+    def find(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> DependantState:
+        """Find them. `incomplete` are those of `written` that were so before; `doubtful` are stored resources that are
+        judged again whatever is written.
+        """
+        self._spread(incomplete, doubtful)
+        return self._settled()
+
+    def _spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
         """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
@@ -114,7 +105,7 @@ class _Search:
         while fresh:
             users = self._users(fresh)
             self._judge(users)
-            # Whoever names what may have changed may change too, and so on upwards.
+            # A resource that names a changed one may change too, and so on upwards.
             users |= {key for target in fresh for key in self._named_by.get(target, ())}
             fresh = users - toggled
             toggled |= users
@@ -143,7 +134,7 @@ class _Search:
                 self._documents[key] = document
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
 
-    def settled(self) -> DependantState:
+    def _settled(self) -> DependantState:
         """Find the least set of incomplete resources: two that name each other do not keep each other incomplete."""
         named_by = defaultdict(list, {target: list(users) for target, users in self._named_by.items()})
         for key in self._stored:

@@ -1,4 +1,4 @@
-"""Judging a head: what is stored of it, what is deleted, and what passes to other repositories.
+"""Judging a head: the resources that are stored, deleted, and transferred to other repositories.
 
 These depend on each other. What the files hold, what is gone, and what other repositories hold of that come in.
 """
@@ -20,15 +20,13 @@ from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
 from reconciler.planner import decisions, planner, pruning
 from reconciler.planner.decisions import Decided, DocumentBatch, Tell
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning
-from reconciler.planner.removed import RemovedResources, TreeReading
+from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning, RemovedResources, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
 MOST_ROUNDS = 3  # judgements of the whole head
-NAMED = 5  # a note names this many resources, and counts the rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +79,11 @@ class HeadDecision:
         return (*self.decided.outcomes, *(one for transfer in self.transfers for one in transfer.decided.outcomes))
 
     @property
+    def decisions(self) -> tuple[Decided, ...]:
+        """What is decided about the documents of the head, and about those that pass to other repositories."""
+        return (self.decided, *(transfer.decided for transfer in self.transfers))
+
+    @property
     def changes(self) -> bool:
         """Resources change, or what is said of them."""
         is_restated = bool(self.decided.standing.rows)
@@ -90,7 +93,14 @@ class HeadDecision:
     def paths(self) -> frozenset[str]:
         """The files of which something is stored, or adopted, with a source of this commit."""
         outcomes = () if self.refused else self.decided.outcomes
-        places = (self.decided.document(one).place for one in outcomes if _has_own_source(one))
+        # What is written or adopted has this commit as its source: it neither keeps its source nor stays as it is.
+        own = (
+            one
+            for one in outcomes
+            if one.change in decisions.WRITING
+            or (one.change is Change.REPLACE_HEAD and one.stored is not None and one.stored.owner is None)
+        )
+        places = (self.decided.document(one).place for one in own)
         return frozenset(place.path for place in places if place is not None)
 
     @property
@@ -103,12 +113,6 @@ class HeadDecision:
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
-def _has_own_source(outcome: Outcome) -> bool:
-    """It is stored as this commit has it: it neither keeps its source nor stays as it is."""
-    is_adopted = outcome.change is Change.REPLACE_HEAD and outcome.stored is not None and outcome.stored.owner is None
-    return is_adopted or outcome.change in decisions.WRITING
-
-
 def judge_head(
     reading: TreeReading,
     removed: RemovedResources,
@@ -119,10 +123,9 @@ def judge_head(
     around: PruneCircumstances,
     tell: Tell,
 ) -> HeadDecision:
-    """Decide what is stored, what is deleted, and which claims are met.
-
-    The id of what goes is free for what comes. What stays after all keeps its id, and the document that wanted that is
-    not stored; then less may go, and so on. When what would go is held, nothing passes on either.
+    """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
+    one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
+    deleted, and so on. If deletions are held, nothing is transferred either.
     """
     documents = [_ruled(one, rules, lenient=snapshot.lenient) for one in reading.documents()]
     stored = snapshot.stored(one.key for one in documents if one.key is not None)
@@ -132,6 +135,21 @@ def judge_head(
     def batch(conflicts: Mapping[int, str]) -> DocumentBatch:
         own = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(documents)] if conflicts else documents
         return DocumentBatch(own, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=tell)
+
+    def prune(decided: Decided, transfers: Sequence[OwnershipTransfer], refused: Mapping[str, str]) -> Pruning:
+        passing = {key: one for transfer in transfers for key, one in transfer.documents.items()}
+        going = [key for key in leaving if key not in passing]
+        is_most = rules.budget is not None and not rules.budget.spares(len(going), owned=removed.owned)
+        references = snapshot.references(going, decided.written() | passing) if going else {}
+        return pruning.decide_prune(
+            removed,
+            around,
+            budget=rules.budget,
+            in_use=planner.resources_in_use(going, references),
+            passing=passing.keys(),
+            renamed=_renamed(decided, going, snapshot) if is_most else frozenset(),
+            refused=refused,
+        )
 
     freed, claims, rounds = leaving, list(claims), 0
     while True:
@@ -143,16 +161,7 @@ def judge_head(
             claims = list(_without(claims, unsure))
             continue
         transfers = tuple(_transfer(claim, each) for claim, each in zip(claims, taken, strict=True))
-        pruned = _prune(
-            decided,
-            transfers,
-            removed,
-            snapshot,
-            leaving=leaving,
-            budget=rules.budget,
-            around=around,
-            refused=files,
-        )
+        pruned = prune(decided, transfers, files)
         if pruned.holds_all and claims:
             transfers, [decided] = (), decisions.decide([batch(conflicts)], snapshot)
         going = {outcome.key for outcome in pruned.deletions}
@@ -163,7 +172,7 @@ def judge_head(
         rounds += 1
         freed = still if rounds < MOST_ROUNDS else []
     told = decided.outcomes
-    # Deletions first: what is created may take over the id of what goes, and no two rows have one id at any moment.
+    # Deletions first: a new resource may get the id of a deleted one, and no two rows may ever have the same id.
     outcomes = (*pruned.deletions, *pruned.in_use, *told)
     refused = rules.atomic and bool(planner.refusals(outcomes, actor=actor))
     mendable = conflicts.keys() | {ordinal for ordinal, one in enumerate(documents) if one.key in decided.unresolved}
@@ -206,13 +215,8 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
 
 def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     """Tell in a run what passed on: a reader of the run would look for it in vain otherwise."""
-    told = [f"{_named(sorted(one.documents))} passed to the repository {one.claim.repository}." for one in transfers]
-    return " ".join(told) or None
-
-
-def _named(keys: list[Key]) -> str:
-    named = ", ".join(f"{key.kind} {key.name}" for key in keys[:NAMED])
-    return f"{named} and {len(keys) - NAMED} more" if len(keys) > NAMED else named
+    passed = ((planner.named(sorted(one.documents)), one.claim.repository) for one in transfers)
+    return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
 
 
 def _ruled(document: Desired, rules: HeadRules, *, lenient: bool) -> Desired:
@@ -250,35 +254,6 @@ def _refused_files(decided: Decided) -> dict[str, str]:
             if place is not None:
                 found.setdefault(place.path, f"{place} is {outcome.status.value}")
     return found
-
-
-def _prune(
-    decided: Decided,
-    transfers: Sequence[OwnershipTransfer],
-    removed: RemovedResources,
-    snapshot: StoreSnapshot,
-    *,
-    leaving: Sequence[Key],
-    budget: PruneBudget | None,
-    around: PruneCircumstances,
-    refused: Mapping[str, str],
-) -> Pruning:
-    passing = frozenset(key for transfer in transfers for key in transfer.documents)
-    leaving = [key for key in leaving if key not in passing]
-    written = decided.written() if leaving else {}
-    for transfer in transfers:
-        written.update(transfer.documents)
-    references = snapshot.references(leaving, written) if leaving else {}
-    is_most = budget is not None and not budget.spares(len(leaving), owned=removed.owned)
-    return pruning.decide_prune(
-        removed,
-        around,
-        budget=budget,
-        in_use=planner.resources_in_use(leaving, references),
-        passing=passing,
-        renamed=_renamed(decided, leaving, snapshot) if is_most else frozenset(),
-        refused=refused,
-    )
 
 
 def _renamed(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> frozenset[Key]:

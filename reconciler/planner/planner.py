@@ -1,4 +1,10 @@
-"""The planner: desired and stored to one status per resource. Pure; every door calls it."""
+"""The planner: desired and stored to one status per resource. Pure; every door calls it.
+
+If several statuses hold, the first of these counts: forbidden by role, invalid, forbidden by owner (an equal resource
+is `unchanged`), not-found, in-use, deprecated, then the rest. The same kind and name twice in one request or commit is
+invalid in every place, and each names the others. A resource stays as long as one that stays refers to it. `pruning`
+decides about resources that disappear from a repository.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -12,16 +18,11 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor, Role
 
-# The same kind and name twice in one request or commit: all of them are invalid, each naming the others' places.
-
-NAMED = 5  # a reason names this many other places, and counts the rest
+NAMED = 5  # a sentence names this many resources or places, and counts the rest
 
 
 def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
     """Return the reason for each duplicate, by ordinal."""
-    known = [document.key for document in desired if document.key is not None]
-    if len(set(known)) == len(known):
-        return {}  # as nearly always, and then a list for each key would cost more than all else
     by_key: dict[Key, list[int]] = defaultdict(list)
     for ordinal, document in enumerate(desired):
         if document.key is not None:
@@ -41,8 +42,6 @@ def _reason(ordinal: int, same: list[int], desired: Sequence[Desired]) -> str:
     kind, name = document.key
     return f"{prefix}{kind} {name} is given more than once, also at {places}{more}; keep one of them"
 
-
-# Resources in use: a resource stays as long as one that stays refers to it.
 
 References: TypeAlias = Mapping[Key, Collection[Key]]
 """The resources that refer to each key: to those that matter at least."""
@@ -68,12 +67,6 @@ def resources_in_use(leaving: Iterable[Key], references: References) -> dict[Key
             kept[target] = ()
     return {target: tuple(sorted(set(references[target]) - going - {target})) for target in sorted(kept)}
 
-
-# The planner: what is wanted and what is stored make one status per resource. Pure; every door calls it.
-#
-# `pruning` decides about what disappears from a repository. Precedence when several statuses hold: forbidden by role,
-# invalid (duplicates too), forbidden by owner (an equal resource is `unchanged`), not-found, in-use, deprecated, then
-# the rest.
 
 NOBODY: frozenset[str] = frozenset()
 
@@ -105,10 +98,10 @@ def plan_deletes(
     actor: Actor,
     suspended: frozenset[str] = NOBODY,
 ) -> tuple[Outcome, ...]:
-    """Return one outcome per key that is to go, in the order given; kind and name alone are looked at.
+    """Return one outcome per key to delete, in the order given; only kind and name are read.
 
-    `references` holds at least those to the keys that occur in `desired`. Whatever stays keeps what it refers to. What
-    a `suspended` repository owns, an admin may delete through the API.
+    `references` holds at least those to the keys that occur in `desired`. A resource that stays keeps its references
+    alive. What a `suspended` repository owns, an admin may delete through the API.
     """
     twice = find_duplicates(desired)
     outcomes = [
@@ -125,13 +118,20 @@ def plan_deletes(
     )
 
 
+def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
+    """Name the first resources in a sentence and count the others: `Fleet a, Fleet b and 2 more`."""
+    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
+    return ", ".join(f"{kind} {name}" for kind, name in keys[:limit]) + more
+
+
 def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:
     """Return True when the actor may change or delete what is stored, going by its owner.
 
     While a repository is suspended, an admin writes what it owns; another repository never does.
     """
     is_overruled = actor.repository is None and actor.role is Role.ADMIN and present.owner in suspended
-    return is_overruled or not _is_of_another_owner(present, actor)
+    # Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it.
+    return is_overruled or present.owner in (None, actor.repository)
 
 
 def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...]:
@@ -169,7 +169,7 @@ def _planned(
 ) -> Outcome:
     assert document.key is not None
     outcome = _compared(ordinal, document, stored.get(document.key), actor, suspended)
-    # It stays refused however a document that nobody can judge would turn out.
+    # It stays refused, whatever the unreadable document would be.
     is_refused = outcome.status in (UpdateStatus.FORBIDDEN, UpdateStatus.DEPRECATED) and outcome.change is Change.NONE
     if document.conflict is not None and not is_refused:
         return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)
@@ -225,16 +225,11 @@ def _planned_delete(
     return Outcome(document.key, UpdateStatus.DELETED, Change.DELETE, ordinal, stored=present)
 
 
-def _is_of_another_owner(present: StoredState, actor: Actor) -> bool:
-    """Git keeps what it applied. What the API created is free, and the first repository to contain it adopts it."""
-    return present.owner is not None and present.owner != actor.repository
-
-
 def _head_differs(document: Desired, present: StoredState, actor: Actor) -> bool:
     """An equal resource is adopted by a repository, its file or line moved, or the API stored it while its owner was
     suspended: the head follows without a version.
     """
-    if actor.repository is None or _is_of_another_owner(present, actor) or document.place is None:
+    if actor.repository is None or present.owner not in (None, actor.repository) or document.place is None:
         return False
     place = (actor.repository, document.place.path, document.place.line)
     return present.drifted or (present.owner, present.path, present.line) != place

@@ -1,22 +1,213 @@
-"""Pruning: deletions of what a repository no longer contains, and the guards that hold them.
+"""Pruning: the resources that a head no longer contains, and the guards that hold their deletion.
+
+Files come in as they were read. A resource counts as removed if its file is gone or no longer defines it; not if the
+file only could not be read, or gave resources before and is now empty, a link, or full of documents of others.
 
 An error or an empty read must never become "nothing is wanted". So nothing is pruned while any file in scope cannot be
 read or any document's kind and name are unknown, nor when the tree holds no resource at all or the folder is missing,
-nor when more would go within 24 hours than the budget allows, or at once most of what there is; and of a head without
-common history nothing at all is applied. A single resource is held while its own file is refused: a slip in the name
-looks like a deletion. An admin's approval releases all of these but the first: a file is mended, not approved.
+nor when more would be deleted within 24 hours than the budget allows, or at once most of what there is; and of a head
+without common history nothing at all is applied. A single resource is held while its own file is refused: a slip in the
+name looks like a deletion. An admin's approval releases all of these but the first: a file is mended, not approved.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 
+import msgspec
+from msgspec import structs
+
+from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
-from reconciler.planner.removed import RemovedResources
-from reconciler.store.records import HeldRow
+from reconciler.model.violations import Place
+from reconciler.planner.planner import NAMED, named
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import FileRow, HeldRow, WantedRow
 
-NAMED = 5  # a message names this many files or resources, and counts the rest
+NOT_OURS = "holds only documents that are not ours"
+
+
+class FileReading(msgspec.Struct, frozen=True, gc=False):
+    """One file that was read. A deleted file has `blob` None and no documents. `vacant` says why a file has no
+    documents although its name says that it could; that matters only if it had some before. `given` are the former
+    resources of a vacant or unreadable file that are not stored from there, so that only the index knows of them.
+    """
+
+    path: str
+    blob: str | None
+    documents: tuple[Desired, ...] = ()
+    vacant: str | None = None
+    given: tuple[Key, ...] = ()
+    is_ignore_file: bool = False  # it holds rules, and no documents
+
+    @property
+    def fault(self) -> str | None:
+        """Why it could not be read whole, with its place: a document without known kind or name could be anything."""
+        reasons = (one.reason for one in self.documents if one.key is None and one.reason is not None)
+        return next((reason.split("\n", 1)[0] for reason in reasons), None)
+
+    @property
+    def is_skipped(self) -> bool:
+        """True if it has documents, but none for this service."""
+        is_present = self.blob is not None and self.vacant is None
+        return is_present and not self.documents and not self.is_ignore_file
+
+
+@dataclass(frozen=True)
+class TreeReading:
+    """The files that were read of a commit, sorted by path. `full`: these are all files; otherwise those that matter.
+
+    `missing` says that the folder is not there, which gives a tree without files. The kept rows of the index are those
+    below an ignore file that cannot be used: there everything stays as it was.
+    """
+
+    tree: str
+    full: bool
+    files: tuple[FileReading, ...]
+    missing: str | None = None
+    kept_files: tuple[FileRow, ...] = ()
+    kept_wanted: tuple[WantedRow, ...] = ()
+
+    def documents(self) -> list[Desired]:
+        """Return every resource document that was read, by path and position."""
+        return [document for file in self.files for document in file.documents]
+
+    @cached_property
+    def present(self) -> frozenset[Key]:
+        """The keys that the commit contains, as far as it was read; a first read has no use for it."""
+        kept = (Key(row.kind, row.name) for row in self.kept_wanted if row.kind is not None and row.name is not None)
+        return frozenset(one.key for file in self.files for one in file.documents if one.key).union(kept)
+
+    @cached_property
+    def paths(self) -> frozenset[str]:
+        """The files that were read."""
+        return frozenset(file.path for file in self.files)
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedResources:
+    """The removed resources, and the counts of the tree.
+
+    `owned` is how many resources the repository owns, 0 when nothing is gone: nobody asks. `unreadable` is (path,
+    fault) of each file that could not be read whole. `documents` counts the tree's, invalid ones included; it is exact
+    only where that matters, at none. `missing` says that the folder is not there; such a tree has no documents.
+    """
+
+    gone: Sequence[StoredState]
+    owned: int
+    unreadable: Sequence[tuple[str, str]]
+    documents: int
+    missing: str | None = None
+
+
+def told_empty(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> TreeReading:
+    """Mark every file as `vacant` that had resources and now has documents, but no resources: a slip in `apiVersion`
+    and `kind` looks the same. Other files without resources do not matter.
+    """
+    unknown = [file.path for file in reading.files if file.vacant or file.fault or file.is_skipped]
+    if not unknown:
+        return reading
+    stored = set(view.standing_at(repository, project, unknown))
+    # The stored path of a document that is invalid, a duplicate or forbidden is another one, if it has any.
+    names, before = set(unknown), set(view.wanted_at(repository, unknown))
+    for path, key in view.given(repository):
+        before |= {(name, key) for name in _itself_and_above(path) if name in names}
+    elsewhere = set[Key]()
+    if not reading.full:
+        found = view.places_of(repository, {key for _, key in before})
+        elsewhere = {key for key, path in found if path not in reading.paths}
+    given = {(path, key) for path, key in before if key not in reading.present and key not in elsewhere} - stored
+    keys: dict[str, list[Key]] = defaultdict(list)
+    for path, key in sorted(given):
+        keys[path].append(key)
+    gave = {path for path, _ in stored | given}
+    files = []
+    for file in reading.files:
+        held = tuple(keys[file.path])
+        if file.vacant == NOT_OURS or file.is_skipped:
+            files.append(structs.replace(file, vacant=NOT_OURS if file.path in gave else None, given=held))
+        else:
+            files.append(structs.replace(file, given=held) if held or file.given else file)
+    return replace(reading, files=tuple(files))
+
+
+def _itself_and_above(path: str) -> Iterator[str]:
+    while path:
+        yield path
+        path = path.rpartition("/")[0]
+
+
+def find_removed(
+    reading: TreeReading, view: PlanningView, *, repository: str, project: str, look_back: bool
+) -> RemovedResources:
+    """Find everything that a repository owns and this commit does not contain.
+
+    An invalid document with a known kind and name is contained: what is stored of it stays. `look_back`: what earlier
+    commits took away may still be there, since it was held.
+    """
+    if reading.full:
+        owned: Iterable[StoredState] = view.owned(repository, project)
+    else:
+        before = view.wanted_in(repository, sorted(reading.paths))
+        keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
+        known = view.stored(project, keys - reading.present).values()
+        owned = [stored for stored in known if stored.owner == repository]
+        if look_back:
+            held = view.owned_unwanted(repository, project)
+            owned = {stored.key: stored for stored in (*owned, *held)}.values()
+    gone = [stored for stored in owned if stored.key not in reading.present]
+    return RemovedResources(
+        gone=gone,
+        owned=view.owned_count(repository, project) if gone else 0,
+        unreadable=_unreadable(reading, view, repository=repository, project=project),
+        documents=_count(reading, view, repository=repository),
+        missing=reading.missing,
+    )
+
+
+def _unreadable(reading: TreeReading, view: PlanningView, *, repository: str, project: str) -> list[tuple[str, str]]:
+    """(path, fault) of every file that could not be read whole. Each is read again in every run.
+
+    A file that gave resources and is now a link, a submodule or empty is unreadable, not absent; a folder likewise.
+    Unless all that it gave is elsewhere now: then it was moved.
+    """
+    faults = [(file.path, fault) for file in reading.files if (fault := file.fault) is not None]
+    vacant = {file.path: file.vacant for file in reading.files if file.vacant is not None}
+    given = [(file.path, key) for file in reading.files if file.vacant is not None for key in file.given]
+    if not reading.full:
+        vacant |= {path: why for path, why in view.vacant_files(repository) if path not in reading.paths}
+    if not vacant:
+        return sorted(faults)
+    if not reading.full:
+        earlier = view.given(repository)
+        given += [(path, key) for path, key in earlier if path in vacant and path not in reading.paths]
+    # What vacant files held that was stored from elsewhere: while it was invalid there, a duplicate, or forbidden.
+    stored = view.stored(project, {key for _, key in given})
+    mine = [(path, key) for path, key in given if key in stored and stored[key].owner == repository]
+    gave: dict[str, set[Key]] = defaultdict(set)
+    for path, key in (*view.standing_at(repository, project, sorted(vacant)), *mine):
+        if key not in reading.present:
+            gave[path].add(key)
+    keys = {key for held in gave.values() for key in held}
+    elsewhere = {key for key, path in view.places_of(repository, keys) if path not in reading.paths}
+    for path in sorted(gave):
+        if reading.full or not gave[path] <= elsewhere:
+            told = f"gave resources and now {vacant[path]}; delete it or restore it"
+            faults.append((path, f"{Place(path, 1, 1)}: {told}"))
+    return sorted(faults)
+
+
+def _count(reading: TreeReading, view: PlanningView, *, repository: str) -> int:
+    here = sum(len(file.documents) for file in reading.files) + len(reading.kept_wanted)
+    if here or reading.full:
+        return here
+    replaced = view.wanted_in(repository, sorted(reading.paths))
+    return view.wanted_count(repository) - len(replaced)
+
+
 UNRELATED = "The head has no history in common with the commit that was applied last"
 LOST = (
     "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
@@ -60,10 +251,10 @@ class PruneBudget:
 class PruneCircumstances:
     """The facts that are known before a head is judged.
 
-    `window` is the last 24 hours. `approved` are the keys that an admin released, None when nobody did. `unrelated`:
-    the commit has no history in common with the one that was applied last; `lost`, since that one is nowhere any more,
-    so that nobody knows. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last
-    plan kept though its head did not hold it.
+    `window` is the last 24 hours. `approved` are the keys that an admin released, None without an approval.
+    `unrelated`: the commit has no history in common with the one that was applied last, or that is unknown, since the
+    latter is `lost`. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last plan
+    kept though its head did not hold it.
     """
 
     window: PruneWindow
@@ -78,9 +269,10 @@ class PruneCircumstances:
 class Pruning:
     """The deletions and the resources in use, in order; or why all of them stay.
 
-    `held` would go and stays, `protected` stays by its label, of which `note` tells. `approvable`: an admin can
-    release what is held; `unreadable`: a file must be mended first. `approved`: somebody did release it, so that these
-    deletions do not count for the budget. `partly`: what is held waits for its own file, and all else goes.
+    `held` are deletions that wait, `protected` resources stay by their label, as `note` says. `approvable`: an admin
+    can release the held ones; `unreadable`: a file must be mended first. `approved`: an admin released them, so that
+    these deletions do not count for the budget. `partly`: held resources wait for their own file, and the others are
+    deleted.
     """
 
     deletions: tuple[Outcome, ...] = ()
@@ -165,34 +357,41 @@ def decide_prune(
     if around.unrelated and not covered:
         return _unrelated(removed, wanted, lost=around.lost)
     if removed.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
-        held = _elsewhere(wanted, removed.unreadable)
+        # What was in such a file is not known to be gone.
+        paths = {path for path, _ in removed.unreadable}
+        held = tuple(stored for stored in wanted if stored.path not in paths)
         message = f"{_faults(removed.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
-        return Pruning(held=tuple(held), hold=PruneHold.HELD, message=message, unreadable=True)
+        return Pruning(held=held, hold=PruneHold.HELD, message=message, unreadable=True)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
-    # An approval lets go what it was given for; once all of that is gone, the same tree is not held again.
+    # An approval releases the keys that it was given for; once all of them are deleted, the same tree is not held
+    # again.
     is_released = covered if wanted else around.released
+    waiting = _unsure_message(unsure, refused) if unsure else None
     if reason is not None and not is_released:
         hold, message = reason
-        message = " ".join([message, *_unsure_message(unsure, refused)])
         return Pruning(
             held=tuple(wanted),
             protected=protected,
             hold=hold,
-            message=message,
+            message=f"{message} {waiting}" if waiting else message,
             note=_note(protected),
             approvable=bool(wanted),
         )
     kept = tuple(stored for stored in protected if stored.key not in passing)
     return Pruning(
-        deletions=tuple(_deletion(stored) for stored in lost),
-        in_use=tuple(_staying(stored, in_use[stored.key]) for stored in to_go if stored.key in in_use),
+        deletions=tuple(Outcome(one.key, UpdateStatus.DELETED, Change.DELETE, stored=one) for one in lost),
+        in_use=tuple(
+            Outcome(one.key, UpdateStatus.IN_USE, stored=one, users=in_use[one.key])
+            for one in to_go
+            if one.key in in_use
+        ),
         protected=kept,
         note=_note(kept),
         approved=covered and bool(wanted),
         held=tuple(unsure),
         hold=PruneHold.HELD if unsure else None,
-        message=next(_unsure_message(unsure, refused), None),
+        message=waiting,
         approvable=bool(unsure),
         partly=bool(unsure),
     )
@@ -216,7 +415,13 @@ def _reason(
         return None
     owned = removed.owned
     if removed.documents == 0:
-        return PruneHold.EMPTY, _empty_message(wanted)
+        told = (
+            f", so nothing is deleted; {len(wanted)} stay as they were: restore them, or release this with"
+            " `reconciler approve`."
+            if wanted
+            else "; commit one, or correct `path`, `include` or `exclude`."
+        )
+        return PruneHold.EMPTY, f"The head holds no resource at all{told}"
     most = max(owned, window.owned)
     if lost and not budget.covers(len(lost) + window.deleted, owned=most):
         before = f", after {window.deleted} within 24 hours" if window.deleted else ""
@@ -227,17 +432,8 @@ def _reason(
     return None
 
 
-def _empty_message(wanted: Sequence[StoredState]) -> str:
-    if not wanted:
-        return "The head holds no resource at all; commit one, or correct `path`, `include` or `exclude`."
-    return (
-        f"The head holds no resource at all, so nothing is deleted; {len(wanted)} stay as they were: restore them, or "
-        "release this with `reconciler approve`."
-    )
-
-
 def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost: bool) -> Pruning:
-    """Nothing of such a head is applied. What cannot be read is told with it, and must be mended first."""
+    """Hold all of such a head. Unreadable files are reported with it, and must be mended first."""
     release = "release this with `reconciler approve`"
     if removed.unreadable:
         release = f"mend what cannot be read and then {release}: {_faults(removed.unreadable)}"
@@ -255,20 +451,6 @@ def _order(stored: StoredState) -> tuple[str, str, str]:
     return (stored.path or "", stored.key.kind, stored.key.name)
 
 
-def _deletion(stored: StoredState) -> Outcome:
-    return Outcome(key=stored.key, status=UpdateStatus.DELETED, change=Change.DELETE, stored=stored)
-
-
-def _staying(stored: StoredState, users: tuple[Key, ...]) -> Outcome:
-    return Outcome(key=stored.key, status=UpdateStatus.IN_USE, stored=stored, users=users)
-
-
-def _elsewhere(wanted: Sequence[StoredState], unreadable: Sequence[tuple[str, str]]) -> list[StoredState]:
-    """Leave out what was in a file that cannot be read: it is not known to be gone."""
-    paths = {path for path, _ in unreadable}
-    return [stored for stored in wanted if stored.path not in paths]
-
-
 def _faults(unreadable: Sequence[tuple[str, str]]) -> str:
     more = f"; and {len(unreadable) - NAMED} more" if len(unreadable) > NAMED else ""
     return "; ".join(fault for _, fault in unreadable[:NAMED]) + more
@@ -281,27 +463,24 @@ def _over_message(wanted: Sequence[StoredState], *, owned: int, than: str, befor
     )
 
 
-def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -> Iterator[str]:
-    """The sentence for what waits for its own file, if there is any."""
-    if unsure:
-        files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
-        told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
-        yield (
-            f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
-            f"document, or release this with `reconciler approve`. {LEAVE_OUT}"
-        )
+def _unsure_message(unsure: Sequence[StoredState], refused: Mapping[str, str]) -> str:
+    files = list(dict.fromkeys(refused[stored.path] for stored in unsure if stored.path is not None))
+    told = ", ".join(files[:NAMED]) + (f" and {len(files) - NAMED} more" if len(files) > NAMED else "")
+    return (
+        f"Not deleted: {_named(unsure)}, since a document in the same file is refused ({told}); correct that "
+        f"document, or release this with `reconciler approve`. {LEAVE_OUT}"
+    )
 
 
 def _note(protected: Sequence[StoredState]) -> str | None:
-    """Tell of protected resources. They are as they should be, so this is no message of a hold."""
+    """Report protected resources. Their state is sound, so this is no message of a hold."""
     if not protected:
         return None
     return f"Kept by the label `service/prune`, though the head does not hold it: {_named(protected)}."
 
 
 def _named(resources: Sequence[StoredState]) -> str:
-    named = ", ".join(f"{stored.key.kind} {stored.key.name}" for stored in resources[:NAMED])
-    return named + (f" and {len(resources) - NAMED} more" if len(resources) > NAMED else "")
+    return named([stored.key for stored in resources])
 
 
 def _would_go(count: int) -> str:

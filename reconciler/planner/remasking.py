@@ -1,7 +1,7 @@
 """Masking of stored versions in which a value became a secret.
 
-Two things make secrets of values that were stored in clear: a type that calls more parameters secrets than before, or
-is not there any more; and a new version of a resource that holds such a value as a secret.
+A value that was stored in clear becomes a secret if its type now calls the parameter a secret, if the type was deleted,
+or if a new version of the resource has the value as a secret.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ NOTHING = MarkedSecret({}, ())
 class Remasking:
     """The values that one change makes secret. Every method reads one snapshot of the store, from before the change.
 
-    `check` is called before each version is looked at: raises when there is no time left.
+    `check` is called before each version; it raises when there is no time left.
     """
 
     def __init__(
@@ -65,12 +65,13 @@ class Remasking:
     def parts(self) -> Iterator[Changes]:
         """The versions with what is masked in them now, in parts of bounded size."""
         part = ChangePart()
-        for row in self._rows():
-            part.rewritten.append(row)
-            if part.add(len(row.body) + len(row.secrets or b"")):
-                yield part.take()
-        if part.number:
-            yield part.take()
+
+        def weights() -> Iterator[int]:
+            for row in self._rows():
+                part.rewritten.append(row)
+                yield len(row.body) + len(row.secrets or b"")
+
+        return part.parts(weights())
 
     def shown(self, keys: Iterable[Key]) -> dict[Key, bytes]:
         """Those of these stored resources that a type masks, as a reader will get them, with their present status."""
@@ -102,13 +103,14 @@ class Remasking:
                         yield row
 
     def _row(self, version: StoredVersion, marked: MarkedSecret) -> RewrittenRow | None:
-        """The version with everything masked that is a secret now; None when it is already, or nobody can read it."""
+        """Return the version with all present secrets masked; None if they are already, or it is damaged."""
         self._check()
         with suppress(Damaged, LookupError):
             held = stored.held_secrets(version.key, version)
             document = model_values.replaced(stored.masked_document(version.key, version), held)
             found = (*self._by_type(document), *_where(marked, document))
-            if not all(_is_masked(place, held) for place, _ in found):
+            # A secret is there already, or around it.
+            if not all(any(place[:end] in held for end in range(len(place) + 1)) for place, _ in found):
                 identity = rendering.identity_of(document)
                 bound = rendering.Bound(self._project, identity.id, identity.version)
                 secrets = masking.united(found, tuple(held.items()))
@@ -127,7 +129,7 @@ class Remasking:
         )
 
     def _type(self, key: Key) -> ComponentType | None:
-        """The type in force afterwards. What a damaged one says nobody knows, so all may be secret."""
+        """Return the type in force afterwards. With a damaged one, all values may be secret."""
         try:
             return self._after(key)
         except Damaged:
@@ -135,21 +137,16 @@ class Remasking:
 
 
 def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
+    """Return True when a parameter that was open is none any more. Without a type, none is open."""
     with suppress(Damaged):
-        return not _open(before, key) <= _open(after, key)
+        was, now = before(key), after(key)
+        return was is not None and not was.open <= (frozenset() if now is None else now.open)
     return True  # what a damaged type let be shown nobody knows
 
 
-def _open(types: TypeLookup, key: Key) -> frozenset[str]:
-    """The parameters that are no secrets by the type in force; without one, none is open."""
-    found = types(key)
-    return frozenset() if found is None else found.open
-
-
 def _marked(change: ChangeRows) -> Iterator[tuple[Key, MarkedSecret]]:
-    """Yield what may have been stored before without being a secret, of what is a secret now.
-
-    What the version before holds as the same secret is left out: it was looked for then.
+    """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
+    is left out: it was searched for then.
     """
     for key, outcome, secrets in change.decided.storing_secrets():
         if outcome.change is Change.CREATE and key not in change.last_versions:
@@ -187,8 +184,3 @@ def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[P
         with suppress(LookupError):
             if masking.is_same_secret(model_values.value_at(document, there), value):
                 yield there, value
-
-
-def _is_masked(place: Pointer, held: Mapping[Pointer, Value]) -> bool:
-    """A secret is there already, or around it."""
-    return any(place[:end] in held for end in range(len(place) + 1))

@@ -1,6 +1,9 @@
-"""Stored: one snapshot of the store as a plan meets it, stored documents in clear, and the types in force."""
+"""One snapshot of the store for a plan: stored documents in clear, and the types in force.
 
-import hashlib
+The body of a stored document is masked and without `status`; its secrets are beside it. The type in force under a name
+is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
+"""
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,8 +24,6 @@ from reconciler.model.values import Pointer, Value
 from reconciler.planner.planner import References
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import StoredDocument, StoredVersion
-
-# A stored document: its body, which readers get, is masked and without `status`; its secrets are beside it.
 
 
 def document_in_clear(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
@@ -60,8 +61,6 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
         raise Damaged(told) from None
 
 
-# The type in force under a name: the one that comes with this change, the stored one, or the built-in one.
-
 MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
 
 
@@ -69,21 +68,20 @@ class CompiledTypes:
     """Compiled types by what they say, for the life of the process: compiling one costs as much as judging hundreds."""
 
     def __init__(self) -> None:
-        self._types: dict[bytes, ComponentType] = {}
+        self._types: dict[tuple[str, bytes], ComponentType] = {}
         self._bytes = 0
 
     def of(self, name: str, spec: Value) -> ComponentType:
         """Return the type of this name that defines what `spec` says."""
         encoded = msgspec.json.encode(spec)
-        digest = hashlib.sha256(name.encode() + b"\0" + encoded).digest()
-        known = self._types.get(digest)
+        known = self._types.get((name, encoded))
         if known is not None:
             return known
         compiled = component_types.compiled(name, component_types.read_definitions(spec))
         # Two threads may do this at once, and then compile or forget something twice.
         if self._bytes + len(encoded) > MOST_BYTES:
             self._types, self._bytes = {}, 0
-        self._types[digest] = compiled
+        self._types[name, encoded] = compiled
         self._bytes += len(encoded)
         return compiled
 
@@ -92,9 +90,8 @@ _compiled = CompiledTypes()
 
 
 class TypeLookup:
-    """A lookup for one plan: inside one snapshot of the store, each type is asked for once.
-
-    What is `going` is not there any more; what is built in may stand in for it.
+    """A lookup for one plan, inside one snapshot of the store: each type is read once. `going` types are deleted; a
+    built-in one may replace them.
     """
 
     def __init__(
@@ -108,7 +105,7 @@ class TypeLookup:
         self._extensions: dict[Key, str | None] = {}
 
     def __call__(self, key: Key) -> ComponentType | None:
-        """Return the type in force, or None. Raises Damaged when nobody can tell what it says."""
+        """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
             spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
             self._known[key] = None if spec is None else _compiled.of(key.name, spec)
@@ -143,11 +140,10 @@ class JudgedBefore:
     def __init__(self) -> None:
         self._fits: dict[bytes, tuple[tuple[Key, ...], Fit]] = {}  # by JSON, with the types that were asked for
         self._types: dict[Key, ComponentType | None] = {}
-        self._same: dict[tuple[Key, ...], tuple[Key, ...]] = {}  # one object for all documents of the same types
 
     def forget_changed(self, lookup: Lookup) -> None:
         """Forget what was judged by types that are others now."""
-        changed = {key for key, before in self._types.items() if not _is_same(before, key, lookup)}
+        changed = {key for key in self._types if not is_same_type(key, self._types.get, lookup)}
         if changed:
             self._fits = {owned: one for owned, one in self._fits.items() if changed.isdisjoint(one[0])}
             self._types = {key: one for key, one in self._types.items() if key not in changed}
@@ -164,15 +160,15 @@ class JudgedBefore:
             return found
 
         fit = type_checks.fit_encoded(owned, noted, available=available, refuse_unknown=refuse_unknown)
-        types = tuple(asked)
         self._types |= asked
-        self._fits[owned] = self._same.setdefault(types, types), fit
+        self._fits[owned] = tuple(asked), fit
         return fit
 
 
-def _is_same(before: ComponentType | None, key: Key, lookup: Lookup) -> bool:
+def is_same_type(key: Key, before: Lookup, after: Lookup) -> bool:
+    """Return True when both find the same type, and it is not damaged."""
     with suppress(Damaged):
-        return lookup(key) is before
+        return after(key) is before(key)
     return False
 
 
@@ -207,7 +203,7 @@ class StoreSnapshot:
     judged: JudgedBefore = field(default_factory=JudgedBefore, repr=False)
 
     def stored(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return what is stored under these keys, or stands for a name that nobody else may have."""
+        """Return the stored resources of these keys, and the built-in ones with reserved names."""
         wanted = set(keys)
         reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
         return reserved | self.view.compared(self.project, wanted)

@@ -12,8 +12,9 @@ from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model import log_context
+from reconciler.model import error_codes, log_context
 from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Actor
@@ -22,24 +23,9 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.locks import ProjectLocks, Writer, to_its_end
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Changes, DamagedVersion, Record, ResourceChange
+from reconciler.store.records import Changes, DamagedVersion, Record, ResourceChange
+from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
-from reconciler.worker.messages import (
-    CommitJob,
-    CommitPlanned,
-    Context,
-    LineageFound,
-    LineageJob,
-    RedactJob,
-    RedactPlanned,
-    RequestJob,
-    RequestPlanned,
-    ReviewJob,
-    ReviewPlanned,
-    RoutesFound,
-    RoutesJob,
-    Verb,
-)
 
 SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # that a request waits for its project's lock
@@ -97,14 +83,14 @@ class Applier:
         store: Store,
         worker: WorkerClient,
         *,
-        store_path: str,
+        store_address: str,
         limits: ApplyLimits,
         secrets: Secrets,
         clock: Clock,
     ) -> None:
         self._store = store
         self._worker = worker
-        self._store_path = store_path
+        self._store_address = store_address
         self._limits = limits
         self._secrets = secrets
         self._clock = clock
@@ -117,14 +103,14 @@ class Applier:
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(Verb.APPLY, body, request=request, options=options)
+        return await self._answer(messages.Verb.APPLY, body, request=request, options=options)
 
     async def delete(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(Verb.DELETE, body, request=request, options=options)
+        return await self._answer(messages.Verb.DELETE, body, request=request, options=options)
 
     async def delete_one(
         self, key: Key, *, request: ApplyRequest, matching: tuple[str, ...] | None = None
@@ -141,17 +127,19 @@ class Applier:
         if status is UpdateStatus.DELETED:
             return ApplyAnswer(204, b"")
         if status is UpdateStatus.NOT_FOUND:
-            return ApplyAnswer(404, _errors(f"There is no {key.kind} {key.name}."))
-        return ApplyAnswer(403 if status is UpdateStatus.FORBIDDEN else 409, _errors(*outcome.errors))
+            return ApplyAnswer(404, _errors(OF_STATUS[status], f"There is no {key.kind} {key.name}."))
+        return ApplyAnswer(
+            403 if status is UpdateStatus.FORBIDDEN else 409, _errors(OF_STATUS[status], *outcome.errors)
+        )
 
     async def commit(
         self,
-        job: Callable[[Context], CommitJob],
+        job: Callable[[messages.Context], messages.CommitJob],
         *,
         project: str,
         origin: str,
-        record: Callable[[CommitPlanned], Record | None],
-    ) -> CommitPlanned:
+        record: Callable[[messages.CommitPlanned], Record | None],
+    ) -> messages.CommitPlanned:
         """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
 
         Raises GitFault, StoreFault, WorkerGone, Overdue, DiskHangs.
@@ -159,7 +147,7 @@ class Applier:
         lock = partial(self._locks.hold, project)
         async with self._worker.planned(job(await self._context(project)), lock) as answered:
             planned = answered.planned
-            assert isinstance(planned, CommitPlanned)
+            assert isinstance(planned, messages.CommitPlanned)
             self._suspect(project, planned.damaged)
             recorded = record(planned)
             if recorded is not None:
@@ -173,7 +161,7 @@ class Applier:
                 await self._write(answered.parts(), replace(recorded, change=change), until=answered.locked_until)
             return planned
 
-    async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> RedactPlanned:
+    async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
 
         What it was stays in the files until the store's traces are erased. Raises StoreFault, WorkerGone, Busy,
@@ -181,7 +169,7 @@ class Applier:
         """
         async with self._request_lock(request.project, dry_run=dry_run)():
             context = await self._context(request.project)
-            job = RedactJob(
+            job = messages.RedactJob(
                 context=context,
                 kind=key.kind,
                 name=key.name,
@@ -192,20 +180,22 @@ class Applier:
             )
             answered = await self._worker.plan(job)
             planned = answered.planned
-            assert isinstance(planned, RedactPlanned)
+            assert isinstance(planned, messages.RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
                 change = ResourceChange(None, project=request.project) if planned.ends_routes else None
                 record = Record(redacts=True, address=log_context.request_address(), change=change)
                 await self._write(answered.parts(), record)
             return planned
 
-    async def explain(self, job: Callable[[Context], LineageJob], *, project: str) -> LineageFound:
-        """Find which commits changed what a repository brought, and store it where it still holds.
+    async def explain(
+        self, job: Callable[[messages.Context], messages.LineageJob], *, project: str
+    ) -> messages.LineageFound:
+        """Find the commits that changed a repository's resources, and store them where that is still right.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
         answered = await self._worker.plan(job(await self._context(project)))
-        assert isinstance(answered.planned, LineageFound)
+        assert isinstance(answered.planned, messages.LineageFound)
         for part in answered.parts():  # each in a transaction of some milliseconds
             async with self._locks.hold(project):
                 await self._write((part,), Record())
@@ -218,55 +208,41 @@ class Applier:
         Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
         Refused when the project routes more than the service can hold.
         """
-        job = RoutesJob(await self._context(project), tuple(sorted(left)))
+        job = messages.RoutesJob(await self._context(project), tuple(sorted(left)))
         answered = await self._worker.plan(job)
         found = answered.planned
-        assert isinstance(found, RoutesFound)
+        assert isinstance(found, messages.RoutesFound)
         if found.restated:  # only after an upgrade: every change writes what it makes of them
             async with self._locks.hold(project):
                 answered = await self._worker.plan(job)
                 await self._write(answered.parts(), Record())
                 found = answered.planned
-                assert isinstance(found, RoutesFound)
+                assert isinstance(found, messages.RoutesFound)
         return await _joined(answered.routes, project=project, revision=found.revision)
 
-    async def review(self, job: Callable[[Context], ReviewJob], *, project: str) -> ReviewPlanned:
+    async def review(
+        self, job: Callable[[messages.Context], messages.ReviewJob], *, project: str
+    ) -> messages.ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
 
         Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
         """
         answered = await self._worker.plan(job(await self._context(project)))
-        assert isinstance(answered.planned, ReviewPlanned)
+        assert isinstance(answered.planned, messages.ReviewPlanned)
         return answered.planned
 
     async def secrets(self, project: str) -> AvailableSecrets:
         """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""
         return await self._asking[project].answer(partial(self._secrets, project))
 
-    async def release(self, repository: str, *, audit: AuditRow) -> None:
-        """Leave to the API what a repository owns that is watched no more. Raises StoreFault."""
-        record = Record(release_repository=repository, audit=(audit,), change=ResourceChange(repository))
-        await self._record(record, project=audit.project)
-
-    async def approve(self, approval: ApprovalRow, *, audit: AuditRow) -> None:
-        """Let go what is held at a commit. Raises Moved when something else is held by now, Busy, StoreFault."""
-        async with self._request_lock(audit.project)():
-            record = Record(approval=approval, address=log_context.request_address())
-            await self._write((Changes(audit=(audit,)),), record)
-
-    async def tell(self, record: Record, *, project: str) -> None:
-        """Store what a run found out without a plan. Raises StoreFault."""
-        await self._record(record, project=project)
-
-    async def note(self, record: Record, *, project: str, is_request: bool) -> None:
-        """Store that a suspension begins or ends. Raises StoreFault, and Locked for a request that waits too long."""
+    async def tell(self, record: Record, *, project: str, is_request: bool = False) -> None:
+        """Store a record that needs no plan. Raises StoreFault, Moved when another deletion is held than an approval
+        names, and Locked for a request that waits too long.
+        """
         lock = self._request_lock(project) if is_request else partial(self._locks.hold, project)
         async with lock():
-            await self._write((), replace(record, address=log_context.request_address()))
-
-    async def _record(self, record: Record, *, project: str) -> None:
-        async with self._locks.hold(project):
-            await self._write((), record)
+            address = log_context.request_address() if is_request else None
+            await self._write((), replace(record, address=address))
 
     def _request_lock(self, project: str, *, dry_run: bool = False) -> Callable[[], AbstractAsyncContextManager[None]]:
         """Return the lock of a request that arrives now: it waits at most LOCK_SECONDS. A dry run needs none."""
@@ -282,9 +258,11 @@ class Applier:
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
         await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
 
-    async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
+    async def _answer(
+        self, verb: messages.Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions
+    ) -> ApplyAnswer:
         lock = self._request_lock(request.project, dry_run=options.dry_run)
-        job = RequestJob(
+        job = messages.RequestJob(
             context=await self._context(request.project),
             verb=verb,
             actor=request.actor.name,
@@ -300,7 +278,7 @@ class Applier:
         )
         async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
-            assert isinstance(planned, RequestPlanned)
+            assert isinstance(planned, messages.RequestPlanned)
             self._suspect(request.project, planned.damaged)
             if planned.changed:
                 change = ResourceChange(
@@ -316,10 +294,10 @@ class Applier:
     def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
         self._store.suspect(DamagedVersion(project, *one) for one in damaged)
 
-    async def _context(self, project: str) -> Context:
+    async def _context(self, project: str) -> messages.Context:
         now = self._clock()
-        return Context(
-            store=self._store_path,
+        return messages.Context(
+            store=self._store_address,
             project=project,
             hmac_key=await self._store.hmac_key(),
             api_versions=self._limits.api_versions,
@@ -356,5 +334,5 @@ class _Deleted(msgspec.Struct):
     updates: list[_DeletedUpdate]
 
 
-def _errors(*lines: str) -> bytes:
-    return msgspec.json.encode({"errors": lines})
+def _errors(code: ErrorCode, *lines: str) -> bytes:
+    return msgspec.json.encode(error_codes.body(lines, code))

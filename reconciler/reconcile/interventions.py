@@ -126,11 +126,12 @@ def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] 
 async def approve(name: str, *, commit: str, by: Intervention, store: Store, applier: Applier) -> None:
     """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Busy."""
     for attempt in range(1, APPROVALS + 1):
-        project = _project_at(await store.repository(name), name, commit=commit)
-        held = await store.held(name, limit=0)
-        event = _event("approved", name, project, by, detail=f"{held.total} held at {commit}")
+        remembered = await store.remembered(name, held=0)
+        project = _project_at(remembered.row, name, commit=commit)
+        event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
         try:
-            await applier.approve(ApprovalRow(name, commit=commit, actor=by.actor, at=by.at), audit=event)
+            approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
+            await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
             break
         except Moved:
             if attempt == APPROVALS:

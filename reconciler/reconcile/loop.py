@@ -49,6 +49,7 @@ class Loop:
         self._credentials = BoundedIO("the files with credentials")
         self._tasks: list[asyncio.Task[None]] = []
         self._explaining: asyncio.Task[None] | None = None
+        self._is_corrected = False  # credentials changed, or a hook came, since the last run began
 
     def start(self, trigger: Trigger) -> None:
         """Begin with one run, then go on until `stop`. What was queued and is not stored yet counts as that run."""
@@ -69,6 +70,7 @@ class Loop:
         run = self.queue[-1]
         if trigger is Trigger.REQUEST or (trigger is Trigger.STORE and not run.is_requested):
             run.trigger, run.actor = trigger, actor
+        self._is_corrected = self._is_corrected or trigger is Trigger.HOOK
         self._work.set()
         return run
 
@@ -97,12 +99,14 @@ class Loop:
     async def _run(self) -> None:
         self.running = run = self.queue.pop(0)  # `start` and `_rest` leave one
         run.full = is_full_due = _now() >= self._pace.full_due
+        if self._is_corrected:
+            self._is_corrected, self._pace = False, polling.at_correction(self._pace, now=_now())
         failure: PollFailure | None = PollFailure(may_pass=True)
         try:
             with log_context.bind_run(run.id):
                 failure = await self.reconciler.reconcile(run)
         except Exception:
-            # Nobody foresaw it, where not even a run can be recorded: the loop goes on.
+            # A fault of the program, and no run could be recorded: the loop continues.
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
@@ -125,6 +129,7 @@ class Loop:
             self._work.clear()
             if checks_credentials and await self._identities() != identities:
                 checks_credentials = False  # the run asked for now covers whatever else changes until it begins
+                self._is_corrected = True
                 self.ask(Trigger.WATCH, actor="system")
         if not self.queue:
             self._pace = polling.at_poll(self._pace)
@@ -135,7 +140,9 @@ class Loop:
             return 0.0
         if not self.queue:
             return max(0.0, due - _now())
-        return 0.0 if self.queue[0].is_requested else polling.event_delay(self._pace, now=_now())
+        if self.queue[0].is_requested:
+            return 0.0
+        return polling.event_delay(self._pace, now=_now(), is_correction=self._is_corrected)
 
     async def _watch(self) -> None:
         """Turn file events into runs. Where watching is impossible, polling alone sees changes, later."""

@@ -5,7 +5,8 @@ Failures are bounded twice. Each failure in a row doubles the delay of the next 
 repository (pushes, file events, files with credentials that are written again and again), at most MOST failing polls
 fall into any WINDOW, so that a remote that fails gets fewer than ten calls a minute: a poll makes two at most. Over
 HTTP, a call is up to four requests, so fewer polls fall into it where a remote answers and only a person can correct
-what it answers. Only a person's request is not delayed.
+what it answers. Only a person's request is not delayed. After a correction, new credentials or a hook with a right
+signature, a poll comes at once, at most MOST times in a WINDOW.
 """
 
 from dataclasses import dataclass, replace
@@ -46,6 +47,7 @@ class PollPace:
     failures: int = 0  # in a row
     last: PollFailure | None = None
     ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most MOST
+    corrected: tuple[float, ...] = ()  # when the last corrections were acted on, at most MOST
     left_until: float = 0.0  # the remote asked not to be called sooner
 
 
@@ -81,6 +83,11 @@ def at_poll(pace: PollPace) -> PollPace:
     return replace(pace, is_spread=not pace.failures)
 
 
+def at_correction(pace: PollPace, *, now: float) -> PollPace:
+    """The pace when a poll begins because of a correction."""
+    return replace(pace, corrected=(*pace.corrected, now)[-MOST:])
+
+
 def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
     """Seconds until the next poll when nothing happens, at least 0; `randomness` is from 0 up to 1.
 
@@ -97,11 +104,15 @@ def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
     return max(0.0, min(pace.interval * spread, pace.full_due - now))
 
 
-def event_delay(pace: PollPace, *, now: float) -> float:
-    """Seconds for which an event waits: 0 unless polls fail. A person's request does not wait."""
+def event_delay(pace: PollPace, *, now: float, is_correction: bool = False) -> float:
+    """Seconds for which an event waits: 0 unless polls fail. A person's request does not wait.
+
+    A correction waits only for other corrections, and for as long as the remote asked.
+    """
     # From the end of a poll: whatever the first of them asked, it asked before.
-    most = MOST if pace.last is None else pace.last.most
-    window_ends = pace.ended[-most] + WINDOW if len(pace.ended) >= most else now
+    most = MOST if pace.last is None or is_correction else pace.last.most
+    before = pace.corrected if is_correction else pace.ended
+    window_ends = before[-most] + WINDOW if len(before) >= most else now
     return max(0.0, window_ends - now, pace.left_until - now)
 
 

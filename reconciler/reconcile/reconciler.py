@@ -1,7 +1,7 @@
 """The reconcile of one repository: resume, settings, poll, fetch, verify, read and plan, apply; then the record.
 
-Each step either goes on to the next, or ends the run: with nothing to do, or with an error that says whether it may
-pass. `finish` follows on every exit, once. `loop` decides when there is a run.
+Each step either continues, or ends the run: with nothing to do, or with an error that says if it may pass. `finish`
+follows on every exit, once. `loop` decides when there is a run.
 """
 
 import logging
@@ -102,9 +102,8 @@ class Reconciler:
     async def recall(self) -> None:
         """Learn what the store remembers. Raises StoreFault."""
         name, memory = self.watched.name, self.memory
-        memory.row = row = await self._store.repository(name)
-        memory.suspension = await self._store.suspension(name)
-        memory.last_run = await self._store.last_run(name)
+        row, memory.suspension, memory.last_run, _ = await self._store.remembered(name, held=0)
+        memory.row = row
         # The index is that of the last applied head. It does not say whether a refused one waits, so it may.
         was_refused = row is not None and row.head is not None and row.tree is None
         memory.waits_for_store = was_refused or await self._store.waits_for_store(name)
@@ -133,10 +132,10 @@ class Reconciler:
         except errors.ReconcilerError as fault:
             run.fail(fault)
         except OSError as fault:
-            why = fault.strerror or str(fault)
-            run.fail(errors.Transient(f"the mirror cannot be used ({why}): look at the disk's space and limits"))
+            todo = "" if errors.is_open_files(fault) else ": look at the disk's space and limits"
+            run.fail(errors.Transient(f"the mirror cannot be used ({errors.system_reason(fault)}){todo}"))
         except Exception:
-            # Nobody foresaw it: the other repositories and the API go on, and this one tries again.
+            # A fault of the program: the other repositories and the API continue, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
         await self._finish(run)
@@ -320,7 +319,7 @@ class Reconciler:
             await self._note(interventions.resume_record(self.memory.row, self.watched, suspension, by=by), by=by)
 
     async def _note(self, record: Record, *, by: Intervention) -> None:
-        await self._applier.note(record, project=self.watched.project, is_request=by.request is not None)
+        await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         memory.row, memory.suspension, memory.unwritten = record.repository, record.suspension, None
 

@@ -25,7 +25,7 @@ from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, AuditWanted, ResourceChange, SuspensionRow
+from reconciler.store.records import AuditRow, AuditWanted, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import Neighbour
 
 log = logging.getLogger(__name__)
@@ -165,8 +165,9 @@ class Repositories:
             if row is not None and row.project != project:
                 what = f"{name} is watched no more" if project is None else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, row.project)
-                at = rfc3339(self._environment.clock())
-                await applier.release(name, audit=interventions.release_event(row, to=project, at=at))
+                event = interventions.release_event(row, to=project, at=rfc3339(self._environment.clock()))
+                record = Record(release_repository=name, audit=(event,), change=ResourceChange(name))
+                await applier.tell(record, project=row.project)
 
     async def _audit_watched(self, fresh: Mapping[str, Loop], leaving: Mapping[str, Loop]) -> None:
         """Have the audit say what is watched from now on, as one link."""
@@ -253,8 +254,8 @@ class Repositories:
             loop.ask(Trigger.HOOK, actor="system")
 
     def _store_changed(self, told: ResourceChange) -> None:
-        """Run the repositories that may be concerned: one may own now what another did, or what it holds does not fit
-        its type any more, or it waits for what was changed.
+        """Run the repositories that the change may concern: one may have become the owner of a resource, or its
+        resources do not fit their type any more, or it waits for the changed resource.
         """
         for name, loop in self._loops.items():
             memory = loop.reconciler.memory
@@ -309,7 +310,7 @@ class Repositories:
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
     async def _change(self, loop: Loop, change: Coroutine[None, None, None]) -> None:
-        """Change what a loop goes by while it is stopped."""
+        """Stop a loop, make the change, and start it again."""
         try:
             await loop.stop()
             await loop.reconciler.recall()  # a run that was cancelled while it was stored has told only the store

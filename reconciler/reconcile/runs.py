@@ -1,4 +1,4 @@
-"""A run: what it finds out, what that means, and the records that it leaves. Pure; the reconciler writes them."""
+"""A run: its findings, their meaning, and its records. Pure; the reconciler writes them."""
 
 from dataclasses import dataclass, field, replace
 from datetime import datetime

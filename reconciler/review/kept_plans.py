@@ -1,10 +1,14 @@
-"""Plans that the service keeps, and how the API shows them."""
+"""Plans that the service keeps in memory until a restart, as the JSON that readers get.
+
+Secrets are masked before they reach a plan, for everybody. A Configuration's raw text is not: `without_raw` hides it
+from callers who may not read it. The API decides who may.
+"""
 
 import asyncio
 import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,16 +20,12 @@ from reconciler.model.plan import FORMAT, SENSITIVE, SENSITIVE_CHANGED, PlanEntr
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.watched import WatchedRepository
 
-# What of a plan is hidden from somebody who may not read the raw text of Configurations, in which nothing is masked.
-#
-# Pure. Secrets are masked before they reach a plan, for everybody; who may read what is the door's business.
-
 CONFIGURATION = "Configuration"  # the one kind that may have such a text
 SPEC, RAW = "spec", "raw"
 
 
 def without_raw(status: PlanStatus) -> PlanStatus:
-    """The same status without the text; the very same where there is none."""
+    """Return the status without the raw text; the same object where there is none."""
     if status.kind != CONFIGURATION:
         return status
     fields = tuple(_hidden(field) for field in status.fields)
@@ -35,39 +35,29 @@ def without_raw(status: PlanStatus) -> PlanStatus:
 
 
 def _hidden(field: PlanField) -> PlanField:
-    if _is_raw(field.path):
-        return _masked(field)
-    # Of a whole spec the beginning may be all there is, in which the text may stand.
-    return _masked(field) if field.path in ("", SPEC) and (_has_raw(field.old) or _has_raw(field.new)) else field
-
-
-def _is_raw(path: str) -> bool:
-    whole = f"{SPEC}.{RAW}"
-    return path == whole or path.startswith((f"{whole}.", f"{whole}["))
-
-
-def _has_raw(value: Any) -> bool:
-    return isinstance(value, dict) and not value.keys().isdisjoint({SPEC, RAW, "begins"})
-
-
-def _masked(field: PlanField) -> PlanField:
-    """As a secret: that it changed is told, and neither what it was nor what it is."""
+    """Return a field with the raw text as a secret: it shows that it changed, and neither value."""
+    path, whole = field.path, f"{SPEC}.{RAW}"
+    is_raw = path == whole or path.startswith((f"{whole}.", f"{whole}["))
+    if path in ("", SPEC):
+        # A whole spec that was cut may have the text in its beginning.
+        sides = [side for side in (field.old, field.new) if isinstance(side, dict)]
+        is_raw = any(not side.keys().isdisjoint({SPEC, RAW, "begins"}) for side in sides)
+    if not is_raw:
+        return field
     had, has = field.old is not msgspec.UNSET, field.new is not msgspec.UNSET
     old = SENSITIVE if had else msgspec.UNSET
     new = (SENSITIVE_CHANGED if had else SENSITIVE) if has else msgspec.UNSET
     return msgspec.structs.replace(field, old=old, new=new, sensitive=True)
 
 
-# What the reader child found, as the JSON that readers get: one text for each status.
-
 AT_ONCE = 50  # statuses, about a millisecond
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedPlan:
-    """An entry of a plan. `statuses` are JSON, for who may read everything; `without_raw` for who may not.
+    """An entry of a plan. `statuses` are JSON for callers who may read everything, `without_raw` for others.
 
-    `entry` is all of it but the statuses; `counts` is how often each status occurs, `unchanged` included.
+    `entry` has all but the statuses; `counts` has the number of each status, `unchanged` included.
     """
 
     entry: PlanEntry
@@ -77,7 +67,7 @@ class EncodedPlan:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes."""
+        """The bytes in memory."""
         own = sum(map(len, self.statuses)) + sum(map(len, self.entry.notes))
         return own + sum(
             len(hidden) for hidden, shown in zip(self.without_raw, self.statuses, strict=True) if hidden is not shown
@@ -104,7 +94,7 @@ _STATUS = msgspec.msgpack.Decoder(PlanStatus)
 
 
 async def encode_plan(entry: bytes) -> EncodedPlan:
-    """An entry in msgpack as JSON; others have their turn meanwhile. Raises msgspec.DecodeError for anything else."""
+    """Return an entry in msgpack as JSON; the event loop gets its turns meanwhile. Raises msgspec.DecodeError."""
     pieces = _PIECES.decode(entry)
     rest = PlanEntry(**{**msgspec.structs.asdict(pieces), "statuses": ()})
     shown: list[bytes] = []
@@ -122,8 +112,6 @@ async def encode_plan(entry: bytes) -> EncodedPlan:
     return EncodedPlan(rest, counts, tuple(shown), tuple(hidden))
 
 
-# The plans that were made, as long as there is room for them: in memory, and gone at a restart.
-
 MOST = 200  # plans of the whole service
 MOST_BYTES = 64 << 20  # 64 MiB, of all of them
 OF_ONE = 2_000  # bytes of a plan beside what was found, roughly
@@ -131,9 +119,9 @@ OF_ONE = 2_000  # bytes of a plan beside what was found, roughly
 
 @dataclass(frozen=True, slots=True)
 class PlanQuestion:
-    """What was asked of a repository, as it is watched: to merge `head` into `base`, both where they were found.
+    """The question of a plan: merging `head` into `base`, with the settings of the repository and the commits of both.
 
-    `secrets` are the names that its project could refer to then.
+    `secrets` are the names that the project could refer to then.
     """
 
     watched: WatchedRepository
@@ -168,12 +156,12 @@ class KeptPlan:
 
     @property
     def size(self) -> int:
-        """The bytes that it takes."""
+        """The bytes in memory."""
         return OF_ONE + self.found.size
 
 
 class PlanShelf:
-    """Plans by their ids, the oldest first to go."""
+    """Plans by their ids; the oldest make room for new ones."""
 
     def __init__(self, *, most: int = MOST, most_bytes: int = MOST_BYTES) -> None:
         self._most = most
@@ -183,7 +171,7 @@ class PlanShelf:
         self._bytes = 0
 
     def put(self, made: KeptPlan) -> None:
-        """Keep a plan, and let the oldest go for it; one that is larger than all there is room for is not kept."""
+        """Keep a plan in place of the oldest ones; a plan that is larger than all the room is not kept."""
         if made.size > self._most_bytes:
             return
         while len(self._kept) >= self._most or self._bytes + made.size > self._most_bytes:
@@ -193,15 +181,15 @@ class PlanShelf:
         self._bytes += made.size
 
     def get(self, plan: str) -> KeptPlan | None:
-        """The plan of an id."""
+        """Return the plan of an id."""
         return self._kept.get(plan)
 
     def find(self, question: PlanQuestion, *, revision: int) -> KeptPlan | None:
-        """The plan that answers a question as of a revision of the store."""
+        """Return the plan that answers a question as of a revision of the store."""
         return self._kept.get(self._answers.get((question, revision), ""))
 
     def newest(self) -> Iterator[KeptPlan]:
-        """Every plan, newest first."""
+        """Return every plan, newest first."""
         return reversed(list(self._kept.values()))
 
     def _drop(self, plan: str) -> None:
@@ -211,13 +199,11 @@ class PlanShelf:
             del self._answers[gone.question, gone.revision]
 
 
-# What is asked of the service about a proposal, and why it may get no plan.
-
 FILES_TOLD = 100  # of those that conflict
 
 
 class UnknownProposal(Refused):
-    """No repository of this name is watched."""
+    """The service follows no repository of this name."""
 
 
 class Unmergeable(Refused):
@@ -229,7 +215,7 @@ class Unmergeable(Refused):
 
 
 class TookTooLong(Transient):
-    """There is no plan in time; the same question may pass later."""
+    """The plan was not ready in time; the same question may pass later."""
 
 
 class PlanRequest(NamedTuple):
@@ -241,33 +227,24 @@ class PlanRequest(NamedTuple):
 
 
 def question_digest(question: PlanQuestion, *, revision: int) -> str:
-    """What tells a plan from every other: another base, head or state of the store has another one."""
+    """Return the digest of a plan: another base, head or revision of the store has another one."""
     facts = (FORMAT, question.watched.name, question.base.commit, question.head.commit, revision)
     return hashlib.sha256(msgspec.json.encode(facts)).hexdigest()
 
 
 def unmergeable_fault(question: PlanQuestion, conflicts: Sequence[str]) -> Unmergeable:
-    """Why the two do not merge: the files that conflict, or, without any, that they have nothing in common."""
+    """Return the error of a merge: the files that conflict, or that the two have no history in common."""
     base, head = question.base.ref, question.head.ref
     if not conflicts:
         return Unmergeable(f"{head} and {base} have no history in common, so that they do not merge.")
-    told = [
-        f"{_one_line(path)}: conflicts between {base} and {head}; resolve it in {head}"
-        for path in conflicts[:FILES_TOLD]
-    ]
+    lines = [path.replace("\n", "\\n") for path in conflicts[:FILES_TOLD]]
+    told = [f"{path}: conflicts between {base} and {head}; resolve it in {head}" for path in lines]
     left = len(conflicts) - len(told)
     return Unmergeable(*told, *([f"There are conflicts in more files than these: {left}."] if left else []))
 
 
-def _one_line(path: str) -> str:
-    return path.replace("\n", "\\n")
-
-
-# A plan as the API shows it.
-
-
 def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
-    """The plan as a JSON object, without its statuses."""
+    """Return the plan as a JSON object, without its statuses."""
     found = kept.found
     return msgspec.json.encode(
         {
@@ -296,7 +273,7 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
 
 
 def plan_statuses(kept: KeptPlan, *, with_raw: bool) -> tuple[bytes, ...]:
-    """Its statuses as JSON objects, in their order, for who may read raw texts or for who may not."""
+    """Return the statuses as JSON objects, in their order, with raw texts or without."""
     return kept.found.statuses if with_raw else kept.found.without_raw
 
 

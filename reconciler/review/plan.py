@@ -1,4 +1,11 @@
-"""A plan in words: lines, counts, verdict, and its JSON."""
+"""A plan in words, for every rendering: lines, counts, the verdict, the exit code; and its JSON.
+
+Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`model.text`), the commands that
+forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`). Each
+line has a mark in front, so that none begins with a word that a forge takes for an order (`/approve`, `::error`).
+
+A status that was so before the change (`existing`) is counted apart and decides nothing.
+"""
 
 import re
 from collections import Counter
@@ -14,12 +21,6 @@ from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, RISK, NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import counted, visible, visible_json
 
-# One resource as lines that a person reads, for every skin that shows lines.
-#
-# Every text that leaves here is bounded, on one line, and nothing in it acts: terminals (`model.text`), the commands
-# that forges' runners look for anywhere in a log (`##[add-mask]`, `##vso[`), and the hidden marks of comments (`<!--`).
-# Each line has a mark in front, so that none begins with what a forge takes for an order (`/approve`, `::error`).
-
 NAME = 200  # characters of a name, a path, a ref
 VALUE = 500  # characters of a value or a sentence
 LINE = 300  # characters of a line of text
@@ -27,8 +28,13 @@ REASONS = 30  # lines of one reason
 NOTES = 10  # of one resource
 DEPENDANTS = 10
 
+GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
+RESERVE = 1_536  # for what a pipeline adds of its own
+LIMIT = GITHUB - RESERVE  # bytes of a comment
+MINIMUM = 1_000  # bytes. In a smaller limit the mark, the verdict and the count of what is missing would not always fit
+
 ORDERS = re.compile(r"(##\w*)\[")
-"""What runners of GitHub and Azure look for anywhere in a line; the bracket is to be written otherwise."""
+"""The orders that runners of GitHub and Azure find anywhere in a line; the bracket is to be written otherwise."""
 
 
 class PlanLine(NamedTuple):
@@ -43,7 +49,7 @@ class PlanLine(NamedTuple):
 
 
 def clean_text(text: str, limit: int = NAME) -> str:
-    """The text on one line, at most so many characters of it, with nothing that acts."""
+    """Return the text on one line, at most so many characters of it, with nothing that acts."""
     shown = visible(text[:limit] if len(text) > limit else text)
     if "##" in shown:
         shown = ORDERS.sub(r"\1\\x5b", shown)
@@ -53,24 +59,24 @@ def clean_text(text: str, limit: int = NAME) -> str:
 
 
 def status_title(one: PlanStatus | NamedResource) -> str:
-    """Kind and name; of a document whose name is not known, where it stands."""
+    """Return kind and name; for a document without a known name its place."""
     if isinstance(one, PlanStatus):
         return clean_text(one.title, 2 * NAME)
     return clean_text(f"{one.kind} {one.name}", 2 * NAME)
 
 
 def word(one: PlanStatus) -> str:
-    """What becomes of it: its status, or that its deletion is held."""
+    """Return the status, or that the deletion is held."""
     return "held" if one.held else one.status.value
 
 
 def place_at_line(place: PlanPlace) -> str:
-    """`path:line`."""
+    """Return `path:line`."""
     return f"{clean_text(place.path)}:{place.line}"
 
 
 def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
-    """Why it is as it is."""
+    """Yield the reason."""
     lines = (one.reason or "").strip("\n").split("\n")
     yield from (PlanLine("!", clean_text(line, LINE)) for line in lines[:REASONS] if line)
     if len(lines) > REASONS:
@@ -78,7 +84,7 @@ def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
 
 
 def beside(one: PlanStatus) -> Iterator[PlanLine]:
-    """What follows the fields: what was left out, warnings, what leads nowhere, what is affected."""
+    """Yield the lines after the fields: what was left out, warnings, broken references, dependants."""
     if one.fields_left_out:
         yield PlanLine("#", f"and {counted(one.fields_left_out, 'more field')}")
     yield from status_notes(one)
@@ -91,28 +97,28 @@ def beside(one: PlanStatus) -> Iterator[PlanLine]:
 
 
 def status_notes(one: PlanStatus) -> Iterator[PlanLine]:
-    """Warnings, and what else a reader should know of it."""
+    """Yield warnings and other notes."""
     yield from (PlanLine("!", f"note: {clean_text(note, LINE)}") for note in one.notes[:NOTES])
     if len(one.notes) > NOTES:
         yield PlanLine("#", f"and {counted(len(one.notes) - NOTES, 'more note')}")
 
 
 def briefly(one: PlanStatus) -> str:
-    """`: the first line of what there is to say (and 2 more lines)`; empty when there is nothing."""
+    """Return `: the first line (and 2 more lines)`; empty when there is no line."""
     found = [*status_reason(one), *beside(one)]
     more = f" (and {counted(len(found) - 1, 'more line')})" if len(found) > 1 else ""
     return f": {found[0].text}{more}" if found else ""
 
 
 def affects(one: PlanStatus) -> str:
-    """`affects: Configuration web, Configuration api (and 12 more)`."""
+    """Return `affects: Configuration web, Configuration api (and 12 more)`."""
     shown = ", ".join(status_title(named) for named in one.dependants[:DEPENDANTS])
     rest = one.dependants_left_out + max(len(one.dependants) - DEPENDANTS, 0)
     return f"affects: {shown}{f' (and {rest:,} more)' if rest else ''}" if shown else f"affects: {rest:,} more"
 
 
 def where(place: PlanPlace | None, beside_: PlanPlace | None) -> str:
-    """` (line 5)` in the file that was named already, else ` (path:5)`."""
+    """Return ` (line 5)` in the file that was named already, else ` (path:5)`."""
     if place is None:
         return ""
     same = beside_ is not None and beside_.path == place.path
@@ -143,10 +149,6 @@ def flow_text(flow: Flow) -> str:
     return clean_text(flow.sentence(), LINE)
 
 
-# What a plan comes to: its first line, its counts in words, what trips a pipeline, how the command ends. All pure.
-#
-# What was so before the change (`Status.existing`) is counted apart and decides nothing.
-
 UNRESOLVED = "unresolved"
 HELD = "held"
 WARNING = "warning"
@@ -170,6 +172,7 @@ STALE = "this plan is stale: a side of it or the store has moved since; ask for 
 REFUSED = "it is atomic, and something in it is refused"
 
 FINE, CHANGED, TRIPPED = 0, 2, 3
+GONE = frozenset({UpdateStatus.DELETED, UpdateStatus.IN_USE})  # from the head: the base alone has their files
 SHORT = 7  # characters of a commit's id, as git shows it
 
 SYMBOLS = {
@@ -194,7 +197,7 @@ _WORDS = {
 
 @dataclass(slots=True)
 class PlanTally:
-    """How often each status occurs. `new` is what the change brings, `existing` what was so before."""
+    """The number of each status. `new` are those of the change, `existing` those of before."""
 
     new: Counter[UpdateStatus] = field(default_factory=Counter)
     existing: Counter[UpdateStatus] = field(default_factory=Counter)
@@ -224,7 +227,7 @@ class PlanTally:
 
 
 def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
-    """What the entries come to together."""
+    """Return the tally of all entries."""
     found = PlanTally()
     for entry in entries:
         found.unchanged += entry.unchanged
@@ -238,12 +241,12 @@ def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
 
 
 def first_line(plan: Plan) -> str:
-    """The verdict; it fits a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
+    """Return the verdict; it fits a notification: `Plan for 3f2a1c9: +2 ~5 -1, 1 invalid, 412 unchanged`."""
     return f"Plan for {short_commit(plan.head)}{committed(plan.head)}: {plan_verdict(tally_plan(plan.entries))}"
 
 
 def plan_verdict(found: PlanTally) -> str:
-    """`+2 ~5 -1, 1 invalid, 412 unchanged`: numbers and words of ours alone."""
+    """Return `+2 ~5 -1, 1 invalid, 412 unchanged`: numbers and words of ours alone."""
     signs = " ".join(f"{SYMBOLS[one]}{found.new[one]:,}" for one in _STORED if found.new[one])
     parts = [signs] if signs else []
     parts += [f"{found.new[one]:,} {one.value}" for one in RISK if one not in _STORED and found.new[one]]
@@ -259,7 +262,7 @@ def plan_verdict(found: PlanTally) -> str:
 
 
 def last_line(found: PlanTally) -> str:
-    """`Plan: 2 to create, 5 to change, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
+    """Return `Plan: 2 to create, 1 invalid; 412 unchanged, 9,990 files not read`, or that nothing changes."""
     rest = [f"{found.unchanged:,} unchanged"] if found.unchanged else []
     files = "file" if found.untouched_files == 1 else "files"
     rest += [f"{found.untouched_files:,} {files} not read"] if found.untouched_files else []
@@ -272,19 +275,25 @@ def last_line(found: PlanTally) -> str:
 
 
 def in_words(counts: Counter[UpdateStatus]) -> str:
-    """`2 to create, 5 to change, 1 invalid`; empty when nothing occurs."""
+    """Return `2 to create, 5 to change, 1 invalid`; empty when nothing occurs."""
     order = (*_STORED, *(one for one in RISK if one not in _STORED))
     return ", ".join(f"{counts[one]:,} {_WORDS.get(one, one.value)}" for one in order if counts[one])
 
 
+def by_risk(plan: Plan) -> list[tuple[PlanEntry, PlanStatus]]:
+    """Return every status of every entry, the riskiest first; statuses of equal risk are in the order of entries."""
+    rank = {status: number for number, status in enumerate(RISK)}
+    return sorted(plan.all, key=lambda pair: (pair[1].existing, rank[pair[1].status]))
+
+
 def changes(plan: Plan) -> bool:
-    """Whether the change brings anything but what is unchanged, what would be refused or held back included."""
+    """Decide if the change has any status but `unchanged`; refused and held ones count."""
     is_held = any(entry.held for entry in plan.entries)
     return is_held or any(not one.existing and one.status not in _NO_CHANGE for _, one in plan.all)
 
 
 def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
-    """Which of the wanted words occur, in the order of FAIL_ON. ValueError for a word that is none of them."""
+    """Return the wanted words that occur, in the order of FAIL_ON. Raises ValueError for an unknown word."""
     if unknown := sorted(set(wanted) - set(FAIL_ON)):
         raise ValueError(f"{visible(unknown[0])} is none of: {', '.join(FAIL_ON)}")
     found = tally_plan(plan.entries)
@@ -298,30 +307,30 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
 
 
 def exit_code(plan: Plan, *, detailed: bool, fail_on: Collection[str]) -> int:
-    """How the command ends: 3 when something of `fail_on` occurs, else 2 when `detailed` and something changes."""
+    """Return the exit code: 3 when something of `fail_on` occurs, else 2 when `detailed` and something changes."""
     if tripped(plan, fail_on):
         return TRIPPED
     return CHANGED if detailed and changes(plan) else FINE
 
 
 def short_commit(tip: PlanTip) -> str:
-    """The beginning of a commit's id."""
+    """Return the beginning of a commit's id."""
     return visible(tip.commit[:SHORT])
 
 
 def is_named(tip: PlanTip) -> bool:
-    """Whether a side has a name that tells more than its commit: HEAD of no branch tells nothing."""
+    """Decide if a side has a name that says more than its commit: HEAD of no branch says nothing."""
     return tip.ref != "HEAD" and not tip.commit.startswith(tip.ref)
 
 
 def committed(tip: PlanTip) -> str:
-    """What a side is more than its commit, in words behind its id."""
+    """Return the words behind the id of a side that has more than its commit."""
     return " with uncommitted changes" if tip.worktree else ""
 
 
 def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
-    """That the base has commits that the head lacks, or all that the head has; empty when neither is so. `base` is its
-    name, as the skin writes it; `has_worktree`: there are files of the head that may not be committed.
+    """Return that the base has commits that the head lacks, or all of the head; empty when neither is so. `base` is its
+    name, as the rendering writes it; `has_worktree`: there are files of the head that may not be committed.
     """
     if not plan.ahead and not plan.head.worktree:
         how = "; with --worktree it plans what is not committed" if has_worktree else ""
@@ -333,18 +342,15 @@ def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
 
 
 def revision(plan: Plan) -> str:
-    """Which revision of the store the plan was made against, behind the server's name."""
+    """Return the revision of the store that the plan was made against, to stand behind the server's name."""
     return "" if plan.store_version is None else f", revision {plan.store_version} of its store"
 
 
-# The plan as JSON, for programs: docs/plan-format.md says every field.
-
-
 def render_json(plan: Plan) -> bytes:
-    """One JSON document on one line.
+    """Return one JSON document on one line.
 
-    What a terminal acts on is written with JSON's escapes, and so is the bracket of what a forge's runner takes for an
-    order wherever it stands in a log (`##[add-mask]`): the document is the same.
+    Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order that
+    counts anywhere in a log (`##[add-mask]`): the document is the same.
     """
     shown = visible_json(msgspec.json.encode(_whole(plan)).decode())
     if "##" in shown:  # only in a string
@@ -363,7 +369,7 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
 
 
 def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:
-    """The fields of a shape by their names in JSON, without what is empty or false."""
+    """Return the fields of a shape by their names in JSON, without empty and false ones."""
     found = {}
     for member in msgspec.structs.fields(shape):
         value = getattr(shape, member.name)

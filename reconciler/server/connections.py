@@ -1,61 +1,26 @@
-"""Limits on one HTTP connection before a key was shown, and the headers of every answer."""
+"""Limits on HTTP connections before a credential was shown: places, heads, slow clients.
+
+This module alone subclasses uvicorn's protocol, whose version is pinned.
+"""
 
 import asyncio
 import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, ClassVar, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from enum import Enum, auto
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from time import monotonic
+from typing import Any
 
 import httptools
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from uvicorn.server import ServerState
 
-# Headers of every answer, whoever writes it: the application, or the HTTP server for what is no request.
-
-Header: TypeAlias = tuple[bytes, bytes]
-
-SECURITY: tuple[Header, ...] = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    # But for pages (`OF_PAGES`), nothing here is one: whatever a browser takes an answer for, it loads, runs and
-    # frames nothing of it.
-    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-)
-
-OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
-    {
-        # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
-        b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-        b"base-uri 'none'; frame-ancestors 'none'",
-        # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
-        # header"), which proves nothing.
-        b"referrer-policy": b"same-origin",
-    }
-)
-"""The headers that pages have instead of these."""
-
-HSTS: Header = (b"strict-transport-security", b"max-age=31536000")
-"""A browser that was here once comes back by https alone, for a year; other names of the host are not concerned."""
-
-
-def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
-    """The headers of a listener. `tls` says whether it has TLS itself.
-
-    HSTS counts for all ports of a host name, so it is sent only where people are meant to come by https (`web_url`):
-    a certificate on `localhost` must not close what else is served there.
-    """
-    return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
-
-
-def page_headers(headers: tuple[Header, ...]) -> tuple[Header, ...]:
-    """The same headers as pages for people carry them."""
-    return tuple((name, OF_PAGES.get(name, value)) for name, value in headers)
-
+from api.responses import SECURITY, Header
+from reconciler.model import error_codes
+from reconciler.model.error_codes import ErrorCode
 
 # Requests that offer another protocol, as RFC 9110, 7.8 lets any request do; nobody need take the offer.
 #
@@ -83,20 +48,128 @@ def _kept(headers: Sequence[Header]) -> Iterator[Header]:
             yield name, value
 
 
-# What one HTTP connection may take of the daemon before anybody has shown a key: memory, time, and a place.
-#
-# The parser and the HTTP server bound none of this themselves. The body of a request is bounded where it is read.
-
 log = logging.getLogger(__name__)
 
 HEAD_BYTES = 64 * 1024  # the request line and all headers together; also the trailers after a chunked body
 HEAD_SECONDS = 10.0  # for a whole head, from the opening of the connection or from the head's first byte
 STALLED_SECONDS = 60.0  # a client that takes nothing of its answer for so long is gone
 CONNECTIONS = 500  # half of the 1,024 files that a process may commonly open: git and the store need some too
+OF_ONE_ADDRESS = CONNECTIONS // 2  # connections without a request in progress, unless it is a trusted proxy
 PIPELINED = 64  # requests that wait on one connection for the answer to an earlier one
-WHOLE_ANSWER = "reconciler.whole_answer"  # among the extensions of a scope: see `BoundedConnection.answer_whole`
 WARN_SECONDS = 60.0  # between two lines about too many connections
 LINE_BYTES = 4  # the `: ` and the line's end, around each header
+
+
+class ConnectionState(Enum):
+    """The progress of a connection's request."""
+
+    IDLE = auto()  # none: before the first head is complete, and between requests
+    RECEIVING = auto()  # its head is complete, its body is not
+    ANSWERING = auto()
+    ENDED = auto()
+
+
+class Place:
+    """The place of one connection in the pool. `close` ends the connection at once."""
+
+    __slots__ = ("address", "close", "pool", "state")
+
+    def __init__(self, pool: "ConnectionPool", address: str, close: Callable[[], object]) -> None:
+        self.pool = pool
+        self.address = address
+        self.close = close
+        self.state = ConnectionState.IDLE
+
+    def change(self, state: ConnectionState) -> None:
+        """Note the progress of the connection's request."""
+        if self.state is not state and self.state is not ConnectionState.ENDED:
+            self.pool.move(self, state)
+
+    def leave(self) -> None:
+        """Free the place, once; the connection has ended."""
+        self.change(ConnectionState.ENDED)
+
+    def end(self) -> None:
+        """Free the place and close the connection."""
+        self.leave()
+        self.close()
+
+
+class ConnectionPool:
+    """All open connections of the HTTP server, so that silent ones never keep others out.
+
+    A connection without a request in progress is closed, the oldest first, when its address has too many of them or
+    when all places are taken. If every connection has a request, the oldest whose body has not arrived is closed. So a
+    new connection is refused only while the service answers `CONNECTIONS` requests.
+    """
+
+    def __init__(self, trusted: Sequence[IPv4Network | IPv6Network] = ()) -> None:
+        self._trusted = trusted
+        self._open = 0
+        # Each in the order in which the connections came into that state.
+        self._idle: dict[Place, None] = {}
+        self._receiving: dict[Place, None] = {}
+        self._idle_of: dict[str, dict[Place, None]] = {}  # by address
+        self._warned_at = float("-inf")
+
+    def admit(self, address: str, *, close: Callable[[], object]) -> Place | None:
+        """Return a place for a new connection, or None. `close` must end it at once."""
+        if self._open >= CONNECTIONS and not self._close_oldest(self._idle) and not self._close_oldest(self._receiving):
+            self._warn()
+            return None
+        self._open += 1
+        place = Place(self, self._counted(address), close)
+        self._enter(place)
+        return place
+
+    def move(self, place: Place, state: ConnectionState) -> None:
+        """Change the state of a connection."""
+        self._forget(place)
+        place.state = state
+        self._enter(place)
+        if state is ConnectionState.ENDED:
+            self._open -= 1
+
+    def _forget(self, place: Place) -> None:
+        if place.state is ConnectionState.RECEIVING:
+            del self._receiving[place]
+        elif place.state is ConnectionState.IDLE:
+            del self._idle[place]
+            if (same := self._idle_of.get(place.address)) is not None:
+                del same[place]
+                if not same:
+                    del self._idle_of[place.address]
+
+    def _enter(self, place: Place) -> None:
+        if place.state is ConnectionState.RECEIVING:
+            self._receiving[place] = None
+        elif place.state is ConnectionState.IDLE:
+            self._idle[place] = None
+            if place.address:
+                same = self._idle_of.setdefault(place.address, {})
+                same[place] = None
+                if len(same) > OF_ONE_ADDRESS:
+                    self._close_oldest(same)
+
+    def _counted(self, address: str) -> str:
+        """Return the address that the connection counts for; empty for a trusted proxy."""
+        try:
+            peer = ip_address(address)
+        except ValueError:
+            return ""  # a listener of another kind has no addresses
+        return "" if any(peer in network for network in self._trusted) else address
+
+    def _close_oldest(self, places: Mapping[Place, None]) -> bool:
+        oldest = next(iter(places), None)
+        if oldest is not None:
+            oldest.end()
+        return oldest is not None
+
+    def _warn(self) -> None:
+        now = monotonic()
+        if now - self._warned_at >= WARN_SECONDS:
+            self._warned_at = now
+            log.warning("%d HTTP requests are in progress; new connections are closed until some end.", CONNECTIONS)
 
 
 class _Refusal(Exception):
@@ -113,38 +186,33 @@ class BoundedConnection(HttpToolsProtocol):
     # Slots for what is added: with over thirty attributes in its dictionary, every access to an object is slower.
     __slots__ = (
         "_data",
-        "_extensions",
         "_head_timer",
         "_in_head",
         "_piece",
+        "_place",
         "_received",
         "_refused",
         "_stall_timer",
     )
 
-    _warned_at: ClassVar[float] = float("-inf")
-    _defaults: ClassVar[tuple[list[Header], bytes]] = ([], b"")
-
-    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any]) -> None:
+    def __init__(self, config: Config, server_state: ServerState, app_state: dict[str, Any], *, place: Place) -> None:
         super().__init__(config, server_state, app_state)
+        self._place = place
         self._in_head = True  # between requests too
         self._received = 0
         self._piece = 0
-        self._refused = (400, "The request is not HTTP.")
+        self._refused = (400, ErrorCode.INVALID_REQUEST, "The request is not HTTP.")
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
-        self._extensions = {WHOLE_ANSWER: self.answer_whole}
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > CONNECTIONS:
-            self._warn()
-            transport.abort()
-        else:
-            self._limit_time()
+        self._place.close = transport.abort
+        self._limit_time()
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self._place.leave()
         self._unlimit_time()
         self._forget_stall()
 
@@ -175,11 +243,11 @@ class BoundedConnection(HttpToolsProtocol):
         if self.url[:1] != b"/":
             _take_host(self.url, self.headers)
         HttpToolsProtocol.on_headers_complete(self)  # raises for a target that is no URL: the head is not complete then
-        self.cycle.scope["extensions"] = self._extensions  # type: ignore[typeddict-item]  # values of ASGI's are objects
         self._in_head = False
         self._received = 0
         if self._head_timer is not None:
             self._unlimit_time()
+        self._place.change(ConnectionState.RECEIVING)
 
     def on_body(self, body: bytes) -> None:
         self._received = 0
@@ -193,6 +261,8 @@ class BoundedConnection(HttpToolsProtocol):
         if self._head_timer is not None:
             self._unlimit_time()
         HttpToolsProtocol.on_message_complete(self)
+        if self._is_answering():
+            self._place.change(ConnectionState.ANSWERING)
 
     # A request that offers another protocol is read once more, without the offer.
 
@@ -216,51 +286,18 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         HttpToolsProtocol.on_response_complete(self)
+        if not self._is_answering():
+            self._place.change(ConnectionState.IDLE)
         if not self._in_head and self._head_timer is None and not self.transport.is_closing():
             self._limit_time()  # the answer came first, as a refusal does: the rest of the body must not trickle on
-
-    def answer_whole(self, scope: Mapping[str, Any], status: int, head: bytes, body: bytes) -> bool:
-        """Send all of an answer in one piece, as bytes that need no checking; False, and nothing is sent, where the
-        usual way has more to do than that. `head` is lines of headers, the length of the body among them.
-
-        The usual way looks through each header with two expressions and writes twice, which costs as much as all else
-        that a small answer does.
-        """
-        cycle = self.cycle
-        if (
-            cycle.scope is not scope  # another request has come on this connection meanwhile
-            or cycle.response_started
-            or cycle.disconnected
-            or not cycle.keep_alive
-            or self.flow.write_paused
-            or scope["method"] == "HEAD"
-        ):
-            return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
-        self._write(status, head, body)
-        cycle.message_event.set()
-        cycle.on_response()
-        return True
-
-    def _write(self, status: int, head: bytes, body: bytes) -> None:
-        self.transport.write(b"".join((STATUS_LINE[status], self._common(), head, b"\r\n", body)))
-
-    def _common(self) -> bytes:
-        """The headers of the server's own. It makes a new list of them every second, for the date."""
-        headers = self.server_state.default_headers
-        if BoundedConnection._defaults[0] is not headers:
-            lines = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
-            BoundedConnection._defaults = headers, lines
-        return BoundedConnection._defaults[1]
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - its text is replaced
         """Called for whatever the parser cannot take, our refusals included."""
         if self._is_answering():
             self.transport.close()  # an answer now would stand in the middle of another
             return
-        status, sentence = self._refused
-        body = json.dumps({"errors": [sentence]}).encode()
+        status, code, sentence = self._refused
+        body = json.dumps(error_codes.body([sentence], code)).encode()
         headers = (*self.server_state.default_headers, *SECURITY)
         common = b"".join(name + b": " + value + b"\r\n" for name, value in headers)
         kind = b"content-type: application/json\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(body)
@@ -291,7 +328,8 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _too_large(self) -> _Refusal:
         limit = f"{HEAD_BYTES // 1024} KiB"
-        self._refused = (431, f"The request line and the headers are larger than {limit}; send fewer or shorter ones.")
+        sentence = f"The request line and the headers are larger than {limit}; send fewer or shorter ones."
+        self._refused = (431, ErrorCode.TOO_LARGE, sentence)
         return _Refusal()
 
     def _limit_time(self) -> None:
@@ -317,17 +355,11 @@ class BoundedConnection(HttpToolsProtocol):
     def _is_answering(self) -> bool:
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _warn(self) -> None:
-        now = self.loop.time()
-        if now - BoundedConnection._warned_at >= WARN_SECONDS:
-            BoundedConnection._warned_at = now
-            log.warning("%d HTTP connections are open; further ones are closed until some have ended.", CONNECTIONS)
-
 
 def _take_host(url: bytes, headers: list[Header]) -> None:
     """For a target with a host in it, `GET http://host/path`: that host counts, and none that a header says.
 
-    As RFC 9112, 3.2.2 has it, so that nobody behind the parser believes in another one than a proxy before it.
+    As RFC 9112, 3.2.2 says, so that no code behind the parser uses another one than a proxy before it.
     """
     parsed = httptools.parse_url(url)  # raises for what is no URL
     if parsed.host is not None:

@@ -1,4 +1,8 @@
-"""The daemon: parts built in order, run until told to stop, ended in the opposite order."""
+"""The daemon: parts built in order, run until told to stop, and ended in the opposite order.
+
+The caller chooses the application that answers HTTP. While the store has traces of rewritten versions, a task erases
+them.
+"""
 
 import asyncio
 import contextlib
@@ -14,6 +18,7 @@ from typing import Any
 
 import uvloop
 
+from api.calls import Services
 from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
@@ -21,13 +26,10 @@ from reconciler.reconcile.runs import Trigger
 from reconciler.server import following, parts, process, serving, sign_in
 from reconciler.server.parts import Parts
 from reconciler.server.process import ShutdownDeadline
-from reconciler.server.services import Services
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
-
-# Taking traces of what was rewritten out of the store's files, for as long as there are any.
 
 log = logging.getLogger(__name__)
 
@@ -58,10 +60,6 @@ async def erase_loop(store: Store, pace: ErasePace) -> None:
             waiting = traces is Traces.KEPT
         await asyncio.sleep(seconds)
 
-
-# The daemon: every part built in order, run until it is told to stop, and ended in the opposite order.
-#
-# What the parts do is elsewhere; which application answers HTTP is the caller's choice.
 
 UMASK = 0o077
 OPEN_FILES = 65_536  # no more: programs that we start may look at each that they could have
@@ -130,7 +128,12 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
             certificate = serving.configured_certificate(settings)
             more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
             async with serving.serve(
-                application, listener, certificate=certificate, drain_seconds=drain, more=more
+                application,
+                listener,
+                certificate=certificate,
+                drain_seconds=drain,
+                more=more,
+                trusted_proxies=settings.trusted_proxies,
             ) as served:
                 try:
                     await built.repositories.start(following.watched_repositories(settings))
@@ -172,7 +175,7 @@ async def _up(
     """Everything is up: say so, then wait for signals."""
     settings, services = plan.settings, built.services
     if settings.auth.type == "local":
-        # Last, so that a start that fails leaves no password of somebody who can be reached nowhere.
+        # Last, so that a failed start leaves no password behind.
         state, accounts = settings.state_dir, services.accounts
         await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
     _spare_the_collector()

@@ -1,4 +1,8 @@
-"""Delivery as the daemon runs it, and routes kept up to date."""
+"""Delivery as the daemon runs it, and routes kept up to date.
+
+The routes of a project are read again whenever its resources change: one project at a time, and once more if it changes
+meanwhile. So the worker has one such job, however fast commits come.
+"""
 
 import asyncio
 import contextlib
@@ -12,18 +16,16 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
-from reconciler.delivery import draining, egress
+from reconciler.delivery import http_client
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.draining import ExpiryMoment
-from reconciler.delivery.egress import EgressPolicy, Listener
+from reconciler.delivery.breaker import SendEnvironment, system_clock
+from reconciler.delivery.contract import Behind
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
-from reconciler.delivery.reporting import Behind
-from reconciler.delivery.retry import SendEnvironment, system_clock
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
@@ -31,11 +33,6 @@ from reconciler.server.schedules import Schedules
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
-
-# Keeping delivery's routes as the store is: what a project routes is read again whenever its resources change.
-#
-# One project is read at a time, and one that changes meanwhile once more: however fast commits come, the reader child
-# has one such job.
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +155,7 @@ class RouteFollowing:
         return None
 
     def _came(self, project: str, message: str | None) -> None:
-        """A fault that stands is told once, and its end; each time it is longer until the next try."""
+        """Log a lasting fault once, and its end; each retry comes later than the one before."""
         before = self._faults.pop(project, None)
         if before is not None:
             before.timer.cancel()
@@ -174,8 +171,6 @@ class RouteFollowing:
         timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
         self._faults[project] = RouteFault(message, seconds, timer)
 
-
-# Delivery as the daemon runs it: built from the settings, told of every change of the store, ended with the rest.
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0
@@ -198,7 +193,7 @@ def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> Egr
     """Return the egress policy of deliveries: never to a listener of the service itself."""
     return EgressPolicy(
         listeners=tuple(_listener(one) for one in listeners),
-        is_local=egress.machine_has,
+        is_local=http_client.machine_has,
         allow=settings.delivery.egress.allow,
         deny=settings.delivery.egress.deny,
     )
@@ -223,7 +218,7 @@ async def delivering(
     queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
     to = egress_policy(settings, listeners)
     async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
-        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file)
+        outlet = HttpSender(client, secrets=secrets, authorities=settings.outbound.ca_file, clock=system_clock)
         surroundings = SendEnvironment(random=chance)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
@@ -246,6 +241,31 @@ async def delivering(
             await schedules.stop()
             await manager.drain(seconds=0)
             await manager.close()
+
+
+MOST_MILLISECONDS = 3_600_000  # that the clock may be ahead by before that is told; summer time changes neither
+
+
+class ExpiryMoment(NamedTuple):
+    """One moment by both clocks: Unix milliseconds, which may jump, and seconds of a clock that never does.
+
+    A clock that is set a year ahead makes everything old at once, and a dead letter that expired does not come back.
+    So time goes on from the first moment of the process as the second clock has it; the first one may only be behind.
+    A clock that was wrong at that moment is not noticed.
+    """
+
+    wall: int
+    monotonic: float
+
+
+def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
+    """Unix milliseconds: what the clock says, but no more than the time that passed since the first moment."""
+    return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
+
+
+def is_ahead(first: ExpiryMoment, now: ExpiryMoment) -> bool:
+    """Tell whether the clock was set ahead since the first moment."""
+    return now.wall - believed_moment(first, now) > MOST_MILLISECONDS
 
 
 class Upkeep:
@@ -272,14 +292,14 @@ class Upkeep:
     async def expire(self) -> None:
         """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
         now = self._now()
-        is_ahead = draining.is_ahead(self._first, now)
-        if is_ahead and not self._is_ahead:
+        ahead = is_ahead(self._first, now)
+        if ahead and not self._is_ahead:
             log.warning(
                 "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
                 "service is restarted."
             )
-        self._is_ahead = is_ahead
-        await self._manager.expire(before=draining.believed_moment(self._first, now) - int(self._max_age * 1000))
+        self._is_ahead = ahead
+        await self._manager.expire(before=believed_moment(self._first, now) - int(self._max_age * 1000))
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""
@@ -299,8 +319,8 @@ def _listener(listening: socket.socket) -> Listener:
 
 
 def _most_connections() -> int:
-    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one
-    starves nobody: half of the files that may be open, since queues, repositories and senders need some as well.
+    """For all destinations together. Each has as many as consumers, and this bound is far away, so that a slow one does
+    not starve others: half of the files that may be open, since queues, repositories and senders need some as well.
     """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 0 if soft == resource.RLIM_INFINITY else soft // 2

@@ -1,4 +1,8 @@
-"""The repositories of the settings, and where their mirrors are."""
+"""The repositories of the settings, and the folders of their mirrors under `stateDir`.
+
+A mirror that no repository in the settings uses any more is removed at the start: all of it can be fetched again.
+`git.remotes` removes mirrors while the service runs.
+"""
 
 import asyncio
 import dataclasses
@@ -10,16 +14,11 @@ from pathlib import Path
 
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.credentials import Credentials
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
-
-# Where each remote's mirror and git home are, and which are left that no repository in the settings has.
-#
-# All of it can be fetched again, so nothing is lost when a repository comes back. What is in a mirror belongs to
-# `remotes`, and so does its removal while the service runs.
 
 MIRRORS = "mirrors"
 HOMES = "git"
@@ -41,13 +40,12 @@ def remote_place(url: str, credentials: Credentials) -> str:
 
 
 def retire_leftovers(state_directory: Path, *, kept: Iterable[str]) -> list[Path]:
-    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home; the renamed folders, which
-    are nobody's now.
+    """Rename mirrors that belong to no place in `kept`, those of proposals, and every home. Return the renamed folders,
+    which are unused.
 
-    What is in a home serves one process: it is written anew when git is run, and a killed process leaves files there.
-    So do proposals, which are fetched again when somebody asks for them.
-    Renames are quick, and after them a repository that is added again cannot meet its own removal. Call it before
-    any repository is followed.
+    A home is for one process: its files are written when git runs, and a killed process leaves them behind. Proposals
+    are fetched again when a plan needs them. Renames are quick, and after them a repository that is added again cannot
+    meet its own removal. Call it before any repository is followed.
     """
     places = frozenset(kept)
     aside: list[Path] = []
@@ -68,9 +66,6 @@ def _entries(folder: Path) -> list[Path]:
 
 def _place_of(name: str) -> str:
     return re.sub(r"\.git(\.new|\.old)?$", "", name.removeprefix("."))
-
-
-# The repositories of the settings, as they are followed: what is watched, and where its files are under `stateDir`.
 
 
 def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:

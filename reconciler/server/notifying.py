@@ -12,18 +12,19 @@ from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
 from reconciler.model import clock
-from reconciler.notifications import certificates
 from reconciler.notifications import observers as notifications_observers
+from reconciler.notifications import service_observers
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
 from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
 from reconciler.settings.models import Alert, Settings
+from reconciler.store import files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 
@@ -39,8 +40,8 @@ class Notifying:
     outbox: Outbox | None
     settings: Settings
     listeners: Sequence[socket.socket]
-    certificates: certificates.CertificateObserver
-    damage: notifications_observers.DamageObserver
+    certificates: service_observers.CertificateObserver
+    damage: service_observers.DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
         """Look at once at what these settings may have mended."""
@@ -82,25 +83,29 @@ async def build_notifying(
     await board.load()
     changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
     store_.subscribe(ResourceChange, changes.heard)
-    own = certificates.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
+    own = service_observers.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
     secrets = delivery_secrets.configured_sources(settings, environment=environment)
-    ends = certificates.CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
-    damage = notifications_observers.DamageObserver(store_)
+    ends = service_observers.CertificateObserver(
+        own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic
+    )
+    operations_file = databases.database_places(settings).operations
+    damage = service_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
     observers = (
         notifications_observers.RepositoryObserver(repositories_, store_),
         changes,
         notifications_observers.DeliveryObserver(manager, clock=clock.now),
         _disks(settings),
         ends,
-        notifications_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
-        notifications_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
+        service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
+        service_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
         damage,
+        service_observers.OpenFilesObserver(),
     )
     watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
 
 
-def _disks(settings: Settings) -> notifications_observers.DiskObserver:
+def _disks(settings: Settings) -> service_observers.DiskObserver:
     """Of all that is kept: any folder of it may be a disk of its own."""
     queues = settings.state_dir / delivering.QUEUES
     folders = (
@@ -109,7 +114,7 @@ def _disks(settings: Settings) -> notifications_observers.DiskObserver:
         settings.state_dir / following.MIRRORS,
         queues,
     )
-    return notifications_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
+    return service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 
 async def _outbox(settings: Settings, operations: Operations, place: NotificationPlace) -> Outbox | None:

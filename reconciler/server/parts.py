@@ -12,37 +12,39 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import schemas
+from api import responses
+from api.calls import Services
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
+from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.delivery.contract import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.ops import databases
-from reconciler.ops.metric_families import Measured
+from reconciler.ops import databases, delivery_metrics
+from reconciler.ops.metrics import Measured
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
-from reconciler.server import connections, delivering, following, notifying, process, serving, sign_in
+from reconciler.server import delivering, following, notifying, process, serving, sign_in
 from reconciler.server.delivering import Delivering
 from reconciler.server.notifying import Notifying
 from reconciler.server.process import ShutdownDeadline
 from reconciler.server.schedules import AuditUpkeep
-from reconciler.server.services import Services
 from reconciler.settings.models import Settings
-from reconciler.store import engines
+from reconciler.store import engines, files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
     from reconciler.auth.oidc.provider import Provider
-    from reconciler.auth.people import People
+    from reconciler.auth.sign_in import People
 
 
 class Parts(NamedTuple):
@@ -82,13 +84,13 @@ async def build_parts(
     confirm_auth_change: bool,
     new_store: bool,
 ) -> AsyncIterator[Parts]:
-    """Store, reader, applier, repositories and delivery; stopped in the opposite order.
+    """Store, worker, applier, repositories and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
     async with (
         _kept(settings, bound, confirm_auth_change=confirm_auth_change, new_store=new_store) as kept,
-        _reading(settings, bound, kept.store) as reader,
+        _worker(settings, bound, kept.store) as worker,
     ):
         limits = ApplyLimits(
             api_versions=settings.api.accepted_versions,
@@ -99,7 +101,7 @@ async def build_parts(
             delivery_secrets.available_secrets, delivery_secrets.configured_sources(settings, environment=environment)
         )
         applier = Applier(
-            kept.store, reader, store_path=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
+            kept.store, worker, store_address=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
         )
         auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         kept.store.subscribe(ResourceChange, auditing.heard)
@@ -126,7 +128,9 @@ async def build_parts(
                 store=kept.store,
                 applier=applier,
                 repositories=repositories,
-                reviewing=Reviewing(repositories, store=kept.store, applier=applier, clock=clock.now),
+                reviewing=Reviewing(
+                    repositories, store=kept.store, applier=applier, clock=clock.now, queued=delivery.manager.waiting
+                ),
                 accounts=kept.accounts,
                 signing_in=entrance.signing_in,
                 clock=clock.now,
@@ -135,6 +139,9 @@ async def build_parts(
                 deliveries=delivery.manager,
                 rates=RecordRates(settings.delivery.records_per_second),
                 room=IntakeRoom(settings.delivery.max_in_flight_bytes),
+                log_limits=RequestLimits(
+                    bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
+                ),
                 sessions=entrance.sessions,
                 board=watching.board,
                 outbox=watching.outbox,
@@ -148,10 +155,10 @@ async def build_parts(
                 trusted_proxies=settings.trusted_proxies,
                 refusals=auditing.refusals,
                 has_tls=has_tls,
-                headers=connections.security_headers(tls=has_tls, web_url=settings.web_url),
+                headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
                 measured=Measured(
                     repositories=repositories,
-                    deliveries=delivery.manager.figures,
+                    deliveries=lambda now: delivery_metrics.delivery_steps(delivery.manager.figures(), now=now),
                     alerts=None if watching.outbox is None else watching.outbox.tallies,
                 ),
             )
@@ -167,6 +174,7 @@ async def _kept(
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
         raise Refused(missing)
+    await asyncio.to_thread(files.set_aside_damaged, places.operations, at=clock.now())
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
     store, operations = await engines.open_store(settings.store.url, settings.state_dir)
     try:
@@ -190,17 +198,17 @@ async def _kept(
 
 
 @contextlib.asynccontextmanager
-async def _reading(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
-    """The reader child. What it may open is settled at its start, and mirrors come later: so their folder is made."""
+async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> AsyncIterator[WorkerClient]:
+    """Start the worker. Its start decides which folders it may open, and mirrors come later: so make theirs."""
     mirrors = settings.state_dir / following.MIRRORS
     await asyncio.to_thread(mirrors.mkdir, mode=0o700, exist_ok=True)
-    reader = WorkerClient(granted=(store.address, str(mirrors)))
+    worker = WorkerClient(granted=(store.address, str(mirrors)))
     try:
-        await reader.start()
-        yield reader
+        await worker.start()
+        yield worker
     finally:
         bound.begin()
-        await bound.waits("the reader", reader.stop())
+        await bound.waits("the worker", worker.stop())
 
 
 @contextlib.asynccontextmanager

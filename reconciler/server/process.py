@@ -1,4 +1,9 @@
-"""The process: its lock, the deadline of its end, and systemd."""
+"""The process: its locks, the deadline of its end, and systemd.
+
+There is one daemon per state directory, and one per store: a second one refuses to start. A shutdown that takes too
+long is ended by a thread, child processes first: the event loop itself may hang, or the end of the interpreter, which
+waits for the threads of executors. Without NOTIFY_SOCKET, as on a terminal, sd_notify does nothing.
+"""
 
 import contextlib
 import fcntl
@@ -13,14 +18,13 @@ from pathlib import Path
 from reconciler.model import errors
 from reconciler.ops import doctor
 
-# One daemon per state directory, and one per store: a second one on either refuses to start.
-
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
 def hold_state_directory(state_directory: Path) -> Iterator[None]:
-    """Hold the directory's lock; made if missing, for its owner alone. The kernel lets go of it when the process ends.
+    """Hold the directory's lock; the directory is made if missing, for its owner alone. The kernel releases the lock
+    when the process ends.
 
     Raises Refused when another process holds it, or the directory cannot be used.
     """
@@ -38,7 +42,7 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def hold_store(store: Path) -> Iterator[None]:
-    """Hold a store, by a file beside it: whoever closed a descriptor of the store itself would drop SQLite's locks.
+    """Hold a store, by a file beside it: closing a descriptor of the store itself would drop SQLite's locks.
 
     Two state directories may name one store. Raises Refused as `hold` does.
     """
@@ -73,11 +77,6 @@ def _lock(descriptor: int, what: str, *, todo: str) -> None:
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 
-
-# The bound on the daemon's end: what does not end by itself in time is ended, children first.
-#
-# On a thread, since what hangs may be the event loop itself, or the end of the interpreter, which waits for the threads
-# of executors. What ends, and in which order, is the daemon's to say.
 
 log = logging.getLogger(__name__)
 
@@ -135,15 +134,13 @@ def child_processes() -> list[int]:
 
 
 def _kill(child: int) -> None:
-    """With its whole group where it leads one, as git and the reader do: git has children of its own."""
+    """End it with its process group if it leads one, as git and the worker do: git has children of its own."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if os.getpgid(child) == child:
             os.killpg(child, signal.SIGKILL)
         else:
             os.kill(child, signal.SIGKILL)
 
-
-# Telling systemd how we are (sd_notify). Without NOTIFY_SOCKET, as on a terminal, every call does nothing.
 
 BEAT_SECONDS = 60  # that a start has until the next sign of it
 

@@ -1,4 +1,4 @@
-"""Work at intervals: dead letters that expire, what is kept for a time. The only module that imports APScheduler.
+"""Work at intervals, and the upkeep of the audit. The only module that imports APScheduler.
 
     schedules = Schedules()
     schedules.every(600.0, expire, name="dead-letters")
@@ -6,12 +6,14 @@
     ...
     await schedules.stop()
 
-Work that a process missed while it was not running is not made up for. If that matters, do it once before the start.
+Work that was missed while the process did not run is not repeated. If that matters, do it once before the start.
 
-APScheduler goes by the clock of the machine, which may be set. Its own trigger adds the interval to the time before:
-after a jump forward it goes through every missed time, 9 s without the event loop for 40 days at one second. After a
-jump back nothing is due until the clock is where it was. So the next time is counted from now, and once more when the
-clock was set back.
+APScheduler uses the machine's clock, which may be set. Its own trigger adds the interval to the previous time: after a
+jump forward it walks through every missed time (9 s without the event loop for 40 days at one second), and after a jump
+back nothing is due until the clock is where it was. So the next time is counted from now, and again after the clock was
+set back.
+
+The upkeep of the audit writes refused attempts, logs the head of the chain, and removes events past their retention.
 """
 
 import asyncio
@@ -104,9 +106,6 @@ async def _done(work: Work, name: str) -> None:
         log.exception("The work on %s met a fault of the program; it is done again the next time.", name)
 
 
-# The upkeep of the audit: refused attempts are written down, its head is logged, and events are removed when their time
-# is over.
-
 MINUTE = 60.0
 RETENTION_SECONDS = 600.0  # between two removals of what is over
 NOTHING = ChainAnchor(ChainHead(0, ZERO))  # was removed so far
@@ -150,7 +149,7 @@ class AuditUpkeep:
 
     async def minute(self) -> None:
         """Write the attempts that were refused, and log the head if it changed."""
-        # A write goes on when its caller is cancelled: a second one would write the same again.
+        # A write continues when its caller is cancelled: a second one would write the same again.
         await asyncio.shield(asyncio.create_task(self._write_refused(), name="refused attempts"))
         await self.say()
 

@@ -1,22 +1,27 @@
-"""The HTTP server in the daemon's loop, and its certificate."""
+"""The HTTP server inside the daemon's loop, and its certificate, which may be replaced while connections last.
+
+The daemon owns the signals and the socket.
+"""
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import uvicorn
 
 from reconciler.model import errors
-from reconciler.server.connections import HEAD_SECONDS, BoundedConnection
+from reconciler.server.connections import HEAD_SECONDS, BoundedConnection, ConnectionPool, Place
 from reconciler.settings.models import Settings
 
-# The listener's certificate: read and checked, and another one shown while connections last.
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +80,7 @@ class PresentedCertificate:
         first.sni_callback = self._hand_over
 
     def replace(self, context: ssl.SSLContext) -> None:
-        """Show this one from the next handshake on; what is connected goes on."""
+        """Show this one from the next handshake on; connections that exist continue."""
         self._current = context
 
     def _hand_over(self, connection: ssl.SSLObject, _name: str | None, _of: ssl.SSLContext) -> None:
@@ -83,11 +88,10 @@ class PresentedCertificate:
         connection.context = self._current
 
 
-# The HTTP server inside the daemon's loop: uvicorn's only user. The daemon owns the signals and the socket.
-
 BACKLOG = 512  # connections that wait to be accepted
+ACCEPT_AGAIN_SECONDS = 1.0  # after the process had no more files
 KEEP_ALIVE_SECONDS = 30
-TLS_END_SECONDS = 2.0  # for a client's part in closing a TLS connection
+TLS_END = 2.0  # seconds, for a client's part in closing a TLS connection
 
 
 class Door(NamedTuple):
@@ -97,13 +101,84 @@ class Door(NamedTuple):
     listener: socket.socket
 
 
+class _Listener:
+    """Accepts connections on one socket. `open_connection` makes the protocol of one.
+
+    The event loop's own server would start TLS before anybody counts the connection, and a client that is silent then
+    takes a place as well.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        *,
+        pool: ConnectionPool,
+        tls: ssl.SSLContext | None,
+        open_connection: Callable[[Place], BoundedConnection],
+    ) -> None:
+        self._listener = listener
+        self._pool = pool
+        self._tls = tls
+        self._open_connection = open_connection
+        self._handshakes: set[asyncio.Task[None]] = set()
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(), name="http-accept")
+
+    def close(self) -> None:
+        """Accept no more connections."""
+        self._accepting.cancel()
+        for handshake in self._handshakes:
+            handshake.cancel()
+
+    async def wait_closed(self) -> None:
+        """Wait until the socket is closed."""
+        await asyncio.gather(self._accepting, *self._handshakes, return_exceptions=True)
+
+    async def _accept(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._listener:
+            while True:
+                try:
+                    client, address = await loop.sock_accept(self._listener)
+                except OSError as error:
+                    log.warning("No HTTP connection can be accepted (%s); trying again.", error.strerror)
+                    await asyncio.sleep(ACCEPT_AGAIN_SECONDS)
+                    continue
+                handshake = asyncio.create_task(self._start(client, address[0]), name="http-handshake")
+                self._handshakes.add(handshake)
+                handshake.add_done_callback(self._handshakes.discard)
+
+    async def _start(self, client: socket.socket, address: str) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        place = self._pool.admit(address, close=task.cancel)
+        if place is None:
+            client.close()
+            return
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        seconds = {} if self._tls is None else {"ssl_handshake_timeout": HEAD_SECONDS, "ssl_shutdown_timeout": TLS_END}
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                partial(self._open_connection, place), client, ssl=self._tls, **seconds
+            )
+        except BaseException as error:
+            place.leave()
+            client.close()
+            if not isinstance(error, OSError):  # which a failed handshake is
+                raise
+
+
 class _Server(uvicorn.Server):
     """One server for all doors: their connections are counted together, and end together."""
 
-    def __init__(self, doors: Sequence[tuple[uvicorn.Config, socket.socket]], tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, doors: Sequence[tuple[uvicorn.Config, socket.socket]], tls: ssl.SSLContext | None, pool: ConnectionPool
+    ) -> None:
         super().__init__(doors[0][0])  # whose application is told of start and end
         self._doors = doors
         self._tls = tls
+        self._pool = pool
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -111,24 +186,19 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - each door has its own
-        """As uvicorn's, but with limits of time for TLS: its own ends a handshake only after a minute."""
+        """Start the application and the listeners."""
         await self.lifespan.startup()
         if self.lifespan.should_exit:
             raise errors.Refused("The HTTP application did not start.")
-        tls = self._tls
-        loop = asyncio.get_running_loop()
-        self.servers = [
-            await loop.create_server(
-                partial(BoundedConnection, config, self.server_state, self.lifespan.state),
-                sock=listener,
-                ssl=tls,
-                backlog=config.backlog,
-                ssl_handshake_timeout=None if tls is None else HEAD_SECONDS,
-                ssl_shutdown_timeout=None if tls is None else TLS_END_SECONDS,
-            )
+        listeners: list[Any] = [  # uvicorn calls `close` and `wait_closed` alone
+            _Listener(listener, pool=self._pool, tls=self._tls, open_connection=partial(self._open_connection, config))
             for config, listener in self._doors
         ]
+        self.servers = listeners
         self.started = True
+
+    def _open_connection(self, config: uvicorn.Config, place: Place) -> BoundedConnection:
+        return BoundedConnection(config, self.server_state, self.lifespan.state, place=place)
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
@@ -166,6 +236,7 @@ async def serve(
     certificate: Certificate | None,
     drain_seconds: float,
     more: Sequence[Door] = (),
+    trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
 ) -> AsyncIterator[Served]:
     """Serve while the context lasts; then let requests under way end, for at most `drain_seconds`.
 
@@ -174,7 +245,7 @@ async def serve(
     shown = None if certificate is None else PresentedCertificate(read_certificate(certificate))
     doors = [Door(application, listener), *more]
     configs = [(_config(door.application, drain_seconds=drain_seconds), door.listener) for door in doors]
-    server = _Server(configs, None if shown is None else shown.listener)
+    server = _Server(configs, None if shown is None else shown.listener, ConnectionPool(trusted_proxies))
     task = asyncio.create_task(server.serve(sockets=[door.listener for door in doors]), name="http-server")
 
     async def drain() -> None:

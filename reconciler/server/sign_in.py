@@ -1,4 +1,12 @@
-"""Sign-in as the daemon sets it up: provider, first admin, a changed `auth.type`."""
+"""Sign-in as the daemon sets it up: the provider, the first admin, and a change of `auth.type`.
+
+The provider's modules are imported only if `auth.type` is `oidc`. At the first start there is nobody yet, so somebody
+must be able to become the first admin.
+
+Another `auth.type` than at the last start removes everybody who could sign in, once an operator confirms it, before
+anybody is let in. Sessions are removed first, from a file of their own; the rest is one transaction with the record of
+the new type. If the process dies between the two, people sign in again, and the next start asks again.
+"""
 
 import asyncio
 import logging
@@ -11,23 +19,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reconciler.auth import changes, passwords
+from reconciler.auth import changes, sign_in
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.admission import AdmissionPolicy
 from reconciler.auth.claims import claim_names
 from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
 from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
-from reconciler.auth.passwords import SigningIn
-from reconciler.auth.people import People
 from reconciler.auth.sessions import Sessions
+from reconciler.auth.sign_in import People, SigningIn
 from reconciler.model import clock, errors, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
 from reconciler.model.errors import Refused
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Operations, Store
-
-# Sign-in through a provider, built from the settings; imported where `auth.type` is `oidc` alone.
 
 log = logging.getLogger(__name__)
 
@@ -86,7 +91,7 @@ async def look_at_provider(provider: Provider, settings: Settings) -> None:
 
 
 async def check_provider(settings: Settings) -> None:
-    """Ask the provider before others lose their access for it. Raises Refused when nobody could sign in."""
+    """Check the provider before others lose their access. Raises Refused if nobody could sign in."""
     asked = build_provider(settings, clock=clock.now, monotonic=time.monotonic)
     try:
         await asked.check()
@@ -97,24 +102,21 @@ async def check_provider(settings: Settings) -> None:
         await asked.close()
 
 
-# The first start: somebody must be able to sign in before anybody was created.
-
 NAME = "admin"
 FILE = "initial-admin-password"
 PASSWORD_BYTES = 24  # of randomness: 32 characters
 
 
 async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state_dir: Path, clock: Clock) -> None:
-    """Create the organization admin when there is none, and say where the password stands.
-
-    The file comes first: whoever dies in between leaves a password of nobody, and the next start writes another.
-    Raises Refused when it cannot be written, StoreFault.
+    """Create the organization admin if there is none, and name the file with the password. The file comes first: if the
+    process dies in between, the password is unused, and the next start writes another. Raises Refused when it cannot be
+    written, StoreFault.
     """
     users = accounts.directory.users
     if any(user.organization_admin for user in users.values()):
         return
     if NAME in users:
-        # Somebody made people while nobody had to sign in; whoever this is must not become more by a restart.
+        # People were created while nobody had to sign in: a restart must not give any of them more permissions.
         log.warning("There is no organization admin, and %s is another user: make one with SERVICE_API_KEY set.", NAME)
         return
     password = secrets.token_urlsafe(PASSWORD_BYTES)
@@ -166,7 +168,7 @@ async def clear_first_admin(accounts: Accounts, *, state_dir: Path) -> None:
 
 
 async def _is_valid(password: str, encoded: str | None) -> bool:
-    return encoded is not None and await asyncio.to_thread(passwords.is_right_password, password, encoded)
+    return encoded is not None and await asyncio.to_thread(sign_in.is_right_password, password, encoded)
 
 
 def _encoded(accounts: Accounts) -> str | None:
@@ -210,11 +212,6 @@ def _write(path: Path, password: str) -> None:
         os.close(folder)
 
 
-# Another `auth.type` than the last time: everybody who could sign in so far goes, once somebody has confirmed it.
-#
-# It happens before anybody is let in. Sessions go first, from a file of their own; all else goes in one transaction
-# with the record of the new type. Whoever dies in between has people who sign in again, and is asked again.
-
 OF_OLD = "local"  # what a store with people was used with before stores recorded it
 OPTION = "--confirm-auth-change"
 
@@ -255,7 +252,7 @@ def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
 
 
 def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
-    """Return the error of a start that nobody confirmed."""
+    """Return the error of a start without confirmation."""
     return errors.Refused(
         f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
         f"all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."
@@ -263,7 +260,7 @@ def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> error
 
 
 def change_auth(directory: Directory, *, was: str, configured: str) -> Amendment:
-    """Everybody goes, with every key that is stored; projects and resources stay."""
+    """Remove all people and stored keys; projects and resources stay."""
     what = auth_change(directory, sessions=0)
     detail = {
         "before": was,
@@ -291,8 +288,8 @@ async def settle_auth(
     is_confirmed: bool,
     check: Callable[[], Awaitable[None]],
 ) -> None:
-    """Have the store be of this type. `check` raises Refused when nobody could sign in so, and is asked before anything
-    goes. Raises Refused when something would go and nobody confirmed it, what `check` does, StoreFault.
+    """Change the store to this type. `check` raises Refused if nobody could sign in then, and is called before anything
+    is removed. Raises Refused if something would be removed without confirmation, what `check` raises, StoreFault.
     """
     recorded = await store.auth_type()
     was = auth_type_before(accounts.directory, recorded=recorded, configured=configured)
@@ -315,8 +312,8 @@ async def settle_auth(
 
 
 async def sign_out_others(accounts: Accounts, operations: Operations, *, issuer: str) -> None:
-    """End the sessions of people whom another provider knew: whoever set this one may have reasons to believe that one
-    no more. They keep what they have, and none of them can sign in. Raises StoreFault.
+    """End the sessions of people of another provider: the operator may not trust it any more. They keep their roles,
+    and cannot sign in. Raises StoreFault.
     """
     users = ((row.digest, accounts.directory.user(row.user)) for row in await operations.sessions())
     others = [digest for digest, user in users if user and user.identity and user.identity.issuer != issuer]

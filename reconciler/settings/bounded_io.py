@@ -1,4 +1,9 @@
-"""Reading files that other people provide: bounded, with a timeout, and never waiting for a pipe."""
+"""Reading small files that other people provide: bounded, with a timeout, and never waiting for a pipe.
+
+Links are followed: Kubernetes and systemd provide secrets behind links. The file may be on a disk that hangs: then few
+threads wait for it, and nobody else does. Nobody joins these threads, neither the event loop at its end nor the
+interpreter, which would wait for a thread of Python's own executors as long as the disk hangs.
+"""
 
 import asyncio
 import contextvars
@@ -11,10 +16,6 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from reconciler.model import errors
-
-# Reading a small file that somebody else puts there, whole and bounded, and telling it from one that takes its place.
-#
-# A link is followed: Kubernetes and systemd hand secrets out behind links.
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
@@ -58,11 +59,6 @@ def _bounded(descriptor: int, limit: int) -> bytes:
     return bytes(kept)
 
 
-# Asking files of somebody else's, which may stand on a disk that hangs: then few threads wait for it, and nobody else.
-#
-# Nobody joins these threads: not the end of the event loop, nor that of the interpreter, which would wait for a thread
-# of Python's own executors for as long as the disk hangs.
-
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
 TURN_SECONDS = 60.0  # until who waits for a thread is told, though all who came before are answered
 AGAIN_SECONDS = 60.0  # until the disk is tried once more, in case another stands there now; twice as long each time
@@ -77,7 +73,7 @@ class DiskHangs(errors.Transient):
 
 
 class _Threads(Executor):
-    """A thread for each question, which ends with it, and which nobody joins."""
+    """A thread for each operation, which ends with it, and which nobody joins."""
 
     def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
         asked: Future[T] = Future()
@@ -96,7 +92,7 @@ _THREADS = _Threads()
 
 
 class BoundedIO:
-    """Some files that are asked. As long as they owe an answer that came too late for its asker, nobody waits."""
+    """Operations on some files. While one that timed out has not ended, others fail at once, but for a rare try."""
 
     def __init__(self, what: str, *, again: float = AGAIN_SECONDS, turn: float = TURN_SECONDS) -> None:
         """`what` is how people are told of these files: "the files of secrets"; `again` and `turn` in seconds."""
@@ -111,7 +107,7 @@ class BoundedIO:
     async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
         """Return what `work` returns, in the context of the caller, within so many seconds from its start.
 
-        Raises Hangs, and what `work` raises.
+        Raises DiskHangs, and what `work` raises.
         """
         loop = asyncio.get_running_loop()
         await self._turn()
@@ -127,7 +123,7 @@ class BoundedIO:
         raise self._hanging()
 
     async def _turn(self) -> None:
-        """Wait for a free thread. Raises Hangs when the disk does, and when too many are before.
+        """Wait for a free thread. Raises DiskHangs when the disk does, and when too many are before.
 
         Who has a thread waits for so long, and all who wait for a turn hear of a disk that hangs from that one.
         """
@@ -159,7 +155,7 @@ class BoundedIO:
     def _ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
         """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed.
 
-        Raises Hangs when the system has no thread left.
+        Raises DiskHangs when the system has no thread left.
         """
         try:
             asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)
@@ -173,7 +169,7 @@ class BoundedIO:
         return asked
 
     def _owe(self, asked: asyncio.Future[Any]) -> None:
-        """Nobody waits for this any more."""
+        """Mark this operation as abandoned."""
         if asked in self._awaited:
             self._awaited.remove(asked)
             self._free.release()

@@ -1,4 +1,8 @@
-"""Layers of settings: options, environment, file, computed values."""
+"""Layers of settings: options, then the environment, then the file, then computed values. Pure.
+
+A layer is plain values, and the source of each, so that a mistake is shown at its place. One fixed table maps
+environment variables to settings. pydantic-settings merges the layers; `loading` reads the file.
+"""
 
 import re
 from collections.abc import Callable, Mapping, Set
@@ -10,10 +14,6 @@ from typing import Protocol, TypeAlias
 from reconciler.model.positions import Locations
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
-
-# The environment variables that stand for settings: one fixed table, and what each does to a plain value.
-#
-# Pure: the environment comes in as an argument. Reading the file is in `loading`.
 
 KeyPath: TypeAlias = tuple[str, ...]
 
@@ -87,7 +87,7 @@ VARIABLES: Mapping[str, Variable] = {
 def environment_values(environment: Mapping[str, str]) -> dict[str, Value]:
     """Return the settings of the environment, shaped like the file. An empty variable counts as unset, except the key.
 
-    An empty SERVICE_API_KEY is refused instead: whoever set it meant to have a key.
+    An empty SERVICE_API_KEY is refused instead: a person who set it meant to have a key.
     """
     found: dict[str, Value] = {}
     for name, variable in VARIABLES.items():
@@ -128,11 +128,6 @@ def _warning(name: str, known: tuple[str, ...]) -> str:
     return f"{name}: this environment variable means nothing to the service{hint}"
 
 
-# Where settings come from: options before the environment before the file before what is computed.
-#
-# A layer is plain values and a way to say where one of them stands. Merging is pydantic-settings' own; here is only who
-# said what, so that a mistake can be shown at its place.
-
 CAPITAL = re.compile(r"(?<=[a-z])([A-Z])")  # where a word begins in a key: `stateDir` is `--state-dir`
 
 
@@ -154,7 +149,7 @@ class Computed:
         self.values = values
 
     def place(self, pointer: Pointer, *, at_key: bool) -> tuple[int, int, str]:  # noqa: ARG002
-        """Nobody wrote it: the key alone says where."""
+        """It is computed: the key is its only place."""
         return 0, 0, dotted_key(pointer)
 
 

@@ -1,4 +1,11 @@
-"""Loading the settings, and what a reload takes over."""
+"""Loading the settings, all mistakes at once, and the part of a changed file that a reload takes over.
+
+    loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
+
+A mistake is one line: the place, the key and what is allowed; never the value. The rules of single values are in
+`scalars`; the rules between several are here. They judge plain values, so that these mistakes are reported together
+with those of shape. They are pure: only the start asks if a sign-in provider is reachable, and it only warns.
+"""
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -20,10 +27,6 @@ from reconciler.settings import layers, models, scalars
 from reconciler.settings.layers import Layer
 from reconciler.settings.models import Settings
 from reconciler.settings.scalars import listen_address
-
-# Which settings of one repository fit each other: what is followed, and the credentials its URL can use.
-#
-# Judged on plain values, so that these mistakes show beside those of shape. Pure.
 
 FOLLOWED = ("branch", "tag", "commit", "ref")
 HTTPS = ("username", "passwordFile", "tokenFile", "caFile", "proxy")
@@ -92,11 +95,6 @@ def _told(scheme: str) -> str:
     return {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
 
 
-# Which settings of sign-in through a provider fit each other, where `auth.type` is `oidc`.
-#
-# Judged on plain values, so that these mistakes show beside those of shape. Pure: whether the provider is there, the
-# start asks, and only warns.
-
 PROVIDER_NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
 OPENID = "openid"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
@@ -114,7 +112,7 @@ def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]
     first = oidc.get("firstAdmin")
     given = {key for key, value in first.items() if value not in ("", None)} if isinstance(first, dict) else set()
     for one, other in (("claim", "value"), ("value", "claim")):
-        # Half of it would let in whoever comes first, or anybody without the claim.
+        # Half of it would admit the first person to come, or anybody without the claim.
         if one in given and other not in given:
             yield ("firstAdmin", one), f"needs auth.oidc.firstAdmin.{other} too"
 
@@ -144,10 +142,6 @@ def _scopes(value: Value) -> Iterator[tuple[Pointer, str]]:
     if isinstance(value, list) and OPENID not in value:
         yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
 
-
-# What is wrong with settings, one line each: the place, the key and what is allowed; never the value.
-#
-# Pure. The rules of single values are in `scalars`; those between several are here.
 
 SHAPES = {
     "model_type": "must be a mapping of keys",
@@ -297,10 +291,6 @@ def section_at(annotation: object) -> type[BaseModel] | None:
     return None
 
 
-# Reading the settings: options, then the environment, then the file; every mistake at once, each at its place.
-#
-# loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
-
 SYSTEM_CONFIG = Path("/etc/reconciler/config.yaml")
 SYSTEM_STATE = "/var/lib/reconciler"
 
@@ -333,7 +323,7 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     written = (*above, *(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))
     sources = (*written, layers.Computed(_computed(written, environment=environment)))
     settings, found = _build(sources)
-    # What an option or a variable hides in the file must be right all the same: tomorrow it is not hidden.
+    # Values in the file are validated even if an option or a variable overrides them: it may be removed later.
     lines = _sorted([*found, *_hidden(file)])
     if settings is None or lines:
         raise SettingsError(lines)
@@ -394,7 +384,7 @@ def _file(path: Path) -> layers.File:
 def _bytes(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            # One byte more than allowed is enough for the reader to refuse it.
+            # One byte more than allowed is enough to refuse it.
             return file.read(positions.FILE_LIMITS.bytes + 1)
     except OSError as problem:
         reason = (problem.strerror or "it cannot be read").lower()
@@ -463,8 +453,6 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> list[tuple[
 def _sorted(lines: Iterable[tuple[int, int, str]]) -> tuple[str, ...]:
     return tuple(line for _, _, line in sorted(set(lines)))
 
-
-# What a running service takes over from settings that were read again, and what waits for a restart. Pure.
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
 NAMED = 5  # a message names this many repositories, and counts the rest

@@ -1,4 +1,8 @@
-"""The settings as values: one class per topic."""
+"""The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
+
+`loading` reads them and reports mistakes; `layers` knows their sources. A test compares these classes with
+docs/settings.md.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,9 +32,9 @@ from reconciler.settings.scalars import (
     OptionalListen,
     OptionalPath,
     OptionalWebURL,
+    PositiveCount,
     Project,
     Rate,
-    Resources,
     StoreURL,
     Text,
     Topic,
@@ -38,16 +42,12 @@ from reconciler.settings.scalars import (
     topic_key,
 )
 
-# The settings of the audit: how long it is kept.
-
 
 class Audit(Topic):
     """Settings of the audit log."""
 
-    retention: Duration = Field(default=30 * 24 * 3600.0, description="How long audit events are kept.")
+    retention: Duration = Field(default=30 * 24 * 3600.0, description="Time for which audit events are kept.")
 
-
-# The settings of notifications and alerts: how long they are kept, and who is told of them outside of the service.
 
 OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
 OneType = Annotated[NotificationType, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
@@ -62,26 +62,24 @@ AlertURL = Annotated[
 class Notifications(Topic):
     """Settings of what the service tells of itself."""
 
-    interval: Duration = Field(default=2.0, description="Time between two looks at what may be wrong.")
-    retention: Duration = Field(default=30 * 24 * 3600.0, description="How long a notification is kept after its end.")
+    interval: Duration = Field(default=2.0, description="Time between two checks for causes.")
+    retention: Duration = Field(default=30 * 24 * 3600.0, description="Time for which a resolved notification is kept.")
 
 
 class Alert(Topic):
     """A receiver of alerts when a notification opens, and when it ends."""
 
-    name: Name = Field(description="What the log calls it, unique.")
-    url: AlertURL = Field(default="", description="Where alerts are sent to. Off: empty, then `urlFile` says it.")
-    url_file: OptionalPath = Field(
-        default=None, description="File with the URL, instead of `url`: those of chats are secrets. Off: empty."
-    )
+    name: Name = Field(description="The name in the log; unique.")
+    url: AlertURL = Field(default="", description="The address that gets the alerts. Off: empty, with `urlFile`.")
+    url_file: OptionalPath = Field(default=None, description="File with a secret URL, instead of `url`. Off: empty.")
     secret_file: OptionalPath = Field(
-        default=None, description="File with the secret that alerts are signed with. Off: empty, they are not signed."
+        default=None, description="File with the secret that signs alerts. Off: empty, unsigned."
     )
-    severities: tuple[OneSeverity, ...] = Field(default=(), description="Which severities. Off: empty, all of them.")
-    types: tuple[OneType, ...] = Field(default=(), description="Which types. Off: empty, all of them.")
+    severities: tuple[OneSeverity, ...] = Field(default=(), description="Only these severities. Off: empty, all.")
+    types: tuple[OneType, ...] = Field(default=(), description="Only these types. Off: empty, all.")
     projects: tuple[Project, ...] = Field(
         default=(),
-        description="Of which projects. Off: empty, all of them, and what concerns the whole organization.",
+        description="Only these projects. Off: empty, all, and the organization.",
     )
 
 
@@ -93,11 +91,6 @@ def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
     elif len(given) > 1:
         yield ("urlFile",), "must not be given beside url"
 
-
-# The settings as values: one class per topic, each field with its meaning, unit, default and off-switch.
-#
-# How they are read, and what a mistake says, is in `loading`; where they come from in `layers`. A test
-# compares these classes with docs/settings.md.
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed
 API_VERSION = "service/v1"
@@ -145,10 +138,10 @@ class API(Topic):
     """Settings of the HTTP interface."""
 
     api_versions: tuple[Filled, ...] = Field(
-        default=(API_VERSION,), description="Values of `apiVersion` to accept; `service/v1` always is."
+        default=(API_VERSION,), description="Further values of `apiVersion` to accept."
     )
     max_body_bytes: Bytes = Field(default=8 << 20, description="Largest request body, in bytes.")
-    max_resources: Resources = Field(default=10_000, description="Most resources in one request.")
+    max_resources: PositiveCount = Field(default=10_000, description="Most resources in one request.")
 
     @property
     def accepted_versions(self) -> frozenset[str]:
@@ -161,8 +154,8 @@ class Judging(Topic):
 
     unknown_parameters: Annotated[Literal["warn", "refuse"], Allowed("warn or refuse")] = Field(
         default="warn",
-        description="A parameter that its type does not know: `warn` keeps it, masked, with a note; `refuse` makes the "
-        "resource invalid, as it always is for the types that the service runs itself, `webhook` and `file_storage`.",
+        description="An unknown parameter: `warn` stores it, masked, with a note; `refuse` makes the resource invalid, "
+        "as always for `webhook` and `file_storage`.",
     )
 
     @property
@@ -189,7 +182,7 @@ class CustomClaims(Topic):
     """Names of the claims and groups that carry roles and projects."""
 
     groups: Filled = Field(default="groups", description="Claim with the groups.")
-    group_ids: Filled = Field(default="group_ids", description="Claim with the groups when the one above is missing.")
+    group_ids: Filled = Field(default="group_ids", description="Claim with the groups if the one above is missing.")
     roles: Filled = Field(default="roles", description="Claim with the roles.")
     organization_admin: Filled = Field(
         default="service_org_admin", description="Claim that makes an organization admin."
@@ -197,7 +190,7 @@ class CustomClaims(Topic):
     projects: Filled = Field(default="service_projects", description="Claim with the projects.")
     default_role: Filled = Field(default="service_default_role", description="Claim with the default role.")
     org_admin_group_name: Filled = Field(default="service-org-admin", description="Group of the organization admins.")
-    projects_group_prefix: Filled = Field(default="service-projects-", description="How a project's group begins.")
+    projects_group_prefix: Filled = Field(default="service-projects-", description="Prefix of a project's group.")
     admin_group_name: Filled = Field(default="service-admin", description="Group that gives `admin`.")
     user_group_name: Filled = Field(default="service-user", description="Group that gives `user`.")
     viewer_group_name: Filled = Field(default="service-viewer", description="Group that gives `viewer`.")
@@ -206,23 +199,21 @@ class CustomClaims(Topic):
 class FirstAdmin(Topic):
     """The only person who may become the first organization admin."""
 
-    claim: Text = Field(default="", description="Claim that says so; without it, whoever signs in first. Off: empty.")
-    value: Text = Field(default="", description="Its value, or one of its values where the claim is an array.")
+    claim: Text = Field(default="", description="Claim that identifies the first admin. Off: empty, the first person.")
+    value: Text = Field(default="", description="The claim's value, or one of its values.")
 
 
 class OIDC(Topic):
     """The OpenID Connect provider."""
 
     issuer: OptionalIssuer = Field(default="", description="The provider's issuer URL.")
-    oauth2_client_id: Text = Field(default="", description="The client id that the provider gave.")
-    oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret that the provider gave.")
+    oauth2_client_id: Text = Field(default="", description="The client id from the provider.")
+    oauth2_client_secret: Secret = Field(default=SecretStr(""), description="The client secret from the provider.")
     scopes: tuple[Filled, ...] = Field(
         default=("openid", "profile", "email"),
         description="Scopes to ask for. When this is not set, also `groups` if the provider offers it.",
     )
-    disable_invitations: Boolean = Field(
-        default=False, description="Sign in only people whose claims give them access. Off: `false`."
-    )
+    disable_invitations: Boolean = Field(default=False, description="Admit people by claims only. Off: `false`.")
     first_admin: FirstAdmin = Field(
         default=FirstAdmin(), description="Who alone may become the first organization admin."
     )
@@ -232,8 +223,8 @@ class OIDC(Topic):
 class Session(Topic):
     """How long somebody who signed in with a browser stays so."""
 
-    idle: Duration = Field(default=7200.0, description="How long after the last request.")
-    lifetime: Duration = Field(default=43200.0, description="How long in all; then claims are looked at again.")
+    idle: Duration = Field(default=7200.0, description="Time after the last request.")
+    lifetime: Duration = Field(default=43200.0, description="Total time; then claims are read again.")
 
 
 class Auth(Topic):
@@ -241,7 +232,7 @@ class Auth(Topic):
 
     type: AuthType = Field(
         default="local",
-        description="How people sign in: with a password, through a provider, or, on this machine alone, not at all.",
+        description="How people sign in: with a password, through a provider, or not at all (on this machine only).",
     )
     oidc: OIDC = Field(default=OIDC(), description="The OpenID Connect provider.")
     session: Session = Field(default=Session(), description="How long a browser stays signed in.")
@@ -251,19 +242,19 @@ class Egress(Topic):
     """The addresses to which the service may deliver."""
 
     allow: tuple[Network, ...] = Field(
-        default=(), description="Networks that deliveries may reach although a shorter prefix in `deny` holds them."
+        default=(), description="Networks that deliveries may reach despite a shorter prefix in `deny`."
     )
     deny: tuple[Network, ...] = Field(
-        default=(), description="Networks that they may not reach, beyond those that are always refused. Off: empty."
+        default=(), description="Networks that deliveries may not reach, besides those always refused. Off: empty."
     )
 
 
 class DeadLetters(Topic):
     """Records that could not be delivered and are kept."""
 
-    max_age: Duration = Field(default=2592000.0, description="How long a dead letter is kept.")
+    max_age: Duration = Field(default=2592000.0, description="Time for which a dead letter is kept.")
     max_bytes: DiskBytes = Field(
-        default=1 << 30, description="How much the dead letters of one destination may take; the oldest go first."
+        default=1 << 30, description="Size of one destination's dead letters; the oldest are deleted first."
     )
 
 
@@ -271,16 +262,14 @@ class Delivery(Topic):
     """Taking in log records and sending them on."""
 
     otlp_listen: OptionalListen = Field(
-        default=None, description="An extra listener, for log records alone; port 0 is any. Off: empty."
+        default=None, description="A second listener, for log records only; port 0 is any. Off: empty."
     )
-    max_in_flight_bytes: Bytes = Field(
-        default=128 << 20, description="Bytes of requests with log records that are in memory at a time."
-    )
-    records_per_second: Rate = Field(default=1_000_000, description="Log records a second that one sender may send.")
-    drain_timeout: Duration = Field(default=5.0, description="How long a stop waits for what is being sent.")
-    free_bytes: DiskBytes = Field(
-        default=256 << 20, description="How much room on the disk queues leave free: below that, records are refused."
-    )
+    max_in_flight_bytes: Bytes = Field(default=128 << 20, description="Bytes of log requests in memory.")
+    max_request_bytes: Bytes = Field(default=20 << 20, description="Bytes of one log request, as sent and as decoded.")
+    max_request_records: PositiveCount = Field(default=100_000, description="Log records of one request.")
+    records_per_second: Rate = Field(default=1_000_000, description="Log records per second and sender.")
+    drain_timeout: Duration = Field(default=5.0, description="Time that a stop waits for deliveries in flight.")
+    free_bytes: DiskBytes = Field(default=256 << 20, description="Free disk space below which log records are refused.")
     dead_letters: DeadLetters = Field(default=DeadLetters(), description="What could not be delivered and is kept.")
     egress: Egress = Field(default=Egress(), description="Where deliveries may go.")
 
@@ -288,9 +277,9 @@ class Delivery(Topic):
 class Log(Topic):
     """The service's own log."""
 
-    level: LogLevel = Field(default="info", description="What is worth a line.")
+    level: LogLevel = Field(default="info", description="The lowest level to log.")
     format: LogFormat = Field(
-        default="auto", description="Text or JSON lines; `auto` is text on a terminal, else JSON."
+        default="auto", description="Text or JSON lines; `auto` is text on a terminal, otherwise JSON."
     )
 
 
@@ -303,20 +292,22 @@ class Settings(BaseSettings):
     # Not a key of the file: a credential belongs in the environment alone.
     ENVIRONMENT_ONLY: ClassVar[frozenset[str]] = frozenset({"apiKey"})
 
-    web_url: WebURL = Field(default="http://127.0.0.1:3001", description="How people and providers reach the service.")
+    web_url: WebURL = Field(
+        default="http://127.0.0.1:3001", description="The address of the service for people and providers."
+    )
     listen: Listen = Field(
-        default=Address("127.0.0.1", 3001), description="Where the HTTP interface listens; port 0 is any."
+        default=Address("127.0.0.1", 3001), description="Address of the HTTP listener; port 0 is any."
     )
     insecure: Boolean = Field(
         default=False, description="Allow a listener beyond this machine without TLS. Off: `false`."
     )
     trusted_proxies: tuple[Network, ...] = Field(
         default=(),
-        description="Networks of proxies whose `X-Forwarded-For` says where a request comes from. Off: empty.",
+        description="Networks of proxies whose `X-Forwarded-For` counts. Off: empty.",
     )
     state_dir: AbsolutePath = Field(
         default=Path("/var/lib/reconciler"),
-        description="Folder for mirrors, queues and the store; made with mode 0700.",
+        description="Folder for mirrors, queues and the store; created with mode 0700.",
     )
     store: Store = Field(default=Store(), description="Where resources, history and runs are kept.")
     tls: TLS = Field(default=TLS(), description="The listener's certificate.")

@@ -1,4 +1,7 @@
-"""The settings of one repository."""
+"""The settings of one repository: the source of its commits, what they may change, and how far a prune may go.
+
+The types of these settings are here; types that other sections use too are in `scalars`.
+"""
 
 import re
 from pathlib import PurePosixPath
@@ -25,17 +28,13 @@ from reconciler.settings.scalars import (
     refusal,
 )
 
-# The types of the settings that only a repository has: what is followed, which of its files count, and its URL.
-#
-# The types that other sections have too are in `scalars`.
-
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
 MAX_USER_NAME_CHARACTERS = 255
 
 
 def _short(text: str | None) -> str | None:
-    """A branch or tag by its short name: there could be one called `refs/heads/main` or `HEAD`, and nobody means it."""
+    """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
     if text and (text == "HEAD" or text.startswith("refs/")):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
     return _branch(text)
@@ -136,14 +135,11 @@ RepositoryURL = Annotated[
 ]
 
 
-# The settings of one repository: where its commits are, what they may change, and how far a prune may go.
-
-
 class Allow(Topic):
     """Which resources the repository may hold; what is outside is `forbidden`."""
 
-    kinds: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the kinds it may hold.")
-    names: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the names it may hold.")
+    kinds: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the permitted kinds.")
+    names: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the permitted names.")
 
 
 class Prune(Topic):
@@ -152,11 +148,11 @@ class Prune(Topic):
     enabled: Boolean = Field(default=True, description="Delete what disappears from Git. Off: `false`.")
     max_percent: Percent = Field(
         default=25,
-        description="Hold a prune of more than so many percent of what the repository owned within 24 hours. "
-        "Two or more that are over half of what it owns are held too. Off: `100`.",
+        description="Hold deletions above this percentage of the repository's resources within 24 hours, and two or "
+        "more above half of them. Off: `100`.",
     )
     min_count: Count = Field(
-        default=3, description="Such a percentage holds no prune of at most so many resources in 24 hours."
+        default=3, description="Up to this number of deletions in 24 hours, the percentage does not count."
     )
 
 
@@ -164,7 +160,7 @@ class Verify(Topic):
     """Which commits are trusted."""
 
     signers_file: OptionalPath = Field(
-        default=None, description="SSH allowed signers; a head that none of them signed is not applied. Off: empty."
+        default=None, description="SSH allowed signers; only heads that they signed are applied. Off: empty."
     )
 
 
@@ -188,7 +184,7 @@ class Credentials(Topic):
     )
     ca_file: OptionalPath = Field(
         default=None,
-        description="File with the certificate authorities that https trusts, and no others. Off: empty, the system's.",
+        description="File with the only certificate authorities that https trusts. Off: empty, the system's.",
     )
     proxy: OptionalWebURL = Field(default="", description="Proxy for an https URL. Off: empty.")
 
@@ -198,25 +194,25 @@ class Hook(Topic):
 
     secret_file: OptionalPath = Field(
         default=None,
-        description="File with the secret that signs what `/hooks/<name>` takes. Off: empty, it takes nothing.",
+        description="File with the secret of `/hooks/<name>`. Off: empty.",
     )
 
 
 class Repository(Topic):
     """One repository that the service follows."""
 
-    name: Name = Field(description="What the repository is called; unique.")
-    url: RepositoryURL = Field(description="Where its commits are.")
-    branch: Branch = Field(default=None, description="The branch to follow; the remote's HEAD when left out.")
+    name: Name = Field(description="Name of the repository; unique.")
+    url: RepositoryURL = Field(description="Path or URL of the repository.")
+    branch: Branch = Field(default=None, description="The branch to follow; default: the remote's HEAD.")
     tag: Tag = Field(default=None, description="The tag to follow, instead of a branch. Off: empty.")
-    commit: Commit = Field(default=None, description="The commit to stay at, instead of a branch. Off: empty.")
+    commit: Commit = Field(default=None, description="The commit to apply, instead of a branch. Off: empty.")
     ref: FullRef = Field(
         default=None,
         description="Any other ref to follow, such as `refs/pull/7/head`, instead of a branch. Off: empty.",
     )
-    path: Folder = Field(default="", description="The folder whose files count; all of them when empty.")
+    path: Folder = Field(default="", description="Only files below this folder count. Off: empty, all.")
     include: Globs = Field(
-        default=(), description="Patterns of the files that count, relative to `path`. Off: empty, all of them."
+        default=(), description="Patterns of the files that count, relative to `path`. Off: empty, all."
     )
     exclude: Globs = Field(
         default=(), description="Patterns of files that do not count, relative to `path`. Off: empty."
@@ -224,25 +220,20 @@ class Repository(Topic):
     project: Project = Field(default="default", description="The project that gets the resources.")
     interval: Duration = Field(
         default=60.0,
-        description="Time between two looks at the remote. A commit to a local repository is seen at once anyway; that "
-        "its folder was moved away, or that a network disk changed, at the next look.",
+        description="Time between two polls. A local repository is also polled at each file event.",
     )
-    full_interval: Duration = Field(
-        default=24 * 3600.0, description="Time between two complete readings, which make sure that nothing was missed."
-    )
-    timeout: Duration = Field(default=60.0, description="How long one git command may take.")
+    full_interval: Duration = Field(default=24 * 3600.0, description="Time between two full reads.")
+    timeout: Duration = Field(default=60.0, description="Time limit of one git command.")
     allow: Allow = Field(default=Allow(), description="What the repository may hold.")
     prune: Prune = Field(default=Prune(), description="Deleting what disappears from Git.")
     atomic: Boolean = Field(
         default=False,
-        description="Apply a commit only when all of it can be. Off: `false`, what can be stored is stored.",
+        description="Apply all of a commit or nothing. Off: `false`.",
     )
     accept_invalid: Boolean = Field(
         default=False, description="Store resources with missing or bad parameters, as incomplete. Off: `false`."
     )
-    suspend: Boolean = Field(
-        default=False, description="Do not look at the repository; what it owns stays as it is. Off: `false`."
-    )
+    suspend: Boolean = Field(default=False, description="Do not poll the repository. Off: `false`.")
     verify: Verify = Field(default=Verify(), description="Which commits are trusted.")
     credentials: Credentials = Field(default=Credentials(), description="What the remote asks for.")
     hook: Hook = Field(default=Hook(), description="Pushes that are told by the forge.")

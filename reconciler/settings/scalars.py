@@ -1,4 +1,8 @@
-"""Types of single settings: names, durations, addresses, URLs, and the sentences that refuse a value."""
+"""Types of single settings: names, durations, addresses, URLs, and the sentences that refuse a value.
+
+No message repeats the refused value: it may be a secret. The base of the settings classes is here too; it maps a Python
+name to the key that a person writes.
+"""
 
 import re
 from dataclasses import dataclass
@@ -21,10 +25,6 @@ from pydantic import (
     ValidatorFunctionWrapHandler,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
-
-# What a setting allows, in words: how every refusal of a value reads.
-#
-# No message repeats the value it refuses: it may be a secret. The types that use this are in `scalars`.
 
 OURS = "settings"  # the error type of a message that is already a sentence of ours
 
@@ -53,10 +53,6 @@ def refusal(sentence: str) -> PydanticCustomError:
     # A context-free template: braces are doubled, since pydantic would format them.
     return PydanticCustomError(OURS, sentence.replace("{", "{{").replace("}", "}}"))
 
-
-# Where things are: what the service listens on, and the URLs that settings may hold.
-#
-# Pure functions from text to a value; ValueError, or a refusal with its own reason, for what is not allowed.
 
 LOOPBACK_ONLY = ("http", "git")  # neither encrypts nor proves whom it talks to
 REMOTE = ("https", "ssh")
@@ -138,7 +134,7 @@ def _checked_url(text: str) -> str:
     if scheme != "file" and (parts.query or parts.fragment or "?" in text or "#" in text):
         raise refusal("must not hold a query or a fragment, which name no repository")
     if scheme == "file":
-        # What unquoting brings to light reaches git as a path; what stands after it, git would never see.
+        # The unquoted text reaches git as a path; git would not see the text after it.
         odd = parts.query or parts.fragment or has_control(unquote(parts.path))
         if host not in ("", "localhost") or not parts.path.startswith("/") or odd or not text.startswith("file:"):
             raise refusal("must be file:// and an absolute path, without a host, query or control characters")
@@ -197,10 +193,6 @@ def store_url(text: str) -> str:
         raise ValueError
     return text
 
-
-# The types of single settings, with what each allows in words, and the rules of durations, paths and names.
-#
-# Which setting has which type is in `models`; the rules of addresses and URLs are above.
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
@@ -335,7 +327,7 @@ StoreURL = Annotated[
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
-Resources = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole number from 1 to 1000000")]
+PositiveCount = Annotated[int, Strict(), Field(ge=1, le=1_000_000), Allowed("a whole number from 1 to 1000000")]
 Bytes = Annotated[
     int, Strict(), Field(ge=1024, le=1 << 30), Allowed("a whole number of bytes from 1024 to 1073741824 (1 GiB)")
 ]
@@ -344,10 +336,6 @@ DiskBytes = Annotated[
     int, Strict(), Field(ge=1024, le=1 << 50), Allowed("a whole number of bytes from 1024 to 1125899906842624 (1 PiB)")
 ]
 
-
-# The base of every settings class, and how a Python name becomes the key a person writes.
-#
-# The classes themselves are in `models` and `repositories`.
 
 # Keys whose capitals follow the interface, not the rule.
 SPELLINGS = {

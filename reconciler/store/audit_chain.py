@@ -9,7 +9,7 @@ bytes of zero.
 
 Why an event is hashed by itself: when a secret has to go out of the text of one, its hash stays for the link, and the
 new hash is in the link of the redaction. The salt, 16 random bytes in each event that has such text, goes with the
-text. Otherwise whoever has the file could guess a short secret by the hash.
+text. Otherwise a person with the file could guess a short secret by the hash.
 """
 
 import hashlib
@@ -17,28 +17,12 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.store.records import AuditRow
+
 ZERO = bytes(32)
 SALT_BYTES = 16
 
 _encode = msgspec.json.Encoder().encode
-
-
-class ChainedEvent(NamedTuple):
-    """One event, as whoever reads the audit gets it, with the address that is its own."""
-
-    id: int
-    at: str
-    project: str
-    actor: str
-    action: str
-    kind: str
-    name: str
-    version_before: int | None
-    version_after: int | None
-    run: str | None
-    request: str | None
-    detail: str | None
-    address: str | None
 
 
 class ChainHead(NamedTuple):
@@ -84,19 +68,19 @@ class ChainRewrite(NamedTuple):
     after: bytes
 
 
-def leaf(event: ChainedEvent, salt: bytes | None) -> bytes:
-    """The hash of one event."""
-    return hashlib.sha256(_encode((*event, salt))).digest()
+def leaf(number: int, event: AuditRow, salt: bytes | None) -> bytes:
+    """Return the hash of one event, as a reader of the audit gets it, with its own address."""
+    return hashlib.sha256(_encode((number, *event, salt))).digest()
 
 
 class Content:
     """The content of a link, hashed as it arrives: the events in the order of their numbers, then the redactions."""
 
-    __slots__ = ("_hash", "events", "first_at", "last_at")
+    __slots__ = ("_hash", "events", "first_at", "last_at", "rewrites")
 
     def __init__(self) -> None:
         self._hash = hashlib.sha256()
-        self.events = 0
+        self.events = self.rewrites = 0
         self.first_at = ""
         self.last_at = ""
 
@@ -111,6 +95,7 @@ class Content:
     def rewrite(self, one: ChainRewrite) -> None:
         """An event of an earlier link was redacted; they come in the order of their numbers."""
         self._hash.update(_encode((one.event, one.before.hex(), one.after.hex())))
+        self.rewrites += 1
 
     def digest(self) -> bytes:
         """The hash of all that came."""

@@ -1,15 +1,14 @@
 """The checksum of each stored version, and versions that are damaged.
 
 It is zlib's CRC-32: it finds every flipped bit, and takes less than a microsecond for a body of some kilobytes, so that
-each read can look. It guards against disks and memory, not against people: whoever can write the file can write a
+each read can look. It guards against disks and memory, not against people: a person who can write the file can write a
 checksum too.
 """
 
 import hashlib
 import logging
-import sqlite3
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, cast
 
 import msgspec
@@ -18,6 +17,7 @@ from reconciler.model import components, rendering, values
 from reconciler.model.rendering import LATEST, MARK, is_source
 from reconciler.model.values import Value
 from reconciler.store import database
+from reconciler.store.database import Connection
 from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
@@ -47,41 +47,34 @@ def judge_version(body: bytes, secrets: bytes | None, *, kind: str, name: str, v
     return checksum_of(body, secrets) if sound else UNSOUND
 
 
-def judge_some(connection: sqlite3.Connection) -> bool:
+def judge_some(connection: Connection) -> bool:
     """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
     `StoreFault`.
     """
-    sql = database.load_queries()
     with (
         database.faults("checked"),
         database.unsynced(connection),
         database.transaction(connection, kind="immediate"),
     ):
-        rows = connection.execute(sql["unchecked"], (JUDGED,)).fetchall()
+        rows = connection.all("unchecked", JUDGED)
         judged = [
             (judge_version(body, secrets, kind=kind, name=name, version=version), number)
             for number, kind, name, version, body, secrets in rows
         ]
-        connection.executemany(sql["put_checksum"], judged)
+        connection.each("put_checksum", judged)
     return bool(rows)
 
 
-def damaged(connection: sqlite3.Connection) -> Iterator[list[DamagedVersion]]:
-    """Every damaged version, in the order in which they were stored: those of some hundred versions in each step, often
-    none. Versions without a checksum are left out. Raises sqlite3.Error.
+def damaged(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
+    """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
+    of the last that was read: `after` at the end. Versions without a checksum are left out. Raises sqlite3.Error.
     """
-    sql = database.load_queries()
-    last = 0
-    while True:
-        found = []
-        before = last
-        for row in connection.execute(sql["examined"], (before, EXAMINED)):
-            last, project, kind, name, version, body, secrets, checksum = row
-            if is_damaged(body, secrets, checksum):
-                found.append(DamagedVersion(project, kind, name, version))
-        if last == before:
-            return
-        yield found
+    found = []
+    last = after
+    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
+        if is_damaged(*held):
+            found.append(DamagedVersion(project, kind, name, version))
+    return found, last
 
 
 class Damage:

@@ -1,5 +1,15 @@
-"""One commit: a record and the parts of a change, written in one transaction."""
+"""One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
+All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's. A plan
+for a project holds until a commit changes that project, so each commit names the projects that it changes.
+
+A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites what a commit frees, but
+when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages.
+So the file is written anew, and then the log is emptied. The next step is a fact in the store, which the commit writes:
+it survives a crash.
+"""
+
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -8,42 +18,23 @@ from pathlib import Path
 from time import monotonic
 
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import audit_chain, checksums, database
-from reconciler.store.audit_chain import ChainedEvent, ChainHead, ChainRewrite, Content
+from reconciler.store import audit_chain, checksums, database, records
+from reconciler.store.audit_chain import ChainHead, ChainRewrite, Content
 from reconciler.store.contract import Moved, StoreFault
-from reconciler.store.records import (
-    ApprovalRow,
-    AuditRow,
-    ChangeRow,
-    Changes,
-    HeadRow,
-    HeadStatusRow,
-    KeyRow,
-    LineageRow,
-    OriginRow,
-    QuoteRow,
-    Record,
-    RewrittenRow,
-    Traces,
-    VersionRow,
-)
-
-# The next link of the audit.
+from reconciler.store.database import Connection
 
 
-def chain_head(connection: sqlite3.Connection) -> ChainHead:
+def chain_head(connection: Connection) -> ChainHead:
     """Return the last link, or the anchor when there is none behind it. Raises sqlite3.Error."""
-    sql = database.load_queries()
-    row = connection.execute(sql["last_link"]).fetchone() or connection.execute(sql["audit_anchor"]).fetchone()
-    return ChainHead(*row[:2])
+    number, value, *_ = connection.first("last_link") or connection.all("audit_anchor")[0]
+    return ChainHead(number, value)
 
 
 class NextLink:
     """Inside one transaction: write events and redactions, then `close`. All methods raise sqlite3.Error."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._sql = database.load_queries()
         self._before = chain_head(connection)
         self._number = self._before.number + 1
         self._content = Content()
@@ -52,76 +43,69 @@ class NextLink:
     def write(
         self,
         *,
-        origins: Iterable[OriginRow] = (),
-        changed: Sequence[ChangeRow] = (),
-        audit: Sequence[AuditRow] = (),
+        origins: Iterable[records.OriginRow] = (),
+        changed: Sequence[records.ChangeRow] = (),
+        audit: Sequence[records.AuditRow] = (),
     ) -> None:
         """Write events behind all that there are. `origins` hold those of `changed`."""
         if not changed and not audit:
             return
-        (last,) = self._connection.execute(self._sql["last_event"]).fetchone()
-        self._hash_changes(changed, origins, first=last + 1)
-        rows = ((event, self._number, *row) for event, row in enumerate(changed, last + 1))
-        self._connection.executemany(self._sql["insert_change"], rows)
-        told = self._hash_told(audit, first=last + 1 + len(changed))
-        self._connection.executemany(self._sql["insert_audit"], told)
+        first = self._connection.value("last_event") + 1
+        of = {one.id: one for one in origins}
+        for event, row in enumerate(changed, first):
+            origin = of[row.origin]
+            whole = records.AuditRow(
+                at=origin.created_at,
+                project=row.project,
+                actor=origin.actor,
+                action=row.action,
+                kind=row.kind,
+                name=row.name,
+                version_before=row.version_before,
+                version_after=row.version_after,
+                run=origin.run,
+                request=origin.request,
+            )
+            self._content.add(audit_chain.leaf(event, whole, None), at=whole.at)
+        self._connection.each(
+            "insert_change", ((event, self._number, *row) for event, row in enumerate(changed, first))
+        )
+        for event, told in enumerate(audit, first + len(changed)):
+            salt = None if told.detail is None else os.urandom(audit_chain.SALT_BYTES)
+            self._content.add(audit_chain.leaf(event, told, salt), at=told.at)
+            self._connection.run("insert_audit", event, self._number, *told, salt)
 
-    def redact(self, quote: QuoteRow) -> None:
+    def redact(self, quote: records.QuoteRow) -> None:
         """Replace an event's text, and remember both hashes; nothing when the event is gone by now."""
-        found = self._connection.execute(self._sql["event"], (quote.id,)).fetchone()
+        found = self._connection.first("event", quote.id)
         if found is None:
             return
-        event, salt = ChainedEvent(*found[:-1]), found[-1]
+        number, *values, salt = found
+        event = records.AuditRow(*values)
         left = event._replace(detail=quote.text)
-        self._connection.execute(self._sql["rewrite_detail"], (quote.text, event.id))
-        self._rewrites.append(ChainRewrite(event.id, audit_chain.leaf(event, salt), audit_chain.leaf(left, None)))
+        self._connection.run("rewrite_detail", quote.text, number)
+        before, after = audit_chain.leaf(number, event, salt), audit_chain.leaf(number, left, None)
+        self._rewrites.append(ChainRewrite(number, before, after))
 
     def close(self, *, address: str | None = None) -> None:
         """Write the link, unless it is empty. `address` is where the request came from that made it."""
-        if not self._content.events and not self._rewrites:
+        content, rewrites = self._content, sorted(self._rewrites)
+        if not content.events and not rewrites:
             return
-        rewrites = sorted(self._rewrites)
         for one in rewrites:
-            self._content.rewrite(one)
-        content = self._content
+            content.rewrite(one)
         link = content.sealed(self._before, address=address)
         header = (content.events, content.first_at, content.last_at, address)
-        self._connection.execute(self._sql["insert_link"], (*link, *header, content.digest()))
-        rows = ((one.event, link.number, one.before, one.after) for one in rewrites)
-        self._connection.executemany(self._sql["insert_rewrite"], rows)
-
-    def _hash_changes(self, changed: Sequence[ChangeRow], origins: Iterable[OriginRow], *, first: int) -> None:
-        of = {one.id: one for one in origins}
-        for number, row in enumerate(changed, first):
-            origin = of[row.origin]
-            event = ChainedEvent(
-                number,
-                origin.created_at,
-                row.project,
-                origin.actor,
-                row.action,
-                row.kind,
-                row.name,
-                row.version_before,
-                row.version_after,
-                origin.run,
-                origin.request,
-                None,
-                None,
-            )
-            self._content.add(audit_chain.leaf(event, None), at=origin.created_at)
-
-    def _hash_told(self, audit: Sequence[AuditRow], *, first: int) -> Iterator[tuple[object, ...]]:
-        """Hash other events; yield their rows, with numbers and salts."""
-        for number, row in enumerate(audit, first):
-            salt = None
-            if row.detail is not None:
-                (salt,) = self._connection.execute(self._sql["salt"], (audit_chain.SALT_BYTES,)).fetchone()
-            self._content.add(audit_chain.leaf(ChainedEvent(number, *row), salt), at=row.at)
-            yield (number, self._number, *row, salt)
+        self._connection.run("insert_link", *link, *header, content.digest())
+        self._connection.each("insert_rewrite", ((one.event, link.number, one.before, one.after) for one in rewrites))
 
 
-# All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
+def tell(connection: Connection, events: Sequence[records.AuditRow]) -> None:
+    """Write events as one link, inside a transaction. Raises sqlite3.Error."""
+    link = NextLink(connection)
+    link.write(audit=events)
+    link.close()
+
 
 DEADLINE_STEPS = 1_000  # of SQLite's machine between two looks at the clock: less than a millisecond
 TOO_SLOW = "This changes too much to be stored in the time that a change has; commit or send it in parts."
@@ -129,10 +113,10 @@ BUSY = "The store was busy with other changes for too long, and nothing was chan
 
 
 def commit(
-    connection: sqlite3.Connection,
-    coming: Iterable[Changes],
+    connection: Connection,
+    coming: Iterable[records.Changes],
     *,
-    record: Record,
+    record: records.Record,
     deadline: float | None = None,
 ) -> int:
     """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
@@ -142,15 +126,14 @@ def commit(
     """
     if deadline is not None and monotonic() >= deadline:
         raise StoreFault(BUSY)
-    sql = database.load_queries()
     with database.faults("written"), database.transaction(connection, kind="immediate"):
-        (revision,) = connection.execute(sql["revision"]).fetchone()
+        revision = int(connection.value("revision"))
         with _until(deadline, connection):
-            return _write(connection, coming, record=record, revision=int(revision))
+            return _write(connection, coming, record=record, revision=revision)
 
 
 @contextmanager
-def _until(deadline: float | None, connection: sqlite3.Connection) -> Iterator[None]:
+def _until(deadline: float | None, connection: Connection) -> Iterator[None]:
     """Interrupt whatever runs on the connection at the deadline; committing and rolling back are outside."""
     if deadline is None:
         yield
@@ -166,9 +149,8 @@ def _until(deadline: float | None, connection: sqlite3.Connection) -> Iterator[N
         connection.set_progress_handler(None, 0)
 
 
-def _write(connection: sqlite3.Connection, coming: Iterable[Changes], *, record: Record, revision: int) -> int:
+def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
     """Write all of it; return the revision that it makes."""
-    sql = database.load_queries()
     link = NextLink(connection)
     projects = _projects_of_record(connection, record)
     _write_record(connection, record, link)
@@ -181,218 +163,160 @@ def _write(connection: sqlite3.Connection, coming: Iterable[Changes], *, record:
         rewrites = rewrites or bool(part.rewritten)
     link.close(address=record.address)
     if rewrites:
-        leave_traces(connection)
+        connection.run("put_traces", VACUUM)
     if not is_seen:
         return revision
-    connection.execute(sql["put_revision"], (revision + 1,))
-    connection.executemany(sql["put_changed"], ((revision + 1, project) for project in sorted(projects)))
+    connection.run("put_revision", revision + 1)
+    connection.each("put_changed", ((revision + 1, project) for project in sorted(projects)))
     return revision + 1
 
 
-# The projects that a commit changes: a plan for another one stays what it is.
-
-
-def _projects_of_record(connection: sqlite3.Connection, record: Record) -> set[str]:
+def _projects_of_record(connection: Connection, record: records.Record) -> set[str]:
     """Name the projects before anything is written, since releasing a repository removes whose it was."""
-    sql = database.load_queries()
     repositories = {record.release_repository, record.resume}
     repositories |= {one.repository for one in (record.suspension, record.approval) if one is not None}
     projects = {row.project for row in (record.run, record.repository, *record.audit) if row is not None}
     for name in repositories - {None}:
-        projects |= {project for (project,) in connection.execute(sql["projects_of_repository"], (name,))}
+        projects |= {project for (project,) in connection.run("projects_of_repository", name)}
     return projects
 
 
-def _projects_of_part(part: Changes) -> set[str]:
-    rows: Iterator[VersionRow | HeadRow | HeadStatusRow | RewrittenRow | KeyRow | LineageRow] = chain(
-        part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages
-    )
-    return {row.project for row in rows}
+def _projects_of_part(part: records.Changes) -> set[str]:
+    named = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages)
+    return {row.project for rows in named for row in rows}
 
 
-# The record: a run's end, and what is remembered of a repository.
-
-
-def _write_record(connection: sqlite3.Connection, record: Record, link: NextLink) -> None:
-    sql = database.load_queries()
-    for name in (record.forget_files_of, record.release_repository):
-        if name is not None:
-            connection.execute(sql["forget_files"], (name,))
-            connection.execute(sql["forget_all_wanted"], (name,))
-    # The parts say what is held anew; an approval takes over what is held as it is.
-    for name in (record.forget_held_of, record.release_repository):
-        if name is not None:
-            connection.execute(sql["forget_held"], (name,))
-    for name in (record.forget_approval_of, record.release_repository):
-        if name is not None:
-            _forget_approval(connection, name)
-    if record.release_repository is not None:
-        connection.execute(sql["release_resources"], (record.release_repository,))
-        connection.execute(sql["forget_ledger"], (record.release_repository,))
-        connection.execute(sql["remove_repository"], (record.release_repository,))
-    if record.approval is not None:
-        _write_approval(connection, record.approval)
+def _write_record(connection: Connection, record: records.Record, link: NextLink) -> None:
+    released = record.release_repository
+    for name in filter(None, (record.forget_files_of, released)):
+        connection.run("forget_files", name)
+        connection.run("forget_all_wanted", name)
+    # The parts say which deletions are held from now on; an approval releases the held ones as they are.
+    for name in filter(None, (record.forget_held_of, released)):
+        connection.run("forget_held", name)
+    if released is not None:
+        connection.run("release_resources", released)
+        connection.run("forget_ledger", released)
+        connection.run("remove_repository", released)
+    approval = record.approval
+    if approval is not None and not connection.value("can_approve", approval.repository, approval.commit):
+        raise Moved("What is held changed while it was approved.")
+    for name in filter(None, (record.forget_approval_of, released, approval and approval.repository)):
+        connection.run("forget_approval", name)
+        connection.run("forget_approved", name)
+    if approval is not None:
+        connection.run("put_approval", *approval)
+        connection.run("approve_held", approval.repository)
     if record.resume is not None:
-        connection.execute(sql["forget_suspension"], (record.resume,))
+        connection.run("forget_suspension", record.resume)
     if record.suspension is not None:
-        connection.execute(sql["put_suspension"], record.suspension)
+        connection.run("put_suspension", *record.suspension)
     link.write(audit=record.audit)
     if record.run is not None:
-        connection.execute(sql["insert_run"], record.run)
+        connection.run("insert_run", *record.run)
     if record.repository is not None:
-        connection.execute(sql["put_repository"], record.repository)
+        connection.run("put_repository", *record.repository)
 
 
-def _forget_approval(connection: sqlite3.Connection, repository: str) -> None:
-    sql = database.load_queries()
-    connection.execute(sql["forget_approval"], (repository,))
-    connection.execute(sql["forget_approved"], (repository,))
-
-
-def _write_approval(connection: sqlite3.Connection, approval: ApprovalRow) -> None:
-    sql = database.load_queries()
-    (can,) = connection.execute(sql["can_approve"], (approval.repository, approval.commit)).fetchone()
-    if not can:
-        raise Moved("What is held changed while it was approved.")
-    _forget_approval(connection, approval.repository)
-    connection.execute(sql["put_approval"], approval)
-    connection.execute(sql["approve_held"], (approval.repository,))
-
-
-# A part of a change.
-
-
-def _write_part(connection: sqlite3.Connection, part: Changes, link: NextLink) -> bool:
+def _write_part(connection: Connection, part: records.Changes, link: NextLink) -> bool:
     """Tell if the part changes what a plan or a reader of resources sees."""
-    sql = database.load_queries()
     # A file that was read again replaces its rows.
-    connection.executemany(sql["forget_wanted"], part.forgotten_files)
-    connection.executemany(sql["forget_file"], part.forgotten_files)
+    connection.each("forget_wanted", part.forgotten_files)
+    connection.each("forget_file", part.forgotten_files)
     _write_resources(connection, part)
     _write_quotes(connection, part.quotes, link)
     link.write(origins=part.origins, changed=part.changed, audit=part.audit)
-    connection.executemany(sql["put_file"], part.files)
-    connection.executemany(sql["put_wanted"], part.wanted)
-    connection.executemany(sql["put_held"], part.held)
+    connection.each("put_file", part.files)
+    connection.each("put_wanted", part.wanted)
+    connection.each("put_held", part.held)
     older = [(row.repository, row.at - PRUNE_WINDOW_MILLISECONDS) for row in part.pruned]
-    connection.executemany(sql["forget_pruned"], older)
-    connection.executemany(sql["insert_pruned"], part.pruned)
-    connection.executemany(sql["insert_run_status"], part.statuses)
+    connection.each("forget_pruned", older)
+    connection.each("insert_pruned", part.pruned)
+    connection.each("insert_run_status", part.statuses)
     resources = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed)
     is_seen = any((*resources, part.forgotten_files, part.files, part.wanted))
     return _write_lineages(connection, part) or is_seen
 
 
-def _write_resources(connection: sqlite3.Connection, part: Changes) -> None:
-    sql = database.load_queries()
-    connection.executemany(sql["remove_head"], part.removed)
+def _write_resources(connection: Connection, part: records.Changes) -> None:
+    connection.each("remove_head", part.removed)
     replaced = ((row.project, row.kind, row.name) for row in part.versions)
-    connection.executemany(sql["forget_references"], chain(part.removed, replaced))
-    connection.executemany(sql["insert_origin"], part.origins)
-    numbers = _write_versions(connection, part.versions)
-    connection.executemany(sql["insert_reference"], part.references)
-    connection.executemany(sql["put_head"], ((*row, numbers.get(row[:4])) for row in part.heads))
-    connection.executemany(sql["put_head_status"], ((*row[3:], *row[:3]) for row in part.head_statuses))
-    for row in part.past_routes:
-        if row.past is None:
-            connection.execute(sql["forget_past_route"], row[:2])
-        else:
-            connection.execute(sql["put_past_route"], row)
+    connection.each("forget_references", chain(part.removed, replaced))
+    connection.each("insert_origin", part.origins)
+    # The number of each version in its table, by project, kind, name and version.
+    first = connection.value("last_version") + 1
+    numbers = {row[:4]: number for number, row in enumerate(part.versions, first)}
+    checked = ((*row, checksums.checksum_of(row.body, row.secrets)) for row in part.versions)
+    connection.each("insert_version", ((number, *row) for number, row in enumerate(checked, first)))
+    connection.each("insert_reference", part.references)
+    connection.each("put_head", ((*row, numbers.get(row[:4])) for row in part.heads))
+    connection.each("put_head_status", ((*row[3:], *row[:3]) for row in part.head_statuses))
+    connection.each("forget_past_route", (row[:2] for row in part.past_routes if row.past is None))
+    connection.each("put_past_route", (row for row in part.past_routes if row.past is not None))
     rewritten = (
         (row.body, row.secrets, checksums.checksum_of(row.body, row.secrets), *row[:4]) for row in part.rewritten
     )
-    connection.executemany(sql["rewrite_version"], rewritten)
+    connection.each("rewrite_version", rewritten)
 
 
-def _write_versions(connection: sqlite3.Connection, rows: Iterable[VersionRow]) -> dict[tuple[object, ...], int]:
-    """Return the numbers of the versions in their table, by project, kind, name and version."""
-    sql = database.load_queries()
-    (last,) = connection.execute(sql["last_version"]).fetchone()
-    numbered = list(enumerate(rows, last + 1))
-    connection.executemany(
-        sql["insert_version"],
-        ((number, *row, checksums.checksum_of(row.body, row.secrets)) for number, row in numbered),
-    )
-    return {row[:4]: number for number, row in numbered}
-
-
-def _write_lineages(connection: sqlite3.Connection, part: Changes) -> bool:
+def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     """Tell if any of them still held."""
-    sql = database.load_queries()
     filled_in = False
     for row in part.lineages:
-        if connection.execute(sql["explain_head"], (row.status, *row[:4], row.status_before)).rowcount:
-            told = connection.execute(sql["explain_version"], (row.origin, *row[:4], row.before)).rowcount
+        if connection.run("explain_head", row.status, *row[:4], row.status_before).rowcount:
+            told = connection.run("explain_version", row.origin, *row[:4], row.before).rowcount
             filled_in = filled_in or bool(told) or row.status != row.status_before
     return filled_in
 
 
-def _write_quotes(connection: sqlite3.Connection, quotes: Iterable[QuoteRow], link: NextLink) -> None:
-    sql = database.load_queries()
-    statements = {"reason": sql["rewrite_reason"], "notes": sql["rewrite_notes"], "message": sql["rewrite_message"]}
+def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     for quote in quotes:
         if quote.of == "detail":
             link.redact(quote)
+        elif quote.of == "message":
+            connection.run("rewrite_message", quote.text, quote.id)
         else:
-            place = (quote.id,) if quote.of == "message" else (quote.id, quote.ordinal)
-            connection.execute(statements[quote.of], (quote.text, *place))
+            statement = "rewrite_reason" if quote.of == "reason" else "rewrite_notes"
+            connection.run(statement, quote.text, quote.id, quote.ordinal)
 
-
-# Traces of what a commit wrote over, and erasing them from the files.
-
-# A commit may write over a secret that should not have been there. `secure_delete` overwrites what a commit frees, but
-# when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the pages as
-# they were. So the file is written anew, and then the log is emptied. The next step is a fact in the store, which the
-# commit writes: it survives a crash.
 
 VACUUM, CHECKPOINT = "vacuum", "checkpoint"
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile
 
 
-def leave_traces(connection: sqlite3.Connection) -> None:
-    """Remember that there are traces to erase; in the transaction that leaves them."""
-    sql = database.load_queries()
-    connection.execute(sql["put_traces"], (VACUUM,))
-
-
-def erase_traces(connection: sqlite3.Connection, *, folder: Path) -> Traces:
+def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
     """Erase the traces, as far as readers let it. `folder` has room for a copy of the file. Raises `StoreFault`.
 
     If the process is killed, the next call starts again. Writing the file anew takes seconds for each gigabyte.
     """
-    sql = database.load_queries()
     with database.faults("cleared of traces"), _waiting_briefly(connection):
-        row = connection.execute(sql["traces"]).fetchone()
+        row = connection.first("traces")
         if row is None:
-            return Traces.NONE
+            return records.Traces.NONE
         # A reader of an older revision would keep the log, and all of the new file in it: wait until it is gone.
         if not _empty_log(connection):
-            return Traces.KEPT
+            return records.Traces.KEPT
         if row[0] == VACUUM:
-            _write_anew(connection, folder)
-            connection.execute(sql["put_traces"], (CHECKPOINT,))
+            # The copy holds other secrets, and may be large: beside the store, not in a folder for everybody's files.
+            # The pragma is deprecated, and a SQLite built without it takes that folder.
+            quoted = str(folder).replace("'", "''")
+            connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
+            connection.execute("vacuum")
+            connection.run("put_traces", CHECKPOINT)
             if not _empty_log(connection):
-                return Traces.KEPT
-        connection.execute(sql["forget_traces"])
-    return Traces.ERASED
+                return records.Traces.KEPT
+        connection.run("forget_traces")
+    return records.Traces.ERASED
 
 
-def _write_anew(connection: sqlite3.Connection, folder: Path) -> None:
-    # The copy holds other secrets, and may be large: beside the store, not in a folder for everybody's files. The
-    # pragma is deprecated, and a SQLite built without it takes that folder.
-    quoted = str(folder).replace("'", "''")
-    connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
-    connection.execute("vacuum")
-
-
-def _empty_log(connection: sqlite3.Connection) -> bool:
+def _empty_log(connection: Connection) -> bool:
     """Take the log into the file and empty it; False while somebody reads an older revision."""
     (busy, *_) = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return not busy
 
 
 @contextmanager
-def _waiting_briefly(connection: sqlite3.Connection) -> Iterator[None]:
+def _waiting_briefly(connection: Connection) -> Iterator[None]:
     connection.execute(f"pragma busy_timeout = {WAIT_MILLISECONDS}").fetchone()
     try:
         yield

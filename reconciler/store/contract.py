@@ -1,7 +1,27 @@
 """The contract of the store: the main process writes and reads through `Store`, the worker plans on `PlanningView`.
 
-One suite of tests proves it on every engine (`tests/store`). The rows that it takes and returns are in
-`reconciler.store.records`.
+The rows that it takes and returns are in `reconciler.store.records`. The store has no rules about resources: it keeps
+what it is given. One suite of tests proves these promises on every engine (`tests/store`):
+
+- A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
+- A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
+- The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
+  record and statuses alone do not count. `PlanningView.changed_since` returns the revision of a project's last such
+  commit. A suspension, a resume, a release and an approval change the repository's project.
+- Reads see a whole commit or nothing of it. A list, a history or a run in pages is one revision from its first page to
+  its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
+- Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
+  while they are open, so the caller limits how long that is.
+- After `erase_traces` reports success, none of the store's files contains what a commit overwrote in versions. That it
+  has still to be done survives a crash.
+- A damaged version is never shown as if it were intact: `get` raises `Damaged`, and lists, histories and events show a
+  placeholder; the others are not affected. A plan that compares it is told.
+- Every output has one order: lists by name in byte order, history and runs newest first.
+- Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of commits.
+- A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
+  step in one transaction with its record.
+- A write to a store that was removed or replaced raises `StoreFault`: it is never acknowledged.
+- When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads continue.
 """
 
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -12,65 +32,10 @@ from reconciler.model import errors
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
+from reconciler.store import records
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
-from reconciler.store.records import (
-    AlertRow,
-    Approval,
-    Attention,
-    AuditRow,
-    AuditWanted,
-    Changes,
-    DamagedVersion,
-    DirectoryChange,
-    FileRow,
-    Held,
-    HeldRow,
-    Identity,
-    Noted,
-    NotificationRow,
-    NotificationStatusRow,
-    OriginRow,
-    QuoteRow,
-    Record,
-    Remembered,
-    RepositoryRow,
-    ResourceChange,
-    SessionRow,
-    StoredDocument,
-    StoredVersion,
-    StoreFigures,
-    SuspensionRow,
-    Traces,
-    Unexplained,
-    WantedRow,
-)
 
-# The promises of every engine. The store has no rules about resources: it keeps what it is given.
-#
-# - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or none is
-#   there.
-# - A commit that lasts longer than its `timeout` is rolled back and raises `StoreFault`.
-# - The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-#   record and statuses alone do not. `PlanningView.changed_since` has the revision of each project's last such commit;
-#   a suspension, a resume, a release and an approval count as a change of the repository's project.
-# - Reads see a whole commit or nothing of it. What comes in pages (a list, a history, a run) is one revision from its
-#   first page to its last; no page is empty, or takes the thread of the caller for longer than about a millisecond.
-# - Pages that are left early are closed with `aclose`, which ends their read at once. As long as they are open, the
-#   store may keep whatever is written over, so that whoever hands them out limits how long that can be.
-# - What a commit that rewrites versions wrote over is in none of the store's files any more once `erase_traces` said
-#   so. That it is still to be said survives a crash.
-# - A version that is not what was stored is never shown as if it were: `get` raises `Damaged`, and in lists, histories
-#   and events something else stands for it, by which the others are not touched. A plan that compares it is told.
-# - Every output has one order: lists by name in byte order, history and runs newest first.
-# - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of the
-#   commits.
-# - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time,
-#   each step in one transaction with its record.
-# - A write to a store that was removed or replaced meanwhile raises `StoreFault`: it is never acknowledged.
-# - When the disk is full or read-only, a write raises `StoreFault`, nothing of it is kept, and reads go on.
-
-
-C = TypeVar("C", ResourceChange, DirectoryChange)
+C = TypeVar("C", records.ResourceChange, records.DirectoryChange)
 
 
 class StoreFault(errors.Transient):
@@ -97,7 +62,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every change of a kind, `ResourceChange` or `DirectoryChange`, whoever wrote it.
+        """Call `listener` after every `ResourceChange` or `DirectoryChange`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -120,9 +85,9 @@ class Store(Protocol):
 
     async def commit(
         self,
-        parts: Iterable[Changes],
+        parts: Iterable[records.Changes],
         *,
-        record: Record,
+        record: records.Record,
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         """Write all of it in one transaction; return the revision after it.
@@ -132,20 +97,20 @@ class Store(Protocol):
         raises.
         """
 
-    def figures(self) -> StoreFigures:
+    def figures(self) -> records.StoreFigures:
         """Return its figures, in microseconds."""
 
     async def examine(self) -> None:
         """Read every version in the background, and note the damaged ones for `damaged`. Raises `StoreFault`."""
 
-    async def damaged(self) -> list[DamagedVersion]:
+    async def damaged(self) -> list[records.DamagedVersion]:
         """Return the versions that were found damaged and still are, sorted. One that was found since the last call is
         among them even if it was restored."""
 
-    def suspect(self, found: Iterable[DamagedVersion]) -> None:
+    def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
         """Note versions that a plan found damaged."""
 
-    async def erase_traces(self) -> Traces:
+    async def erase_traces(self) -> records.Traces:
         """Erase from the files what commits that rewrite versions wrote over, if any did since the last time.
 
         The whole file may be written anew, on the thread that writes. Raises `StoreFault`; then it is still to be done.
@@ -161,35 +126,23 @@ class Store(Protocol):
         first, in pages.
         """
 
-    async def runs(self, *, repository: str | None, limit: int) -> list[bytes]:
-        """Return the newest runs at once, in all projects."""
-
-    async def last_run(self, repository: str) -> str | None:
-        """The id of a repository's newest finished run."""
-
     async def waits_for_store(self, repository: str) -> bool:
         """Return True when the head has a document that is `waiting`, or the repository owns something incomplete, or
         something that is to go and is in use.
         """
 
-    async def held(self, repository: str, *, limit: int) -> Held:
-        """Return the resources that are `held` of a repository, the first of them in byte order of kind and name."""
-
-    async def repository(self, name: str) -> RepositoryRow | None:
+    async def repository(self, name: str) -> records.RepositoryRow | None:
         """Return the state of a repository between runs."""
 
-    async def remembered(self, name: str, *, held: int) -> Remembered:
+    async def remembered(self, name: str, *, held: int) -> records.Remembered:
         """Return everything known of a repository, at one revision, with at most `held` names of held resources."""
-
-    async def suspension(self, repository: str) -> SuspensionRow | None:
-        """The suspension of a repository, also one whose time is over."""
 
     async def drift(self, repository: str, *, project: str) -> int:
         """Count the resources that no longer are as the repository's applied head wants them: changed or
         deleted since. It may take as long as a list, and does not take the thread of the caller.
         """
 
-    async def attention(self, project: str, *, named: int) -> Attention:
+    async def attention(self, project: str, *, named: int) -> records.Attention:
         """Return the resources of a project that need attention, at one revision, at most `named` names each. It may
         take as long as a list, and does not take the thread of the caller.
         """
@@ -206,19 +159,21 @@ class Store(Protocol):
     async def directory(self) -> Directory:
         """Return people, memberships, keys, invitations and projects, at one revision."""
 
-    async def amend(self, amendment: Amendment, *, audit: AuditRow) -> None:
+    async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
         """Write one change of the directory with its audit event; the revision stays. Raises StoreFault."""
 
-    async def tell(self, events: Sequence[AuditRow]) -> None:
+    async def tell(self, events: Sequence[records.AuditRow]) -> None:
         """Write audit events of facts that are not in the store, as one link. Raises StoreFault."""
 
-    def event_pages(self, wanted: AuditWanted, *, limit: int, documents: bool) -> AsyncGenerator[list[bytes], None]:
+    def event_pages(
+        self, wanted: records.AuditWanted, *, limit: int, documents: bool
+    ) -> AsyncGenerator[list[bytes], None]:
         """Audit events as JSON, the newest first, in pages of a moment each; no more than `limit`. With `documents`
         each has the versions of the resource before and after it, as its history shows them.
 
-        Whoever takes a page slowly keeps nothing open meanwhile. Each event that is there from the first page to the
-        last is in one of them, once; what comes meanwhile is in none, and what goes may be lacking at the end. Looking
-        for a few events among many may take seconds, and does not take the thread of the caller.
+        A slow caller keeps nothing open. Each event that exists from the first page to the last is in exactly one of
+        them. Events that are added meanwhile are in none, and removed ones may be missing at the end. Finding a few
+        events among many may take seconds, on another thread.
         """
 
     async def audit_head(self) -> ChainHead:
@@ -255,10 +210,10 @@ class Operations(Protocol):
     async def flow_key(self) -> bytes:
         """Return the key of sealed sign-ins (`reconciler.auth.oidc.flows`): 32 random bytes, made once."""
 
-    async def sessions(self) -> list[SessionRow]:
+    async def sessions(self) -> list[records.SessionRow]:
         """Return every session, the oldest first."""
 
-    async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
+    async def put_session(self, row: records.SessionRow, *, without: Collection[bytes] = ()) -> None:
         """Add a session and remove those with the digests `without`, in one transaction."""
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
@@ -267,22 +222,22 @@ class Operations(Protocol):
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
         """Note when sessions were seen last, by digest. It may be lost in a crash."""
 
-    async def notifications(self) -> list[NotificationRow]:
+    async def notifications(self) -> list[records.NotificationRow]:
         """Return every notification in the order of ids."""
 
-    async def notification_statuses(self) -> list[NotificationStatusRow]:
+    async def notification_statuses(self) -> list[records.NotificationStatusRow]:
         """Return the statuses that people gave notifications, by notification and person."""
 
-    async def alerts(self) -> list[AlertRow]:
+    async def alerts(self) -> list[records.AlertRow]:
         """Return the alerts that are still to be sent, in the order in which they were made."""
 
     async def alert_targets(self) -> list[str]:
         """Return the names of the targets of the last `note` that named any, sorted."""
 
-    async def note(self, noted: Noted) -> None:
+    async def note(self, noted: records.Noted) -> None:
         """Store one change of the notifications in one transaction."""
 
-    async def put_notification_status(self, row: NotificationStatusRow) -> None:
+    async def put_notification_status(self, row: records.NotificationStatusRow) -> None:
         """Store a person's status of a notification; `unread` removes it."""
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
@@ -318,46 +273,48 @@ class PlanningView(Protocol):
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         """The newest version that each of these keys ever had; keys that never existed are left out."""
 
-    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
+    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
         """Id, status and the version's source of the stored resources among these keys."""
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
 
-    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
+    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
         """The stored resources among these keys, whole."""
 
-    def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
+    def configurations(self, project: str) -> Iterator[tuple[Key, records.StoredDocument]]:
         """Every stored Configuration of a project, sorted by name, a row at a time."""
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
 
-    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[StoredVersion]:
+    def versions_naming(
+        self, project: str, kinds: Sequence[str], types: Iterable[str]
+    ) -> Iterator[records.StoredVersion]:
         """Every stored version of these kinds that names one of these types, also of what was deleted since.
 
         Types of another kind may have the same name; of more than 32 types, versions come that name none. One look at
         every version of the project, a row at a time.
         """
 
-    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
-        """Every stored version under this key, a row at a time, in which one of these values, as canonical JSON, stands
-        in clear, wherever that is; of more than 64 values, also versions that hold none.
+    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
+        """Every stored version under this key, a row at a time, that contains one of these values, as canonical JSON,
+        in clear; with more than 64 values, also versions that contain none.
         """
 
-    def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
+    def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
         """Every stored version under this key, the oldest first, a row at a time."""
 
-    def version(self, project: str, key: Key, number: int) -> StoredVersion | None:
+    def version(self, project: str, key: Key, number: int) -> records.StoredVersion | None:
         """One version under this key, present or not."""
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         """Return the last routes of Configurations that no longer deliver (`PastRouteRow`), by name."""
 
-    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
+    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[records.StoredVersion]:
         """The newest versions under this key, the newest first, a row at a time."""
 
-    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
+    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[records.QuoteRow]:
         """Iterate over the sentences of runs and audit events of a project that hold one of these texts."""
 
     def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
@@ -373,37 +330,34 @@ class PlanningView(Protocol):
         """Return the resources that a repository owns and that are not in its applied head."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of the repository's stored resources that stand in these files, or below such folders."""
+        """(path, key) of the repository's stored resources that are in these files, or below such folders."""
 
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
         """(key, path) of the documents of the applied head that have one of these keys."""
 
-    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[Unexplained]:
+    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         """Return resources of a repository for which the commit that changed their file is unknown, by path."""
 
-    def origins(self, ids: Iterable[int]) -> dict[int, OriginRow]:
+    def origins(self, ids: Iterable[int]) -> dict[int, records.OriginRow]:
         """Return the origins with these ids."""
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
-        """(path, why) of every file of the applied head that holds nothing although it could, in order of path."""
+        """(path, why) of every file of the applied head that has no documents although it could, in order of path."""
 
     def given(self, repository: str) -> list[tuple[str, Key]]:
         """(path, key) of what vacant or unreadable files held before, and what is not stored from there."""
 
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        """(path, key) of what the applied head holds in these files, or below such folders."""
+        """(path, key) of the applied head's resources in these files, or below such folders."""
 
-    def index(self, repository: str) -> tuple[list[FileRow], list[WantedRow]]:
+    def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
         """The whole index of the applied head, in order of path."""
 
     def wanted_count(self, repository: str) -> int:
         """The number of resource documents in the applied head."""
 
-    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[WantedRow]:
+    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         """The resource documents of these files in the applied head."""
-
-    def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        """The files of the applied head that hold one of these keys."""
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""
@@ -416,10 +370,10 @@ class PlanningView(Protocol):
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
         """Return the sums of a repository's prunes after an instant, in milliseconds of Unix time."""
 
-    def stays(self, repository: str) -> set[HeldRow]:
+    def stays(self, repository: str) -> set[records.HeldRow]:
         """Return the resources that are not in the applied head and are not deleted."""
 
-    def approval(self, repository: str) -> Approval | None:
+    def approval(self, repository: str) -> records.Approval | None:
         """Return the approved deletions that are not done yet."""
 
     def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
@@ -428,7 +382,7 @@ class PlanningView(Protocol):
     def suspended(self, at: str) -> frozenset[str]:
         """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""
 
-    def repository(self, name: str) -> RepositoryRow | None:
+    def repository(self, name: str) -> records.RepositoryRow | None:
         """Return the state of a repository after its last run."""
 
     def close(self) -> None:

@@ -1,31 +1,67 @@
-"""SQLite connections, named statements and numbered migrations."""
+"""SQLite connections, named statements and numbered migrations.
+
+One connection writes, any number read. Errors of SQLite and of the disk become a `StoreFault` here, and nowhere else.
+All SQL is in `queries.sql` and the migrations, here and of `ops.db` (`operations`). A migration is applied in one
+transaction with its record.
+"""
 
 import contextlib
 import functools
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any, TypeAlias
 
+from reconciler.model import errors
 from reconciler.model.errors import Refused
 from reconciler.store.contract import NewerStore, StoreFault
 
-# Opening the store's file: one connection that writes, any number that read.
-#
-# What SQLite and the disk raise becomes a `StoreFault` here, and nowhere else.
-
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
+MENDING = "restore a backup (docs/recovery.md)"
 STATEMENTS = 256  # prepared statements kept; there are fewer
+PACKAGES = ("reconciler.store", "reconciler.store.ops_db")  # of the statements and migrations of both files
+
+Row: TypeAlias = tuple[Any, ...]
+"""A row of SQLite is a tuple of values; the caller knows the columns."""
 
 
-def open_writer(path: Path) -> sqlite3.Connection:
+class Connection(sqlite3.Connection):
+    """A connection that runs the statements of `queries.sql` by name. Raises sqlite3.Error."""
+
+    def run(self, name: str, *arguments: object) -> sqlite3.Cursor:
+        """Run a statement; read its rows as they are asked for. An open cursor keeps the read transaction."""
+        return self.execute(load_queries()[name], arguments)
+
+    def all(self, name: str, *arguments: object) -> list[Row]:
+        """Run a statement and return its rows."""
+        return self.run(name, *arguments).fetchall()
+
+    def first(self, name: str, *arguments: object) -> Row | None:
+        """Run a statement and return its first row; None when there is none."""
+        row: Row | None = self.run(name, *arguments).fetchone()
+        return row
+
+    def value(self, name: str, *arguments: object) -> Any:
+        """Run a statement that always has a row, and return its first column. Raises `StoreFault` when it has none."""
+        row = self.first(name, *arguments)
+        if row is None:
+            raise StoreFault(f"The store has lost its fact `{name}`: restore a backup.")
+        return row[0]
+
+    def each(self, name: str, rows: Iterable[Sequence[object]]) -> None:
+        """Run a statement once for each of these rows of arguments."""
+        self.executemany(load_queries()[name], rows)
+
+
+def open_writer(path: Path) -> Connection:
     """The connection that writes; it makes the file when there is none.
 
-    Only its owner may read the file, since it holds secrets.
+    Only its owner may read the file, since it contains secrets.
     """
     with faults("opened", OSError):
         # Only a file that nobody has open yet: closing any descriptor of a database drops SQLite's own locks on it.
@@ -44,15 +80,20 @@ def open_writer(path: Path) -> sqlite3.Connection:
         )
 
 
-def open_reader(path: Path) -> sqlite3.Connection:
+def open_reader(path: Path) -> Connection:
     """A connection that cannot write."""
     with faults("opened"):
         return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
 
 
-def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
+def _connect(uri: str, *pragmas: str) -> Connection:
     connection = sqlite3.connect(
-        uri, uri=True, isolation_level=None, check_same_thread=False, cached_statements=STATEMENTS
+        uri,
+        uri=True,
+        factory=Connection,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=STATEMENTS,
     )
     try:
         for pragma in (f"busy_timeout = {BUSY_MILLISECONDS}", *pragmas):
@@ -64,7 +105,7 @@ def _connect(uri: str, *pragmas: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[None]:
+def faults(done: str, *others: type[Exception], of: str = "store", mending: str = MENDING) -> Iterator[None]:
     """Turn what SQLite raises into a `StoreFault` that says what could not be done, and of what, and `others` too.
 
     Not every OSError: where a caller's own code runs inside, a broken pipe is no fault of the store.
@@ -73,18 +114,31 @@ def faults(done: str, *others: type[Exception], of: str = "store") -> Iterator[N
     try:
         yield
     except kinds as cause:
-        raise fault(done, cause, of=of) from cause
+        raise fault(done, cause, of=of, mending=mending) from cause
 
 
-def fault(done: str, cause: Exception, *, of: str = "store") -> StoreFault:
-    """The `StoreFault` for what SQLite or the disk raised."""
+def fault(done: str, cause: Exception, *, of: str = "store", mending: str = MENDING) -> StoreFault:
+    """The `StoreFault` for what SQLite or the disk raised; `mending` is what to do about a damaged file."""
+    if _lacks_descriptors(cause):
+        return StoreFault(f"The {of} could not be {done}; nothing was changed: {errors.OPEN_FILES}.")
     why = f"The {of} could not be {done} ({str(cause).rstrip('.')})"
-    if _is_damage(cause):
-        return StoreFault(f"{why}: its file is damaged, or is something else; restore a backup (docs/recovery.md).")
+    if is_damage(cause):
+        return StoreFault(f"{why}: its file is damaged, or is something else; {mending}.")
     return StoreFault(f"{why}; nothing was changed: look at the disk's space and permissions.")
 
 
-def _is_damage(cause: Exception) -> bool:
+def _lacks_descriptors(cause: Exception) -> bool:
+    """Return True when too many files are open. SQLite says only that a file cannot be opened, so that this tries."""
+    if getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK) & 0xFF == sqlite3.SQLITE_CANTOPEN:
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
+        except OSError as problem:
+            return errors.is_open_files(problem)
+    return errors.is_open_files(cause)
+
+
+def is_damage(cause: Exception) -> bool:
+    """Return True when SQLite says that the file itself is wrong."""
     # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
@@ -117,15 +171,11 @@ def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
         raise
 
 
-# The statements of `queries.sql`, by name. The file is the one place that holds SQL besides the migrations, here and
-# in `reconciler.store.operations`.
-
-
 @functools.cache
-def load_queries(package: str = "reconciler.store") -> Mapping[str, str]:
-    """Every named statement of a package's file."""
-    text = (resources.files(package) / "queries.sql").read_text(encoding="utf-8")
-    return parse_queries(text)
+def load_queries(*packages: str) -> Mapping[str, str]:
+    """Every named statement of these packages, or of both databases: no name is in both."""
+    found = [resources.files(package) / "queries.sql" for package in packages or PACKAGES]
+    return parse_queries("\n".join(file.read_text(encoding="utf-8") for file in found))
 
 
 def parse_queries(text: str) -> dict[str, str]:
@@ -137,10 +187,6 @@ def parse_queries(text: str) -> dict[str, str]:
         statements[name] = statement
     return statements
 
-
-# Bringing a file of SQLite to this version: numbered files, applied with their record in one transaction.
-#
-# The sentences are of the store; `ops.db` (`reconciler.store.operations`) goes the same way and has its own.
 
 APPLICATION_ID = 0x52434C52  # "RCLR": says in the file's header whose database it is
 
@@ -173,34 +219,20 @@ def migrate(
 
     A process that dies meanwhile leaves the store as it was.
     """
-    _check_whose(connection, application_id)
-    latest = steps[-1].number
-    present = _version(connection)
+    # Another program's database is refused. Ours is empty when new, and says whose it is from the first step on.
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
+    if tables and application != application_id:
+        raise Refused("The store's file is another program's database; name another with `store.url`.")
+    latest, present = steps[-1].number, _version(connection)
     if present > latest:
         raise NewerStore(
             f"The store is of version {present}, and this program knows versions up to {latest}: "
             "it was written by a later version; install that one, or restore a backup made before the upgrade."
         )
-    if present < latest:
-        _apply(connection, [step for step in steps if step.number > present], application_id)
-
-
-def _check_whose(connection: sqlite3.Connection, application_id: int) -> None:
-    """Refuse another program's database: ours is empty when new, and says whose it is from the first step on."""
-    (application,) = connection.execute("pragma application_id").fetchone()
-    (tables,) = connection.execute("select count(*) from sqlite_master").fetchone()
-    if tables and application != application_id:
-        raise Refused("The store's file is another program's database; name another with `store.url`.")
-
-
-def _version(connection: sqlite3.Connection) -> int:
-    row: tuple[int] = connection.execute("pragma user_version").fetchone()
-    return row[0]
-
-
-def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], application_id: int) -> None:
-    latest = steps[-1].number
-    script = "\n".join(step.sql for step in steps)
+    if present == latest:
+        return
+    script = "\n".join(step.sql for step in steps if step.number > present)
     record = f"pragma user_version = {latest}; pragma application_id = {application_id};"
     try:
         # Together: for each transaction the disk is waited for, and a new store has all steps before it.
@@ -211,3 +243,8 @@ def _apply(connection: sqlite3.Connection, steps: Sequence[Migration], applicati
         # Another process that opened the store at the same moment may have taken these steps first.
         if _version(connection) < latest:
             raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    row: tuple[int] = connection.execute("pragma user_version").fetchone()
+    return row[0]

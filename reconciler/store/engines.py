@@ -5,12 +5,17 @@ Each function imports what it opens: the worker, which reads, loads nothing that
 
 # ruff: noqa: PLC0415 - see above
 
+import contextlib
 import os
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.planning_view import SqlitePlanningView
+from reconciler.store.records import Changes, Record
 
 
 class OpenStore(NamedTuple):
@@ -42,11 +47,11 @@ async def open_store(url: str, state_directory: Path) -> OpenStore:
 
 def open_view(address: str) -> PlanningView:
     """Open the reads of a plan of the store with this address (`Store.address`). Raises StoreFault."""
-    return SqlitePlanningView.open(Path(address))
+    return SqlitePlanningView(Path(address))
 
 
 class ViewFiles(NamedTuple):
-    """The files that whoever opens a view of a store must be able to open: to read, and to read and write."""
+    """The files of a view of a store: those that its process must be able to read, and to read and write."""
 
     readable: tuple[str, ...]
     writable: tuple[str, ...]
@@ -57,3 +62,43 @@ def view_files(address: str) -> ViewFiles:
     path = os.path.realpath(address)
     # Who reads takes note in the `-shm` of how far, so that nothing is written over (sqlite.org/walformat.html).
     return ViewFiles(readable=(path, f"{path}-wal"), writable=(f"{path}-shm",))
+
+
+class ScratchStore:
+    """A store for one plan without a server: filled from a commit, planned against, and lost with the process."""
+
+    def __init__(self, path: Path) -> None:
+        """Make the file. Raises StoreFault."""
+        from reconciler.store import database
+
+        self.address = str(path)
+        self._writer = database.open_writer(path)
+        self._writer.execute("pragma synchronous = off")
+        database.migrate(self._writer, steps=database.migrations())
+        self.hmac_key = bytes(self._writer.value("hmac_key"))
+        self.view = open_view(self.address)
+
+    def create_project(self, name: str, *, at: str) -> None:
+        """Make sure that a project exists."""
+        self._writer.run("put_project", name, at)
+
+    def commit(self, parts: Iterable[Changes], *, record: Record) -> None:
+        """As `Store.commit`, but it returns when all is written."""
+        from reconciler.store import commit
+
+        commit.commit(self._writer, parts, record=record)
+
+    def close(self) -> None:
+        """Close its connections."""
+        self.view.close()
+        self._writer.close()
+
+
+@contextlib.contextmanager
+def open_scratch() -> Iterator[ScratchStore]:
+    """Make a store in a temporary folder, which only its owner may read, since commits hold secrets too."""
+    with (
+        tempfile.TemporaryDirectory(prefix="reconciler-plan-") as folder,
+        closing(ScratchStore(Path(folder) / "store.db")) as opened,
+    ):
+        yield opened

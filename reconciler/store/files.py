@@ -1,26 +1,36 @@
 """The two database files of a service on SQLite, as files: where they are, their headers, copies, and whether they are
 whole.
 
-For backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read elsewhere.
+For the start, backup, restore, upgrades and the doctor, beside a service that runs or without one. Rows are read
+elsewhere.
 """
 
 import contextlib
+import logging
+import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Protocol
 
 from reconciler.model.errors import Refused
-from reconciler.store import checksums, database, directory_rows, operations
+from reconciler.store import checksums, database, operations
+from reconciler.store import commit as commits
 from reconciler.store.contract import NewerStore
+from reconciler.store.database import Connection
 from reconciler.store.records import AuditRow, DamagedVersion
+
+log = logging.getLogger(__name__)
 
 SCHEME = "sqlite:///"
 PAGES = 2048  # copied in one step, 8 MiB
 PAUSE_SECONDS = 0.05  # when the file is locked for a moment
 SETTLE_MILLISECONDS = 5_000
+LOGS = ("-wal", "-shm", "-journal")  # how names end of what SQLite makes beside a database
+DAMAGED = "damaged"  # in the name of a database that was set aside
 STEPS = 100_000  # of SQLite's machine, some milliseconds, between two checks of the time
 
 
@@ -97,7 +107,7 @@ class Watch(Protocol):
 
 
 @contextmanager
-def watched(connection: sqlite3.Connection, watch: Watch, what: str) -> Iterator[None]:
+def watched(connection: Connection, watch: Watch, what: str) -> Iterator[None]:
     """End the statement that runs meanwhile when the time is up. Raises Refused then."""
 
     def look() -> int:
@@ -142,7 +152,7 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
     with (
         database.faults("copied", of=kind.name),
         closing(database.open_reader(source)) as reader,
-        closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as writer,
+        closing(sqlite3.connect(uri, uri=True, factory=Connection, isolation_level=None)) as writer,
     ):
         for pragma in ("journal_mode = off", "synchronous = off"):
             writer.execute(f"pragma {pragma}").fetchone()
@@ -159,9 +169,8 @@ def copy_into(source: Path, target: Path, *, kind: DatabaseKind, watch: Watch) -
         reader.backup(writer, pages=PAGES, progress=step, sleep=PAUSE_SECONDS)
         writer.execute("pragma journal_mode = delete").fetchone()
         if kind.forgotten and "session" in _tables(writer):
-            sql = database.load_queries(operations.PACKAGE)
             for name in kind.forgotten:
-                writer.execute(sql[name])
+                writer.run(name)
             writer.execute("vacuum")  # pages that are not used any more hold them too
     return found
 
@@ -189,10 +198,13 @@ def verdict(path: Path, kind: DatabaseKind, *, watch: Watch, is_quick: bool) -> 
 def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
     """Return every stored version without its checksum. Raises Refused when the time is up, StoreFault."""
     found: list[DamagedVersion] = []
+    last, before = 0, -1
     with _reading(path, STORE) as connection:
-        for step in checksums.damaged(connection):
-            watch.check(f"The look through {path}")
+        while last != before:
+            before = last
+            step, last = checksums.damaged(connection, after=before)
             found += step
+            watch.check(f"The look through {path}")
     return found
 
 
@@ -207,19 +219,77 @@ def settle(path: Path) -> None:
 
 
 def tell(path: Path, events: Sequence[AuditRow]) -> None:
-    """Write audit events to a store that nobody uses; its file is alone afterwards. Raises StoreFault."""
+    """Write audit events to a store that no process uses; it has no log beside it afterwards. Raises StoreFault."""
     with database.faults("written"), closing(database.open_writer(path)) as connection:
-        directory_rows.tell(connection, events)
+        with database.transaction(connection, kind="immediate"):
+            commits.tell(connection, events)
         connection.execute("pragma journal_mode = delete").fetchone()
 
 
+def beside(path: Path) -> tuple[Path, ...]:
+    """Return a database's file, and those that SQLite makes beside it."""
+    return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
+
+
+def damage(path: Path) -> str:
+    """Return what is wrong with a damaged `ops.db`; empty when it is not damaged."""
+    return operations.damage(path)
+
+
+def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
+    """Rename a damaged `ops.db` and its logs, so that a new one takes its place; return where it is now.
+
+    Nobody else may use the file. Return None for one that is whole. Raises Refused when it cannot be renamed.
+    """
+    why = operations.damage(path)
+    if not why:
+        return None
+    kept = _free_name(path, at)
+    try:
+        # The logs first: SQLite would take one that stayed for the log of the new file.
+        for file, other in reversed([*zip(beside(path), beside(kept), strict=True)]):
+            with contextlib.suppress(FileNotFoundError):
+                file.rename(other)
+        descriptor = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as problem:
+        raise Refused(
+            f"{path} is damaged ({why}) and could not be set aside ({problem.strerror}); move it away, with what is "
+            "called so with `-wal` and `-shm`: everybody signs in again, and what is wrong is notified anew."
+        ) from problem
+    log.error(
+        "%s is damaged (%s): it is %s now, and a new one takes its place. Everybody signs in again, and what is wrong "
+        "is notified anew.",
+        path,
+        why,
+        kept,
+    )
+    return kept
+
+
+def damaged_copies(path: Path) -> list[Path]:
+    """Return the files that were set aside in the place of a database, sorted."""
+    found = path.parent.glob(f"{path.name}.{DAMAGED}-*")
+    return sorted(one for one in found if not one.name.endswith(LOGS))
+
+
+def _free_name(path: Path, at: datetime) -> Path:
+    """Return a name with the time in it that nothing has yet."""
+    while (kept := path.with_name(f"{path.name}.{DAMAGED}-{at.astimezone(UTC):%Y%m%dT%H%M%S%fZ}")).exists():
+        at += timedelta(microseconds=1)
+    return kept
+
+
 @contextmanager
-def _reading(path: Path, kind: DatabaseKind) -> Iterator[sqlite3.Connection]:
+def _reading(path: Path, kind: DatabaseKind) -> Iterator[Connection]:
     with database.faults("read", of=kind.name), closing(database.open_reader(path)) as connection:
         yield connection
 
 
-def _identity(connection: sqlite3.Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
+def _identity(connection: Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
     names = ("application_id", "user_version", "page_count", "page_size", "freelist_count")
     found = DatabaseIdentity(*(int(connection.execute(f"pragma {name}").fetchone()[0]) for name in names))
     if found.application_id != kind.application_id:
@@ -228,9 +298,8 @@ def _identity(connection: sqlite3.Connection, kind: DatabaseKind, path: Path) ->
     return found
 
 
-def _tables(connection: sqlite3.Connection) -> list[str]:
-    sql = database.load_queries(operations.PACKAGE)
-    return [name for (name,) in connection.execute(sql["tables"])]
+def _tables(connection: Connection) -> list[str]:
+    return [name for (name,) in connection.run("tables")]
 
 
 def _quoted(name: str) -> str:

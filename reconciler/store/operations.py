@@ -1,28 +1,31 @@
-"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread."""
+"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread.
+
+It is a file of its own, so that a sign-in never waits for a large commit. Removing a role or a password from a person
+ends their sessions without this file: the store counts it with the person, in the same transaction, and a session is
+valid only with the number that it began with. So a removal never waits for this file, and restoring an older one brings
+no session back.
+"""
 
 import asyncio
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
 from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store.database import Connection, Row
 from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
-
-# A file of its own, so that a sign-in never waits for a large commit.
-#
-# Taking a role or a password from a person ends their sessions without this file: the store counts it with the person,
-# in the same transaction, and a session counts only with the number that it began with. So a removal never waits for
-# this file, and restoring an older one brings no session back.
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
+MENDING = "restart the service, which sets the file aside and begins with a new one"
 WAITING = 1_000  # what waits to be written; more is refused
 FLOW_KEY_BYTES = 32
 NOTIFICATIONS, ALERTS, SESSIONS = "notifications", "alerts", "sessions"
@@ -31,11 +34,8 @@ UNREAD = "unread"
 T = TypeVar("T")
 
 
-class _Step(NamedTuple):
-    """A statement, and the rows for which it runs."""
-
-    name: str
-    rows: Iterable[Sequence[object]]
+_Step: TypeAlias = tuple[str, Iterable[Sequence[object]]]
+"""The name of a statement, and the rows for which it runs."""
 
 
 class SqliteOperations:
@@ -43,34 +43,25 @@ class SqliteOperations:
 
     def __init__(self, path: Path) -> None:
         """Open or make the file and bring it to this version. Raises Refused for one that cannot be used."""
-        self._sql = database.load_queries(PACKAGE)
         self._connection = _opened(path)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="operations")
         self._waiting = 0
 
     async def flow_key(self) -> bytes:
-        sql = self._sql
-
-        def make() -> bytes:
-            with database.transaction(self._connection, kind="immediate"):
-                self._connection.execute(sql["make_fact"], ("flow_key", os.urandom(FLOW_KEY_BYTES)))
-                (key,) = self._connection.execute(sql["fact"], ("flow_key",)).fetchone()
-            return bytes(key)
-
-        return await self._run("written", make)
+        await self._write(("make_fact", [("flow_key", os.urandom(FLOW_KEY_BYTES))]))
+        return bytes((await self._all("fact", "flow_key"))[0][0])
 
     async def sessions(self) -> list[SessionRow]:
-        sql = self._sql["all_sessions"]
-        return await self._run("read", lambda: [SessionRow(*row) for row in self._connection.execute(sql)])
+        return [SessionRow(*row) for row in await self._all("all_sessions")]
 
     async def put_session(self, row: SessionRow, *, without: Collection[bytes] = ()) -> None:
-        await self._write(_Step("remove_session", _each(without)), _Step("insert_session", [row]))
+        await self._write(("remove_session", _each(without)), ("insert_session", [row]))
 
     async def remove_sessions(self, digests: Collection[bytes]) -> None:
-        await self._write(_Step("remove_session", _each(digests)))
+        await self._write(("remove_session", _each(digests)))
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        step = _Step("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
+        step = ("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
 
         def touch() -> None:
             with database.unsynced(self._connection):
@@ -92,31 +83,31 @@ class SqliteOperations:
 
     async def note(self, noted: Noted) -> None:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
-        steps = [
-            _Step("put_notification", noted.put),
-            _Step("remove_notification", forgotten),
-            _Step("remove_notification_statuses", forgotten),
-            _Step("remove_read_statuses", unread),
-            _Step("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
+        steps: list[_Step] = [
+            ("put_notification", noted.put),
+            ("remove_notification", forgotten),
+            ("remove_notification_statuses", forgotten),
+            ("remove_read_statuses", unread),
+            ("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
         ]
         if noted.targets is not None:
-            steps += [_Step("remove_alert_targets", [()]), _Step("insert_alert_target", _each(noted.targets))]
+            steps += [("remove_alert_targets", [()]), ("insert_alert_target", _each(noted.targets))]
         await self._write(*steps, of=NOTIFICATIONS)
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         is_unread = row.status == UNREAD
-        step = _Step("remove_notification_status", [row[:2]]) if is_unread else _Step("put_notification_status", [row])
+        step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
         await self._write(step, of=NOTIFICATIONS)
 
     async def remove_alerts(self, ids: Collection[str]) -> None:
-        await self._write(_Step("remove_alert", _each(ids)), of=ALERTS)
+        await self._write(("remove_alert", _each(ids)), of=ALERTS)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._connection.close()
 
-    async def _all(self, name: str, *, of: str) -> list[tuple[Any, ...]]:
-        return await self._run("read", lambda: self._connection.execute(self._sql[name]).fetchall(), of=of)
+    async def _all(self, name: str, *arguments: object, of: str = SESSIONS) -> list[Row]:
+        return await self._run("read", lambda: self._connection.all(name, *arguments), of=of)
 
     async def _write(self, *steps: _Step, of: str = SESSIONS) -> None:
         await self._run("written", lambda: self._take(*steps), of=of)
@@ -124,8 +115,8 @@ class SqliteOperations:
     def _take(self, *steps: _Step) -> None:
         """Take the steps in one transaction."""
         with database.transaction(self._connection, kind="immediate"):
-            for step in steps:
-                self._connection.executemany(self._sql[step.name], step.rows)
+            for name, rows in steps:
+                self._connection.each(name, rows)
 
     async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
         """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
@@ -133,7 +124,7 @@ class SqliteOperations:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
         def guarded() -> T:
-            with database.faults(done, of=of):
+            with database.faults(done, of=of, mending=MENDING):
                 return work()
 
         self._waiting += 1
@@ -148,11 +139,51 @@ def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
     return [(value,) for value in sorted(values)]
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """The connection to a file that is whole and of this version.
+def damage(path: Path) -> str:
+    """Return what is wrong with a damaged file; empty for one that is whole, missing, or not to be judged here.
 
-    One that is not stops the start and stays as it is: it may be another program's, or of a disk that is full for a
-    moment. Raises Refused.
+    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
+    them is refused.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        return ""
+    try:
+        with database.faults("read", of="database"), contextlib.closing(database.open_reader(path)) as connection:
+            return _damage(connection)
+    except StoreFault as fault:
+        cause = fault.__cause__
+        return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
+
+
+def _damage(connection: Connection) -> str:
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    schema = _schema(connection)
+    if schema and application != APPLICATION_ID:
+        return ""
+    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+    if verdict != "ok":
+        return str(verdict).partition("\n")[0]
+    # A version without its tables would be migrated to nothing, and fail at the first sign-in.
+    with contextlib.closing(sqlite3.connect(":memory:", factory=Connection)) as pattern:
+        for step in database.migrations(PACKAGE):
+            if step.number <= version:
+                pattern.executescript(step.sql)
+        lacking = sorted({name for name, _ in _schema(pattern) - schema})
+    if lacking:
+        return f"it lacks {', '.join(lacking)}, or columns of that"
+    return "it has tables and no version" if schema and not version else ""
+
+
+def _schema(connection: Connection) -> set[tuple[str, str]]:
+    return set(connection.run("schema"))
+
+
+def _opened(path: Path) -> Connection:
+    """Return the connection to a file, brought to this version.
+
+    A file that cannot be used stays as it is: it may be another program's, or of a disk that is full for a moment.
+    `files.set_aside_damaged` moves a damaged one before. Raises Refused.
     """
     try:
         connection = database.open_writer(path)
@@ -160,10 +191,6 @@ def _opened(path: Path) -> sqlite3.Connection:
             with database.faults("migrated"):
                 steps = database.migrations(PACKAGE)
                 database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-                # It is small, and damage that is found later would be found by whoever signs in.
-                (found,) = connection.execute("pragma quick_check(1)").fetchone()
-            if found != "ok":
-                raise StoreFault(found) from sqlite3.DatabaseError("it is damaged")
         except BaseException:
             connection.close()
             raise
@@ -180,5 +207,5 @@ def _why(problem: errors.ReconcilerError) -> str:
     if isinstance(problem, NewerStore):
         return "a later version of this program wrote them"
     if isinstance(problem, StoreFault):
-        return str(problem.__cause__).rstrip(".")
+        return errors.OPEN_FILES if errors.OPEN_FILES in problem.message else str(problem.__cause__).rstrip(".")
     return "the file is another program's database"

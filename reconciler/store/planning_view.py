@@ -1,6 +1,5 @@
 """The reads of a plan on SQLite, on a connection that cannot write."""
 
-import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -10,220 +9,186 @@ from msgspec import structs
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
-from reconciler.store import checksums, database
+from reconciler.store import checksums, database, records
 from reconciler.store.contract import BATCH
-from reconciler.store.records import (
-    Approval,
-    FileRow,
-    HeldRow,
-    Identity,
-    OriginRow,
-    QuoteRow,
-    RepositoryRow,
-    StoredDocument,
-    StoredVersion,
-    Unexplained,
-    WantedRow,
-)
-
-MANY = 100  # keys, for which it costs little to ask first whether there is anything
-
-_OF_RESOURCES = frozenset({"stored", "compared", "last_versions", "identities", "bodies", "documents", "referrers"})
-"""The statements about keys of a project that find nothing where no version of anything was ever stored."""
-
-_LARGE = frozenset({"compared"})
-"""Those whose rows are read one at a time: a thousand bodies may be gigabytes."""
+from reconciler.store.database import Row
 
 
 class SqlitePlanningView:
     """See `contract.PlanningView` for what each method promises."""
 
-    def __init__(self, reader: sqlite3.Connection) -> None:
-        self._reader = reader
-        self._sql = database.load_queries()
-
-    @classmethod
-    def open(cls, path: Path) -> "SqlitePlanningView":
-        """A view on a connection of its own. Raises `StoreFault` when the store cannot be opened."""
-        return cls(database.open_reader(path))
+    def __init__(self, path: Path) -> None:
+        """Open a connection of its own. Raises `StoreFault` when the store cannot be opened."""
+        self._reader = database.open_reader(path)
 
     @contextmanager
     def snapshot(self) -> Iterator[int]:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
-            yield int(self._reader.execute(self._sql["revision"]).fetchone()[0])
+            yield int(self._reader.value("revision"))
 
     def changed_since(self, project: str) -> int:
-        row = self._reader.execute(self._sql["changed_since"], (project,)).fetchone()
+        row = self._reader.first("changed_since", project)
         return 0 if row is None else int(row[0])
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        return {stored.key: stored for stored in map(_stored, self._keyed("stored", project, keys))}
+        return {stored.key: stored for stored in map(_stored, self._batched("stored", project, keys))}
 
     def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         known = keys if isinstance(keys, Collection) else list(keys)
         found = self.stored(project, known)
-        for kind, name, body, secrets, checksum in self._keyed("compared", project, known):
+        for kind, name, body, secrets, checksum in self._batched("compared", project, known):
             if checksums.is_damaged(body, secrets, checksum):
                 key = Key(kind, name)
                 found[key] = structs.replace(found[key], damaged=True)
         return found
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
-        return {Key(kind, name): version for kind, name, version in self._keyed("last_versions", project, keys)}
+        return {Key(kind, name): version for kind, name, version in self._batched("last_versions", project, keys)}
 
-    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, Identity]:
-        rows = self._keyed("identities", project, keys)
-        return {Key(kind, name): Identity(*identity) for kind, name, *identity in rows}
+    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
+        rows = self._batched("identities", project, keys)
+        return {Key(kind, name): records.Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
-        rows = self._keyed("bodies", project, keys)
+        rows = self._batched("bodies", project, keys)
         return {Key(*row[8:10]): checksums.shown_row(row, damaged=lambda *_: None) for row in rows}
 
-    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredDocument]:
-        rows = self._keyed("documents", project, keys)
-        return {Key(*row[:2]): StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
+    def documents(self, project: str, keys: Iterable[Key]) -> dict[Key, records.StoredDocument]:
+        rows = self._batched("documents", project, keys)
+        return {Key(*row[:2]): records.StoredDocument(*_whole(*row[2:5]), *row[5:]) for row in rows}
 
-    def configurations(self, project: str) -> Iterator[tuple[Key, StoredDocument]]:
-        with closing(self._reader.execute(self._sql["configurations"], (project,))) as rows:
+    def configurations(self, project: str) -> Iterator[tuple[Key, records.StoredDocument]]:
+        with closing(self._reader.run("configurations", project)) as rows:
             for row in rows:
-                yield Key(*row[:2]), StoredDocument(*_whole(*row[2:5]), *row[5:])
+                yield Key(*row[:2]), records.StoredDocument(*_whole(*row[2:5]), *row[5:])
 
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         found: dict[Key, set[Key]] = {}
-        for target_kind, target_name, kind, name in self._keyed("referrers", project, targets):
+        for target_kind, target_name, kind, name in self._batched("referrers", project, targets):
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
 
-    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[StoredVersion]:
+    def versions_naming(
+        self, project: str, kinds: Sequence[str], types: Iterable[str]
+    ) -> Iterator[records.StoredVersion]:
         needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
-        with closing(self._reader.execute(self._sql["versions_naming"], arguments)) as rows:
+        with closing(self._reader.run("versions_naming", *arguments)) as rows:
             for kind, name, version, *held in rows:
-                yield StoredVersion(Key(kind, name), version, *_whole(*held))
+                yield records.StoredVersion(Key(kind, name), version, *_whole(*held))
 
-    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[StoredVersion]:
+    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
         needles = _json(sorted(value.decode() for value in values))
         return self._versions("versions_holding", project, key, needles)
 
-    def versions_of(self, project: str, key: Key) -> Iterator[StoredVersion]:
+    def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
         return self._versions("versions_of", project, key)
 
-    def version(self, project: str, key: Key, number: int) -> StoredVersion | None:
+    def version(self, project: str, key: Key, number: int) -> records.StoredVersion | None:
         return next(self._versions("version", project, key, number), None)
 
     def past_routes(self, project: str) -> dict[str, bytes]:
-        return dict(self._reader.execute(self._sql["past_routes"], (project,)))
+        return dict(self._reader.run("past_routes", project))
 
-    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[StoredVersion]:
+    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[records.StoredVersion]:
         return self._versions("versions_back", project, key, most)
 
-    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[QuoteRow]:
-        with closing(self._reader.execute(self._sql["quotes"], (project, _json(texts)))) as rows:
-            yield from map(QuoteRow._make, rows)
+    def quotes(self, project: str, texts: Sequence[str]) -> Iterator[records.QuoteRow]:
+        with closing(self._reader.run("quotes", project, _json(texts))) as rows:
+            yield from map(records.QuoteRow._make, rows)
 
     def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
         return {row[0] for row in self._batched("taken_ids", project, ids)}
 
     def owned(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.execute(self._sql["owned"], (repository, project))]
+        return [_stored(row) for row in self._reader.run("owned", repository, project)]
 
     def owned_count(self, repository: str, project: str) -> int:
-        return int(self._reader.execute(self._sql["owned_count"], (repository, project)).fetchone()[0])
+        return int(self._reader.value("owned_count", repository, project))
 
     def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.execute(self._sql["owned_unwanted"], (repository, project))]
+        return [_stored(row) for row in self._reader.run("owned_unwanted", repository, project)]
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
-        batch = msgspec.json.encode(paths).decode()
-        rows = self._reader.execute(self._sql["standing_at"], (repository, project, batch))
+        rows = self._reader.run("standing_at", repository, project, _json(paths))
         return [(path, Key(kind, name)) for path, kind, name in rows]
 
     def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
-        return [(Key(kind, name), path) for kind, name, path in self._keyed("places_of", repository, keys)]
+        return [(Key(kind, name), path) for kind, name, path in self._batched("places_of", repository, keys)]
 
-    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[Unexplained]:
-        rows = self._reader.execute(self._sql["without_lineage"], (repository, project, limit))
-        return [Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
+    def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
+        rows = self._reader.run("without_lineage", repository, project, limit)
+        return [records.Unexplained(Key(kind, name), *rest) for kind, name, *rest in rows]
 
-    def origins(self, ids: Iterable[int]) -> dict[int, OriginRow]:
-        found = (self._reader.execute(self._sql["origin"], (one,)).fetchone() for one in set(ids))
-        return {row[0]: OriginRow(*row) for row in found}
+    def origins(self, ids: Iterable[int]) -> dict[int, records.OriginRow]:
+        found = (records.OriginRow(*self._reader.all("origin", one)[0]) for one in set(ids))
+        return {row.id: row for row in found}
 
     def vacant_files(self, repository: str) -> list[tuple[str, str]]:
-        return [(path, why) for path, why in self._reader.execute(self._sql["vacant_files"], (repository,))]
+        return [(path, why) for path, why in self._reader.run("vacant_files", repository)]
 
     def given(self, repository: str) -> list[tuple[str, Key]]:
-        rows = self._reader.execute(self._sql["given"], (repository,))
+        rows = self._reader.run("given", repository)
         return [(path, Key(*key)) for path, given in rows for key in msgspec.json.decode(given)]
 
     def wanted_at(self, repository: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         return [(path, Key(kind, name)) for path, kind, name in self._batched("wanted_at", repository, paths)]
 
-    def index(self, repository: str) -> tuple[list[FileRow], list[WantedRow]]:
-        files = self._reader.execute(self._sql["files_of"], (repository,))
-        wanted = self._reader.execute(self._sql["wanted_of"], (repository,))
-        return [FileRow(*row) for row in files], [WantedRow(*row) for row in wanted]
+    def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
+        files = self._reader.run("files_of", repository)
+        wanted = self._reader.run("wanted_of", repository)
+        return [records.FileRow(*row) for row in files], [records.WantedRow(*row) for row in wanted]
 
     def wanted_count(self, repository: str) -> int:
-        return int(self._reader.execute(self._sql["wanted_count"], (repository,)).fetchone()[0])
+        return int(self._reader.value("wanted_count", repository))
 
-    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[WantedRow]:
-        return [WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
-
-    def paths_wanting(self, repository: str, keys: Iterable[Key]) -> set[str]:
-        return {row[0] for row in self._keyed("paths_wanting", repository, keys)}
+    def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
+        return [records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return dict(self._batched("blobs", repository, paths))
 
     def unconverged(self, repository: str) -> list[str]:
-        return [path for (path,) in self._reader.execute(self._sql["unconverged"], (repository,))]
+        return [path for (path,) in self._reader.run("unconverged", repository)]
 
     def pruned_since(self, repository: str, at: int) -> PruneWindow:
-        return PruneWindow(*self._reader.execute(self._sql["pruned_since"], (repository, at)).fetchone())
+        return PruneWindow(*self._reader.all("pruned_since", repository, at)[0])
 
-    def stays(self, repository: str) -> set[HeldRow]:
-        return {HeldRow(repository, *row) for row in self._reader.execute(self._sql["stays"], (repository,))}
+    def stays(self, repository: str) -> set[records.HeldRow]:
+        return {records.HeldRow(repository, *row) for row in self._reader.run("stays", repository)}
 
-    def approval(self, repository: str) -> Approval | None:
-        row = self._reader.execute(self._sql["approval"], (repository,)).fetchone()
+    def approval(self, repository: str) -> records.Approval | None:
+        row = self._reader.first("approval", repository)
         if row is None:
             return None
-        keys = frozenset(Key(*key) for key in self._reader.execute(self._sql["approved"], (repository,)))
-        return Approval(row[1], keys)
+        keys = frozenset(Key(*key) for key in self._reader.run("approved", repository))
+        return records.Approval(row[1], keys)
 
     def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
-        return {Key(kind, name): digest for kind, name, digest in self._keyed("wanted_digests", repository, keys)}
+        return {Key(kind, name): digest for kind, name, digest in self._batched("wanted_digests", repository, keys)}
 
     def suspended(self, at: str) -> frozenset[str]:
-        return frozenset(name for (name,) in self._reader.execute(self._sql["suspended_at"], (at,)))
+        return frozenset(name for (name,) in self._reader.run("suspended_at", at))
 
-    def repository(self, name: str) -> RepositoryRow | None:
-        row = self._reader.execute(self._sql["repository"], (name,)).fetchone()
-        return None if row is None else RepositoryRow(*row)
+    def repository(self, name: str) -> records.RepositoryRow | None:
+        row = self._reader.first("repository", name)
+        return None if row is None else records.RepositoryRow(*row)
 
     def close(self) -> None:
         self._reader.close()
 
-    def _versions(self, name: str, project: str, key: Key, *arguments: object) -> Iterator[StoredVersion]:
-        with closing(self._reader.execute(self._sql[name], (project, *key, *arguments))) as rows:
+    def _versions(self, name: str, project: str, key: Key, *arguments: object) -> Iterator[records.StoredVersion]:
+        with closing(self._reader.run(name, project, *key, *arguments)) as rows:
             for version, *held in rows:
-                yield StoredVersion(key, version, *_whole(*held))
+                yield records.StoredVersion(key, version, *_whole(*held))
 
-    def _keyed(self, name: str, scope: str, keys: Iterable[Key]) -> Iterator[tuple]:  # type: ignore[type-arg]
-        # Of a project without any version nothing else is there either, and a first read asks for everything it brings.
-        known = list(keys)
-        is_worth_asking = len(known) > MANY and name in _OF_RESOURCES
-        if is_worth_asking and self._reader.execute(self._sql["has_versions"], (scope,)).fetchone() is None:
-            return iter(())
-        return self._batched(name, scope, known)
-
-    def _batched(self, name: str, scope: str, values: Sequence[object]) -> Iterator[tuple]:  # type: ignore[type-arg]
-        # One JSON array per batch: the statement is prepared once, and no limit on its variables is met.
-        for start in range(0, len(values), BATCH):
-            batch = msgspec.json.encode(values[start : start + BATCH]).decode()
-            with closing(self._reader.execute(self._sql[name], (scope, batch))) as rows:
-                yield from rows if name in _LARGE else rows.fetchall()
+    def _batched(self, name: str, scope: str, values: Iterable[object]) -> Iterator[Row]:
+        # One JSON array per batch: the statement is prepared once, and no limit on its variables is met. Rows are read
+        # one at a time: a thousand bodies may be gigabytes.
+        known = list(values)
+        for start in range(0, len(known), BATCH):
+            with closing(self._reader.run(name, scope, _json(known[start : start + BATCH]))) as rows:
+                yield from rows
 
 
 def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[bytes, bytes | None]:
@@ -231,20 +196,10 @@ def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[by
     return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
 
 
-def _json(values: Sequence[str]) -> str:
+def _json(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _stored(row: tuple) -> StoredState:  # type: ignore[type-arg]
-    kind, name, digest, version, owner, path, line, protected, incomplete, drifted = row
-    return StoredState(
-        key=Key(kind, name),
-        digest=digest,
-        version=version,
-        owner=owner,
-        path=path,
-        line=line,
-        protected=bool(protected),
-        incomplete=bool(incomplete),
-        drifted=bool(drifted),
-    )
+def _stored(row: Row) -> StoredState:
+    kind, name, digest, version, owner, path, line, *flags = row
+    return StoredState(Key(kind, name), digest, version, owner, path, line, *map(bool, flags))

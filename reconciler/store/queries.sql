@@ -74,10 +74,6 @@ cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]
 join version v on v.id = r.version_id
 join origin o on o.id = ifnull(r.origin, v.origin);
 
--- Whether a project may hold anything.
--- name: has_versions
-select 1 from version where project = ? limit 1;
-
 -- The newest version that a resource ever had, also when it was deleted since.
 -- name: last_versions
 select json_extract(k.value, '$[0]'), json_extract(k.value, '$[1]'), max(v.version)
@@ -189,11 +185,6 @@ select count(*) from wanted where repository = ?;
 select w.repository, w.path, w.position, w.kind, w.name, w.digest, w.unconverged
 from json_each(?2) k
 cross join wanted w on w.repository = ?1 and w.path = k.value;
-
--- name: paths_wanting
-select distinct w.path
-from json_each(?2) k
-cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]') and w.name = json_extract(k.value, '$[1]');
 
 -- name: blobs
 select f.path, f.blob
@@ -640,7 +631,10 @@ select configuration from past_route where project = ? and is_in_force = 1 order
 -- What something refers to and that says of itself that it is deprecated. Canonical JSON has one way to write that, which
 -- may stand elsewhere in a document as well.
 -- name: deprecated_in_use
-select r.kind, r.name, v.body
+select r.kind, r.name,
+       case json_type(cast(v.body as text), '$.metadata.additionalInfo.message')
+       when 'text' then substr(json_extract(cast(v.body as text), '$.metadata.additionalInfo.message'), 1, ?3)
+       else '' end
 from (select distinct target_kind, target_name from reference where project = ?1) f
 cross join resource r on r.project = ?1 and r.kind = f.target_kind and r.name = f.target_name
 join version v on v.id = r.version_id
@@ -670,9 +664,6 @@ select id, project, kind, name, version, body, secrets, checksum from version wh
 -- No number is used again, so that what is told of an event is never of another.
 -- name: last_event
 select max(ifnull((select max(id) from audit), 0), (select last_event from audit_anchor where id = 1));
-
--- name: salt
-select randomblob(?);
 
 -- name: event
 select a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name, a.version_before,
@@ -745,9 +736,6 @@ where v.project = ? and v.kind = ? and v.name = ? and v.version = ?;
 
 -- Retention
 
--- name: oldest_links
-select number, hash, events, first_at, last_at, address, checked, content from audit_link order by number limit ?;
-
 -- name: last_event_until
 select ifnull(max(id), 0) from audit indexed by audit_by_link where link <= ?;
 
@@ -772,21 +760,25 @@ where id in (select id from audit where link between 1 and (select number from a
 -- name: audit_anchor
 select number, hash, events, last_event, proof from audit_anchor where id = 1;
 
+-- All of them for a negative limit.
 -- name: links
-select number, hash, events, first_at, last_at, address, checked, content from audit_link order by number;
+select number, events, first_at, last_at, address, hash, checked, content from audit_link order by number limit ?;
 
--- The events of one link, or of all in order. The two hashes are of an event that was redacted: what its own link
--- covers, and what the last redaction left.
+-- The events of one link in order. The two hashes are of an event that was redacted: what its own link covers, and what
+-- the last redaction left.
 -- name: chained_events
-select a.link, a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name,
+select a.id, ifnull(a.at, o.created_at), a.project, ifnull(a.actor, o.actor), a.action, a.kind, a.name,
        a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail, a.address, a.salt,
        (select w.before from audit_rewrite w where w.event = a.id order by w.link limit 1),
        (select w.after from audit_rewrite w where w.event = a.id order by w.link desc limit 1)
 from audit a
 left join origin o on o.id = a.origin
-where a.link > (select number from audit_anchor where id = 1)
-  and a.link between ifnull(?1, 0) and ifnull(?1, 1 << 62)
-order by a.link, a.id;
+where a.link = ?
+order by a.id;
+
+-- Events behind the last link belong to one that is gone.
+-- name: first_link_of_events_after
+select link from audit where link > ? order by link limit 1;
 
 -- name: rewrites_of_link
 select event, before, after from audit_rewrite where link = ? order by event;

@@ -47,8 +47,8 @@ def origin_row(
 ) -> OriginRow:
     """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
 
-    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. Should it
-    happen all the same, the store refuses the second, and the next run or request makes another.
+    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. If it happens
+    nevertheless, the store refuses the second, and the next run or request makes another.
     """
     said = (*rendering.frame(source), actor, run, request, created_at)
     digest = hashlib.blake2b(_encode(said), digest_size=ORIGIN_ID_BYTES).digest()
@@ -634,7 +634,7 @@ class SessionRow(NamedTuple):
 
 
 class NotificationRow(NamedTuple):
-    """A kept notification; `body` is JSON, which `reconciler.notifications.storage` reads and writes."""
+    """A kept notification; `body` is JSON, which `reconciler.notifications.models` reads and writes."""
 
     id: str
     body: bytes

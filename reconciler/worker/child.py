@@ -1,12 +1,13 @@
 """The main program of the worker process.
 
-It is started by `client`, takes orders from its standard input and answers on its standard output. Jobs of one kind run
-on a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while
-there is anything else to do. The process ends when its input does: the service is gone then.
+`client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
+a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while there
+is anything else to do. The process ends when its input does: the service is gone then.
 """
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import queue
@@ -15,7 +16,7 @@ import traceback
 from collections import deque
 from collections.abc import Callable, Generator
 from pathlib import Path
-from typing import BinaryIO, NoReturn, TypeAlias
+from typing import BinaryIO, NoReturn, TypeAlias, get_args
 
 import msgspec
 
@@ -27,35 +28,12 @@ from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
 from reconciler.version import __version__
-from reconciler.worker import commits, history, messages, requests, reviews, routes, sandbox
-from reconciler.worker.allowance import Allowance, Exhausted
-from reconciler.worker.messages import (
-    Abandon,
-    Answer,
-    At,
-    Begun,
-    CommitJob,
-    CommitPlanned,
-    Envelope,
-    Failed,
-    Job,
-    LineageJob,
-    Order,
-    Part,
-    Planned,
-    Proceed,
-    Ready,
-    RedactJob,
-    RequestJob,
-    RequestPlanned,
-    ReviewJob,
-    RoutesJob,
-    RoutesPart,
-)
+from reconciler.worker import commits, messages, requests, reviews, routes, sandbox
 from reconciler.worker.sandbox import Granted
+from reconciler.worker.trees import Allowance
 
 UPGRADED = "The program was replaced while it ran (version {theirs} by {ours}); restart the daemon."
-FAULT = "The reader met a fault of its own; the log has the cause, and the work is tried again."
+FAULT = "The worker met a fault of its own; the log has the cause, and the work is tried again."
 
 
 def main(store: str | None = None, mirrors: str = "") -> None:
@@ -70,7 +48,7 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     child = Worker(answers)
     sandbox.start_no_more()
     child.serve(orders)
-    # A lane may still plan; nobody waits for its answer any more.
+    # A lane may still plan, but its answer is not needed any more.
     os._exit(0)
 
 
@@ -79,8 +57,9 @@ def _granted(store: str, mirrors: str) -> Granted:
     return Granted(readable=(*files.readable, mirrors), writable=files.writable)
 
 
-Steps: TypeAlias = Generator[None, None, Planned]
+Steps: TypeAlias = Generator[None, None, messages.Planned]
 """A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
+OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
 class Worker:
@@ -90,91 +69,93 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        jobs: tuple[type[Job], ...] = (CommitJob, RequestJob, LineageJob, RedactJob, RoutesJob, ReviewJob)
         # A commit takes much memory and time: the next one is read when its plan is made.
         self._lanes = {
-            job.__struct_config__.tag: JobLane(job.__name__, self._begin, self._go_on, one_at_a_time=job is CommitJob)
-            for job in jobs
+            job.__struct_config__.tag: JobLane(
+                job.__name__, self._begin, self._go_on, one_at_a_time=job is messages.CommitJob
+            )
+            for job in get_args(messages.Job)
         }
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
-            tag = messages.tag_of(order.job) if isinstance(order, Envelope) else order.job
+            tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
             self._lanes[tag].put(order)
 
     def _is_wanted(self) -> bool:
         """Return True while there is work that somebody waits for."""
         return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
-    def _begin(self, envelope: Envelope, views: "StoreViews") -> Steps | None:
-        """Begin a job; returns its steps if it waits for the project's lock."""
-        self._send(Begun(envelope.number))
-        return self._go_on(envelope.number, self._steps(envelope, views))
+    def _begin(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
+        self._send(messages.Begun(envelope.number))
+        return self._steps(envelope, open_view)
 
-    def _go_on(self, number: int, steps: Steps) -> Steps | None:
-        """Run a job to where it waits for the project's lock, or to its end."""
+    def _go_on(self, number: int, steps: Steps) -> bool:
+        """Run a job to its end, or to where it waits for the project's lock: then return True."""
         try:
             next(steps)
-            self._send(Ready(number))
-            return steps
+            self._send(messages.Ready(number))
+            return True
         except StopIteration as end:
             self._send(end.value)
-            if isinstance(end.value, CommitPlanned) and end.value.full:
+            if isinstance(end.value, messages.CommitPlanned) and end.value.full:
                 _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
-            lasting = isinstance(error, Exhausted)
-            self._send(Failed(number, message=error.message, state=state, transient=transient, lasting=lasting))
+            lasting = isinstance(error, messages.Exhausted)
+            self._send(
+                messages.Failed(number, message=error.message, state=state, transient=transient, lasting=lasting)
+            )
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
-            self._send(Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
-        return None
+            self._send(messages.Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
+        return False
 
-    def _steps(self, envelope: Envelope, views: "StoreViews") -> Steps:
+    def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         number = envelope.number
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
 
         def emit(changes: Changes) -> None:
-            self._send(Part(number, self._encoder.encode(changes)))
+            self._send(messages.Part(number, self._encoder.encode(changes)))
 
         def route(routes: Routes) -> None:
-            self._send(RoutesPart(number, self._encoder.encode(routes)))
+            self._send(messages.RoutesPart(number, self._encoder.encode(routes)))
 
         def at(blob: str) -> None:
-            self._send(At(number, blob))
+            self._send(messages.At(number, blob))
 
-        view = views.of(envelope.job.context.store)
-        planned: Planned
+        view = open_view(envelope.job.context.store)
+        planned: messages.Planned
         match envelope.job:
-            case CommitJob() as job:
+            case messages.CommitJob() as job:
                 allowance = Allowance(aside=job.aside, at=at if job.careful else None)
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
                     commit = commits.read_commit(job, snapshot, view, allowance=allowance)
                     yield
                     planned = commits.plan_commit(commit, view, number=number, emit=emit, check=allowance.time)
-            case RequestJob() as job:
+            case messages.RequestJob() as job:
                 request = requests.read_request(job, number=number)
-                if isinstance(request, RequestPlanned):
+                if isinstance(request, messages.RequestPlanned):
                     planned = request
                 else:
                     yield
                     planned = requests.plan_request(request, view, number=number, emit=emit)
-            case LineageJob() as job:
-                planned = history.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
-            case RedactJob() as job:
-                planned = history.plan_redaction(job, view, number=number, emit=emit)
-            case RoutesJob() as job:
+            case messages.LineageJob() as job:
+                planned = commits.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
+            case messages.RedactJob() as job:
+                planned = requests.plan_redaction(job, view, number=number, emit=emit)
+            case messages.RoutesJob() as job:
                 planned = routes.find_routes(job, view, number=number, emit=emit, route=route)
-            case ReviewJob() as job:
+            case messages.ReviewJob() as job:
                 careful = at if job.commit.careful else None
                 planned = reviews.plan_review(job, view, number=number, rests=self._is_wanted, at=careful)
         return planned
 
-    def _send(self, message: Answer) -> None:
+    def _send(self, message: messages.Answer) -> None:
         frame = messages.framed(message)
         with self._lock:
             self._answers.write(frame)
@@ -187,8 +168,8 @@ class JobLane:
     def __init__(
         self,
         name: str,
-        begin: "Callable[[Envelope, StoreViews], Steps | None]",
-        go_on: "Callable[[int, Steps], Steps | None]",
+        begin: Callable[[messages.Envelope, OpenView], Steps],
+        go_on: Callable[[int, Steps], bool],
         *,
         one_at_a_time: bool,
     ) -> None:
@@ -196,13 +177,13 @@ class JobLane:
         self._begin = begin
         self._go_on = go_on
         self._one_at_a_time = one_at_a_time
-        self._orders: queue.SimpleQueue[Order] = queue.SimpleQueue()
-        self._later: deque[Envelope] = deque()  # jobs that must not begin yet
+        self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
+        self._later: deque[messages.Envelope] = deque()  # jobs that must not begin yet
         self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
         self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
 
-    def put(self, order: Order) -> None:
+    def put(self, order: messages.Order) -> None:
         """Queue an order."""
         self._orders.put(order)
 
@@ -212,49 +193,30 @@ class JobLane:
         return self._is_running or bool(self._later) or not self._orders.empty()
 
     def _work(self) -> None:
-        views = StoreViews()
-        while True:
-            order = self._next()
-            self._is_running = True
-            try:
-                self._run(order, views)
-            except BaseException:
-                _end()  # without its thread the lane would take jobs, and nobody would do them
-            self._is_running = False
+        open_view = functools.cache(engines.open_view)
+        try:
+            while True:
+                order = self._later.popleft() if self._later and not self._ready else self._orders.get()
+                self._is_running = True
+                self._run(order, open_view)
+                self._is_running = False
+        except BaseException:
+            _end()  # without its thread the lane would take jobs, and nobody would do them
 
-    def _next(self) -> Order:
-        while True:
-            if self._later and not self._ready:
-                return self._later.popleft()
-            order = self._orders.get()
-            if not (self._one_at_a_time and self._ready and isinstance(order, Envelope)):
-                return order
-            self._later.append(order)
-
-    def _run(self, order: Order, views: "StoreViews") -> None:
+    def _run(self, order: messages.Order, open_view: OpenView) -> None:
         match order:
-            case Envelope(number=number):
-                steps = self._begin(order, views)
-            case Proceed(number=number):
-                steps = self._go_on(number, self._ready.pop(number))
-            case Abandon(number=number):
+            case messages.Envelope() if self._one_at_a_time and self._ready:
+                self._later.append(order)
+                return
+            case messages.Envelope(number=number):
+                steps = self._begin(order, open_view)
+            case messages.Proceed(number=number):
+                steps = self._ready.pop(number)
+            case messages.Abandon(number=number):
                 self._ready.pop(number).close()
                 return
-        if steps is not None:
+        if self._go_on(number, steps):
             self._ready[number] = steps
-
-
-class StoreViews:
-    """An open view of each store that a lane was asked about; there is one store, in practice."""
-
-    def __init__(self) -> None:
-        self._open: dict[str, PlanningView] = {}
-
-    def of(self, store: str) -> PlanningView:
-        """Open it on first use. Raises StoreFault."""
-        if store not in self._open:
-            self._open[store] = engines.open_view(store)
-        return self._open[store]
 
 
 def _end() -> NoReturn:
@@ -282,8 +244,6 @@ def _read_frame(orders: BinaryIO) -> bytes | None:
     payload = orders.read(length)
     return payload if len(payload) == length else None
 
-
-# The child's memory: what stays out of the garbage collector's sight, and what is given back.
 
 # Objects that came, less those that went, until cycles are looked for among them. Reading keeps what it makes, and
 # makes next to no cycles: at Python's own 700, a twelfth of the time of a first read went into looking.

@@ -1,49 +1,200 @@
-"""Planning a commit."""
+"""The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
+
+Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
+meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
+is read from their mirrors.
+
+The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run finds what it can in
+a moment; the lineage job searches for the rest in the background.
+"""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain, islice
-from typing import TypeVar
+from itertools import chain
+from pathlib import Path
+from typing import cast
 
+import msgspec
 from msgspec import structs
 
+from reconciler.git import trees as git_trees
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import flows, outcomes, principals
-from reconciler.model.desired import DocumentRules
+from reconciler.model import errors, flows, outcomes, principals, violations
+from reconciler.model.clock import rfc3339
+from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
-from reconciler.model.outcomes import Change
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.values import Value
-from reconciler.planner import decisions, delivery_changes, planner, removed
+from reconciler.planner import decisions, delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
 from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, OwnershipTransfer
-from reconciler.planner.pruning import PruneBudget
+from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
-from reconciler.planner.removed import FileReading, TreeReading
 from reconciler.planner.stored import StoreSnapshot
+from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
-from reconciler.worker import heads, history, messages, trees
-from reconciler.worker.allowance import Allowance
-from reconciler.worker.messages import CommitJob, CommitPlanned
-from reconciler.worker.trees import FileLocations, FileScope
+from reconciler.worker import messages, trees
+from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, Exhausted, LineageFound, LineageJob, Neighbour
+from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
-# On which terms a commit is planned: with the service's secrets and store, or without them, of part of its files.
+
+def read_circumstances(
+    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
+) -> PruneCircumstances:
+    """Read what pruning is told of a commit beside its files; its folder is `tree`. Raises GitFault."""
+    # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the remote
+    # gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to approve the head.
+    applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
+    lost = applied is not None and not snapshot.has(applied)
+    unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
+    approval = view.approval(job.repository)
+    # In another history, only the commit that a person looked at is approved, and its descendants.
+    if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
+        approval = None
+    released = (
+        remembered is not None
+        and remembered.state == RepositoryState.READY
+        and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
+        and (remembered.head, remembered.tree) == (job.commit, tree)
+    )
+    return PruneCircumstances(
+        window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
+        approved=None if approval is None else approval.keys,
+        unrelated=unrelated,
+        lost=lost,
+        released=released,
+        stayed=frozenset(view.stays(job.repository)),
+    )
+
+
+def find_claims(
+    gone: Iterable[StoredState],
+    neighbours: Iterable[Neighbour],
+    snapshot: StoreSnapshot,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> list[OwnershipClaim]:
+    """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner. Raises
+    GitFault: what the others define counts as if this commit defined it. Raises Transient when it cannot be read.
+    """
+    left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
+    found = []
+    for neighbour in sorted(neighbours, key=lambda one: one.repository):
+        claim = _claim(neighbour, left, snapshot, rules=rules, allowance=allowance) if left else None
+        if claim is not None:
+            found.append(claim)
+            claimed = {document.key for document in claim.batch.documents}
+            left = {key: stored for key, stored in left.items() if key not in claimed}
+    allowance.no_file()
+    return found
+
+
+def _claim(
+    neighbour: Neighbour,
+    left: Mapping[Key, StoredState],
+    snapshot: StoreSnapshot,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> OwnershipClaim | None:
+    row = snapshot.view.repository(neighbour.repository)
+    if row is None or row.commit is None or row.project != snapshot.project:
+        return None
+    places = _places(neighbour, left.keys(), snapshot.view)
+    if not places:
+        return None
+    try:
+        with Snapshot.open(Path(neighbour.mirror), row.commit) as git:
+            held = _documents(neighbour, places, git, snapshot.view, rules=rules, allowance=allowance)
+            commit = git.commit
+    except Exhausted as exhausted:
+        told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
+        # Not Exhausted, which is remembered for the commit: the other repository's next one may be smaller.
+        raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
+    except errors.ReconcilerError as fault:
+        # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
+        told = f"what would pass to the repository {neighbour.repository} cannot be read ({fault.message})"
+        raise errors.Transient(
+            f"{told}; nothing is done until it can, or that repository is followed no more"
+        ) from fault
+    batch = DocumentBatch(
+        documents=held,
+        stored=left,
+        actor=principals.repository_actor(neighbour.repository),
+        accept_invalid=neighbour.accept_invalid,
+        tell=lambda _, found: violations.lines(found, lambda _: ""),  # not shown: the neighbour's own run reports it
+    )
+    source = source_of_commit(neighbour.repository, neighbour.branch, commit)
+    return OwnershipClaim(neighbour.repository, batch, source) if held else None
+
+
+def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
+    """Find the files in which the neighbour's applied head defines these, each once; by its present settings, which may
+    be newer than that head.
+    """
+    folder = git_trees.place(neighbour.path).prefix
+    globs = FileGlobs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
+    paths: dict[Key, list[str]] = defaultdict(list)
+    for key, path in view.places_of(neighbour.repository, keys):
+        is_allowed = decisions.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
+        if is_allowed and path.startswith(folder) and globs.choose(path):
+            paths[key].append(path)
+    held: dict[str, set[Key]] = defaultdict(set)
+    for key, found in paths.items():
+        if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
+            held[found[0]].add(key)
+    return held
+
+
+def _documents(
+    neighbour: Neighbour,
+    places: Mapping[str, Collection[Key]],
+    snapshot: Snapshot,
+    view: PlanningView,
+    *,
+    rules: DocumentRules,
+    allowance: Allowance,
+) -> list[Desired]:
+    """Read the valid ones. A file that is set aside is one that cannot be read."""
+    blobs = view.blobs(neighbour.repository, sorted(places))
+    found = []
+    for path in sorted(blobs):
+        read = trees.read_documents(path, blobs[path], snapshot, rules=rules, allowance=allowance)
+        found += [one for one in read or () if one.key in places[path] and one.owned]
+    return found
+
+
+def source_of_commit(repository: str, branch: str, commit: CommitInfo) -> dict[str, Value]:
+    """Return the source of what a repository stores with a commit."""
+    return {
+        "type": "git",
+        "repository": repository,
+        "branch": branch,
+        "commit": commit.id,
+        "author": commit.author,
+        "date": rfc3339(commit.date),
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class PlanMode:
-    """`only` these files are looked at; None for all. `elsewhere` is how many others there are. `assumed` is taken to
-    be there, since nobody can say.
+    """The terms of a plan. `only`: the files that count; None for all. `elsewhere`: how many others there are.
+    `assumed`: resources that are assumed to exist, since that is unknown.
 
     `live`: the store is the service's, and so are the secrets that may be referred to. Otherwise the store is made for
-    this plan alone; who changed what, and which secrets there are, nobody asks. `lenient`: a service may have stored it
-    before there were recent rules, so these do not count.
+    this plan alone, and lineage and secrets are not looked up. `lenient`: a service may have stored it before there
+    were recent rules, so these do not count.
     """
 
     only: Set[str] | None = None
@@ -54,9 +205,6 @@ class PlanMode:
 
 
 RECONCILE = PlanMode()
-
-
-# What is to be done about a commit: the tree as far as it must be read, judged against what is stored.
 
 
 def read(
@@ -70,8 +218,8 @@ def read(
     also: tuple[FileChange, ...] = (),
     known: Iterable[FileReading] = (),
 ) -> TreeReading:
-    """Read what the commit holds, as far as it must be read; `only` these files count, and `also` these are read.
-    Those that are `known` were read before.
+    """Read the files of the commit that have to be read. `only` these files count, and `also` these are read. `known`
+    files were read before.
 
     Raises GitFault.
     """
@@ -129,18 +277,18 @@ def decide_commit(
     """Decide about what was read, inside one snapshot of the store. Raises GitFault."""
     view = world.view
     repository, project = job.repository, job.context.project
-    reading = removed.told_empty(reading, view, repository=repository, project=project)
-    around = heads.read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
+    reading = pruning.told_empty(reading, view, repository=repository, project=project)
+    around = read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
     look_back = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
-    gone = removed.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
+    gone = pruning.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
     # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
     gone = replace(gone, documents=gone.documents + terms.elsewhere)
     claims: list[OwnershipClaim] = []
     if job.prune and gone.gone:  # without pruning, a repository drops nothing
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-        # What others hold is read again when this is decided again.
+        # The files of others are read again when this is decided again.
         beside = allowance.beside()
-        claims = heads.find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
+        claims = find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
     return planner_heads.judge_head(
         reading,
         gone,
@@ -159,12 +307,7 @@ def decide_commit(
     )
 
 
-# Planning a commit: a snapshot of the tree, what is stored, one plan, and the rows that would make it so.
-
 INDEX_PART = 1_000  # index rows in one part
-
-Emit = Callable[[Changes], None]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,7 +367,7 @@ def read_commit(
     with view.snapshot() as revision:
         decision = decide()
     is_first = remembered is None or remembered.commit is None
-    changed_by = history.lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
+    changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
     return ReadCommit(job, snapshot, remembered, changed_by, revision, world, decision, decide_again)
 
 
@@ -243,7 +386,7 @@ def plan_commit(
         index = list(_index_parts(job, view, decision, remembered=remembered))
         for part in chain(_parts(view, decision, origin=origin, check=check), index, _pruning_parts(job, decision)):
             emit(part)
-        decided = () if decision.refused else (decision.decided, *(one.decided for one in decision.transfers))
+        decided = () if decision.refused else decision.decisions
         endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
         changed_flows = delivery_changes.find_flows(decided, commit.world)
     pruned = decision.pruning
@@ -302,7 +445,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
         yield Changes(pruned=(PruneRow(job.repository, at=at, owned=owned, deleted=pruned.unapproved),))
     held = pruned.held_rows(job.repository)
     if held != decision.stayed:
-        for rows in _batches(iter(sorted(held))):
+        for rows in messages.batches(sorted(held), INDEX_PART):
             yield Changes(held=rows)
 
 
@@ -319,9 +462,9 @@ def _index_parts(
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
         yield Changes(forgotten_files=tuple((job.repository, file.path) for file in reading.files))
-    for files in _batches(trees.file_rows(reading, repository=job.repository)):
+    for files in messages.batches(trees.file_rows(reading, repository=job.repository), INDEX_PART):
         yield Changes(files=files)
-    for rows in _batches(iter(wanted)):
+    for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
 
 
@@ -337,12 +480,12 @@ def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
         milliseconds=context.milliseconds,
         seed=context.seed,
         hmac_key=context.hmac_key,
-        source=heads.source_of_commit(job.repository, job.branch, commit),
+        source=source_of_commit(job.repository, job.branch, commit),
     )
 
 
 def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
-    """The same change, on behalf of the repository that takes over: its ids must be others."""
+    """Return the origin of the same change on behalf of the new owner. Its ids must differ."""
     repository = transfer.claim.repository
     return replace(
         origin,
@@ -361,6 +504,140 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
     return not snapshot.is_ancestor(remembered.commit, commit)
 
 
-def _batches(rows: Iterator[T]) -> Iterator[tuple[T, ...]]:
-    while batch := tuple(islice(rows, INDEX_PART)):
-        yield batch
+RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
+FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
+BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
+REST_SECONDS = 0.01
+MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
+LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
+
+Source = dict[str, Value]
+
+
+def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
+    """`changedBy` of these files of a commit, as far as it is found in a moment."""
+    end = time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS)
+    return _changed_by(snapshot, paths, go_on=lambda: time.monotonic() < end)
+
+
+def explain_lineage(
+    job: LineageJob,
+    view: PlanningView,
+    *,
+    number: int,
+    emit: Emit,
+    rests: Callable[[], bool],
+) -> LineageFound:
+    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
+
+    Raises StoreFault.
+    """
+    with view.snapshot():
+        unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
+        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
+    end = time.monotonic() + BACKGROUND_SECONDS
+
+    def go_on() -> bool:
+        while rests() and time.monotonic() < end:
+            time.sleep(REST_SECONDS)
+        return time.monotonic() < end
+
+    rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
+    for part in messages.batches(rows, LINEAGE_PART):
+        origins = {origin.id: origin for _, come_from in part for origin in come_from}
+        emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
+    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
+    is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
+
+
+def _lineage_rows(
+    mirror: Path,
+    project: str,
+    resources: Sequence[records.Unexplained],
+    come_from: Mapping[int, records.OriginRow],
+    *,
+    go_on: Callable[[], bool],
+) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
+    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
+    them were read from.
+    """
+    known = _Origins(come_from)
+    by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
+    for one in resources:
+        commit, path = known.place(one)
+        by_commit[commit][one] = path
+    for commit, paths in by_commit.items():
+        if not go_on():
+            return
+        try:
+            with Snapshot.open(mirror, commit) as snapshot:
+                found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
+        except GitFault:
+            continue  # the mirror was made anew after a force-push, for instance
+        for one, path in paths.items():
+            if path in found:
+                go_on()  # rests; what was found is told even when the time is up
+                yield known.row(project, one, found[path])
+
+
+def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
+    found = snapshot.last_changes(list(paths), go_on=go_on)
+    shown = {commit.id: _shown_commit(commit) for commit in set(found.values())}
+    return {path: shown[commit.id] for path, commit in found.items()}
+
+
+def _shown_commit(commit: CommitInfo) -> Value:
+    return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
+
+
+class _Origins:
+    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
+
+    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
+        self._rows = rows
+        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
+        self._told: dict[tuple[int, object], records.OriginRow] = {}
+
+    def place(self, one: records.Unexplained) -> tuple[str, str]:
+        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
+        what was adopted without a new version the status alone knows.
+        """
+        shown = self._sources[one.shown]
+        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
+
+    def row(
+        self, project: str, one: records.Unexplained, changed_by: Value
+    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
+        """The row that tells of that commit what it may be told of, with its origins."""
+        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
+        status = None if one.status is None else self._with(one.status, changed_by)
+        row = records.LineageRow(
+            project,
+            *one.key,
+            one.version,
+            before=one.origin,
+            origin=version.id,
+            status_before=one.status,
+            status=None if status is None else status.id,
+        )
+        return row, (version,) if status is None else (version, status)
+
+    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
+        commit = cast("Source", changed_by)["commit"]
+        told = self._told.get((origin, commit))
+        if told is None:
+            before = self._rows[origin]
+            told = self._told[origin, commit] = records.origin_row(
+                {**self._sources[origin], "changedBy": changed_by},
+                actor=before.actor,
+                run=before.run,
+                request=before.request,
+                created_at=before.created_at,
+            )
+        return told
+
+    def _is_same(self, one: records.Unexplained) -> bool:
+        """The status tells of the commit that the version is of."""
+        version, shown = self._sources[one.origin], self._sources[one.shown]
+        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

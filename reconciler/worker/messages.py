@@ -5,13 +5,17 @@ nothing of what it sends is evaluated: a message that does not have its declared
 """
 
 import struct
+from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
-from typing import TypeAlias
+from itertools import islice
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.flows import Flow
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
+from reconciler.store.records import Changes
 
 LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
@@ -42,10 +46,12 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.project} at {self.at})"
 
 
-class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
-    """Another repository that fills the same project, and may take over what this one lets go of.
+class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings by which the files of a repository are read.
 
-    What is forgotten would be read as something else, so nothing has a default. `branch`: see `CommitJob`.
+    A forgotten field would change the meaning, so none has a default. `branch` is where the commit was found: a branch
+    by its short name, any other ref by its full one, or the id of a commit. `include` and `exclude` are patterns of
+    files, as in the settings; no pattern includes every file.
     """
 
     repository: str
@@ -59,31 +65,23 @@ class Neighbour(msgspec.Struct, frozen=True, kw_only=True):
     exclude: tuple[str, ...]
 
 
-class CommitJob(msgspec.Struct, frozen=True, kw_only=True, tag="commit"):
-    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read.
+class Neighbour(RepositoryFiles, frozen=True, kw_only=True):
+    """Another repository of the same project, which may become the owner of resources that this one drops."""
 
-    `branch` is where the commit was found: a branch by its short name, any other ref by its full one, or the id of a
-    commit. `include` and `exclude` are patterns of files, as in the settings; no pattern includes every file. `origin`
-    is a digest of the URL and of what is followed there.
+
+class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
+    """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
+    a digest of the URL and of what is followed there.
     """
 
     context: Context
-    repository: str
-    mirror: str
     commit: str
-    branch: str
-    path: str
     run: str
     full: bool
     prune: bool
     atomic: bool
     prune_min_count: int
     prune_max_percent: int
-    allowed_kinds: tuple[str, ...]
-    allowed_names: tuple[str, ...]
-    accept_invalid: bool
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
     origin: str
     neighbours: tuple[Neighbour, ...]
     aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
@@ -100,7 +98,7 @@ class Verb(StrEnum):
 class RequestJob(msgspec.Struct, frozen=True, tag="request"):
     """Plan the body of an apply or delete request. `atomic` and `strict_version` are for an apply: with the latter, a
     document that names another version or hash than the stored one is not stored. `matching` is for a delete: nothing
-    goes unless what is stored has one of these, each a version or a hash.
+    is deleted unless the stored resource has one of these versions or hashes.
     """
 
     context: Context
@@ -122,7 +120,7 @@ class RequestJob(msgspec.Struct, frozen=True, tag="request"):
 
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
-    """Find which commit changed the file of each resource that a repository brought and of which that is not known."""
+    """Find the commit that changed the file of each resource of a repository, where it is unknown."""
 
     context: Context
     repository: str
@@ -130,7 +128,7 @@ class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
 
 
 class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
-    """Find where the versions of a resource, and what quotes them, hold a text that should not have been there."""
+    """Find the versions of a resource, and sentences that quote them, with a text that should not be stored."""
 
     context: Context
     kind: str
@@ -156,8 +154,8 @@ class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
     """Plan what merging `head` into `base` would do; nothing is stored.
 
     `commit` says how the repository is read; its `commit` is the base. Both are full ids. `proposals` is the mirror of
-    what is not followed, '' when there is none. `followed`: the base is what the repository follows, and nothing that
-    somebody may have written to ask about it.
+    what is not followed, '' when there is none. `followed`: the base is the followed ref, and not a commit that the
+    caller may have made for this plan.
     """
 
     commit: CommitJob
@@ -190,7 +188,7 @@ class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
 
 
 class Abandon(msgspec.Struct, frozen=True, tag="abandon"):
-    """Nobody waits any more for this job, which is `Ready`. `job` is the job's tag."""
+    """Drop this job, which is `Ready`: its caller is gone. `job` is the job's tag."""
 
     number: int
     job: str
@@ -213,7 +211,7 @@ class Ready(msgspec.Struct, frozen=True, tag="ready"):
 
 
 class At(msgspec.Struct, frozen=True, tag="at"):
-    """Which file a careful job reads now, by its blob; '' when it goes on without files."""
+    """The blob of the file that a careful job reads now; '' when it reads no more files."""
 
     number: int
     blob: str
@@ -245,12 +243,11 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     """The end of a planned commit.
 
     `full`: the parts hold the whole index of the repository's files. `changed`: they change resources. `kinds`: the
-    counts once more, by kind; empty for the kind of what has none that could be read.
-    `waits_for_store`: another repository owns some of what this one wants. `refused`: the repository is atomic, and
-    nothing is stored.
-    `hold` and `message` say in which state the repository is when nothing was pruned, and why; `approvable` is as in
-    the repository's row. `note` tells what is as it should be, and worth knowing. `held_changed`: the parts hold all
-    that stays though the head does not hold it. `changed_endpoints` are as in `planner.dependants`.
+    counts by kind; '' is the kind of documents without a readable one. `waits_for_store`: another repository owns some
+    of what this one wants. `refused`: the repository is atomic, and nothing is stored. `hold` and `message` are the
+    repository's state when nothing was pruned, and the reason; `approvable` is as in the repository's row. `note` is
+    information about a sound state. `held_changed`: the parts contain all resources that stay although the head does
+    not define them. `changed_endpoints` are as in `planner.delivery`.
     """
 
     number: int
@@ -299,10 +296,10 @@ class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
 
 
 class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
-    """The end of a search: the versions that hold the text where a reader sees it, in order, and how many strings.
+    """The end of a search: the versions with the text where a reader sees it, in order, and the number of strings.
 
-    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten.
-    `ends_routes`: a version that held it was in force for a Configuration that cannot deliver by its present one.
+    `exists`: there is, or was, such a resource. `obstacle` is why nothing may be rewritten. `ends_routes`: a version
+    with the text was the last good route of a Configuration that cannot deliver by its present version.
     """
 
     number: int
@@ -315,8 +312,8 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
 
 
 class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
-    """The end of a compilation, as of a revision. `restated`: the parts hold statuses that say something else of
-    delivery than what is stored, of so many Configurations.
+    """The end of a compilation, as of a revision. `restated`: the number of Configurations whose stored status of
+    delivery is outdated; the parts have the new statuses.
     """
 
     number: int
@@ -327,9 +324,8 @@ class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
     """The end of a planned review, as of a revision of the store.
 
-    `entry` is a `model.plan.PlanEntry` in msgpack, empty when the two do not merge: then `conflicts` names the files
-    that stand against each other, or is empty too, and they have no history in common. `merge_base`, `behind` and
-    `ahead` are as in `model.plan.Plan`.
+    `entry` is a `model.plan.PlanEntry` in msgpack, empty when the two do not merge: then `conflicts` names the files in
+    conflict, or is empty if there is no common history. `merge_base`, `behind` and `ahead` are as in `model.plan.Plan`.
     """
 
     number: int
@@ -352,9 +348,28 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     lasting: bool = False  # the commit takes more than one may, and will again
 
 
+class Exhausted(GitFault):
+    """A commit exceeds a limit, or ends its worker (`Failed.lasting`). The same commit will again: do not retry it."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
+
+
 Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned
 Answer: TypeAlias = Begun | Ready | At | Part | RoutesPart | Planned | Failed
 """Everything that the child sends."""
+
+Emit: TypeAlias = Callable[[Changes], None]
+"""A job sends each part of its change by this."""
+T = TypeVar("T")
+
+
+def batches(rows: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+    """Yield rows, so many at a time."""
+    left = iter(rows)
+    while batch := tuple(islice(left, size)):
+        yield batch
+
 
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
@@ -367,12 +382,27 @@ def framed(message: Order | Answer) -> bytes:
     return LENGTH.pack(len(payload)) + payload
 
 
+def take_frame(received: bytearray) -> bytearray | None:
+    """Take the payload of the first message out of what came; None while it is not whole. Raises ValueError."""
+    if len(received) < LENGTH.size:
+        return None
+    (length,) = LENGTH.unpack_from(received)
+    if length > FRAME_LIMIT:
+        raise ValueError(f"a frame of {length} bytes")
+    end = LENGTH.size + length
+    if len(received) < end:
+        return None
+    payload = received[LENGTH.size : end]
+    del received[:end]
+    return payload
+
+
 def order(payload: bytes) -> Order:
     """Decode what the service sent. Raises msgspec.DecodeError for anything else."""
     return _orders.decode(payload)
 
 
-def answer(payload: bytes) -> Answer:
+def answer(payload: bytes | bytearray) -> Answer:
     """Decode what the worker sent. Raises msgspec.DecodeError for anything else."""
     return _answers.decode(payload)
 

@@ -1,39 +1,113 @@
-"""Reviewing a merge: the same plan, told and not stored."""
+"""The review job: plan the merge of a base and a head as a commit, and report the plan instead of storing it.
 
+A plan must not reveal if a guessed secret equals the stored one: in a document that differs between base and head, a
+secret in clear counts as changed. If the caller chose the base, this holds for all documents: the guess may be there,
+too.
+
+A forge attaches comments to lines of the head. So places are in the head's file, which differs from the merged one if
+both sides changed it.
+"""
+
+import re
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 from time import monotonic, sleep
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import code_owners, desired, documents, plan, positions, rendering
+from reconciler.model import (
+    code_owners,
+    components,
+    diffs,
+    documents,
+    masking,
+    names,
+    plan,
+    positions,
+    rendering,
+    resource,
+    values,
+)
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.desired import Desired, DocumentRules
-from reconciler.model.flows import Flow
+from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
-from reconciler.model.plan import NamedResource, PlanEntry, PlanPlace, PlanStatus
-from reconciler.planner import changes, delivery_changes, heads
-from reconciler.planner.decisions import Decided
+from reconciler.model.plan import (
+    CutText,
+    NamedResource,
+    PlanDifference,
+    PlanEntry,
+    PlanField,
+    PlanPlace,
+    PlanStatus,
+)
+from reconciler.model.values import Pointer, Value
+from reconciler.planner import changes, delivery_changes, heads, stored
+from reconciler.planner.decisions import WRITING, Decided
 from reconciler.planner.heads import HeadDecision
-from reconciler.planner.removed import TreeReading
+from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot
-from reconciler.store.contract import PlanningView
+from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import HeldRow
-from reconciler.worker import commits
-from reconciler.worker.allowance import Allowance
+from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
-from reconciler.worker.review_fields import PlanFields
-from reconciler.worker.trees import FileLocations
+from reconciler.worker.trees import Allowance, FileLocations
 
-# The resources that refer, directly or through others, to what a change touches.
+MOST_LINES = 20_000  # of a file; of a longer one places are those of the merge
+
+
+class HeadLines:
+    """The lines of one merge in the head. Keeps those of the last file, since statuses come file by file."""
+
+    def __init__(self, merged: Merged) -> None:
+        self._merged, self._head = merged.merged, merged.head
+        self._is_head = merged.merged.tree("") == merged.head.tree("")
+        self._path: str | None = None
+        self._lines: dict[int, int] = {}  # those that differ
+
+    def place(self, place: PlanPlace) -> PlanPlace:
+        """Return the place in the head; a line that only the base has stays as it is."""
+        return msgspec.structs.replace(place, line=self._of(place.path).get(place.line, place.line))
+
+    def reason(self, text: str, path: str) -> str:
+        """Return a reason with the places in the head that begin its lines."""
+        lines = self._of(path)
+        return re.sub(
+            rf"^({re.escape(path)}:)([0-9]+)(?=:)",
+            lambda found: f"{found[1]}{lines.get(int(found[2]), int(found[2]))}",
+            text,
+            flags=re.MULTILINE,
+        )
+
+    def _of(self, path: str) -> dict[int, int]:
+        if path != self._path:
+            self._path, self._lines = path, {} if self._is_head else self._moved(path)
+        return self._lines
+
+    def _moved(self, path: str) -> dict[int, int]:
+        old, new = self._merged.blob(path), self._head.blob(path)
+        if old is None or new is None or old == new:
+            return {}
+        if max(self._merged.size(old), self._head.size(new)) > positions.FILE_LIMITS.bytes:
+            return {}
+        texts = [
+            snapshot.read(blob, positions.FILE_LIMITS.bytes)
+            for snapshot, blob in ((self._merged, old), (self._head, new))
+        ]
+        return {} if max(text.count(b"\n") for text in texts) > MOST_LINES else merging.matching_lines(*texts)
+
 
 MOST_WALKED = 20_000  # resources in all; what is further away is not told
 MOST_AFFECTED = 1_000  # by one
@@ -64,73 +138,120 @@ class Affected:
         return tuple(sorted(found - {outcome.key}))
 
 
-# The entry of a plan: what was decided about a merge, as statuses with places, fields, owners and notes.
-
 MOST_NOTES = 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EntryWriter:
-    """All that the statuses are told from."""
+    """Writes the entry from a decision. It is used inside the decision's snapshot of the store.
+
+    `base` are the documents of the base in files that the change touches, and `unchanged` the resources in others: a
+    secret in one of these is no guess. If `base` is None, nothing is a guess.
+    """
 
     job: CommitJob
     decision: HeadDecision
+    world: StoreSnapshot
+    terms: PlanMode
     changed: Set[str]  # paths of the files that the change touches
-    fields: PlanFields
+    base: Mapping[Key, Desired] | None
+    unchanged: Set[Key]
+    locations: FileLocations
+    lines: HeadLines
     affected: Affected
     refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
     owners: CodeOwners
-    assumed: Set[Key]
-    flows: tuple[Flow, ...]
 
-    def statuses(self) -> Iterator[PlanStatus]:
-        """Every status but those that say that nothing changes; what a guard holds is a deletion too."""
+    def entry(self) -> PlanEntry:
+        """Return the entry of the repository."""
+        job, decision = self.job, self.decision
+        notes = list(dict.fromkeys(self._notes()))
+        if len(notes) > MOST_NOTES:
+            notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
+        outcomes = decision.decided.outcomes
+        if self.terms.live:  # most of what the repository owns was not read
+            told = {
+                one.key
+                for one in outcomes
+                if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
+                if one.stored.owner == job.repository
+            }
+            owned = self.world.view.owned_count(job.repository, job.context.project)
+            unchanged = owned - len(told) - len(decision.pruning.held)
+        else:
+            unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
+        return PlanEntry(
+            name=job.repository,
+            project=job.context.project,
+            path=job.path,
+            statuses=plan.in_order(self._statuses()),
+            unchanged=unchanged,
+            held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
+            notes=tuple(notes),
+            refused=decision.refused,
+            flows=() if decision.refused else delivery_changes.find_flows(decision.decisions, self.world),
+        )
+
+    def _statuses(self) -> Iterator[PlanStatus]:
+        """Yield every status that changes something; a held deletion is one, too."""
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
                 yield self._status(outcome)
-        for stored in self.decision.pruning.held:
-            at = _stored_place(stored)
+        for held in self.decision.pruning.held:
+            at = _stored_place(held)
             yield PlanStatus(
                 status=UpdateStatus.DELETED,
-                kind=stored.key.kind,
-                name=stored.key.name,
+                kind=held.key.kind,
+                name=held.key.name,
                 at=at,
-                existing=self._was_held(stored),
+                existing=self._was_held(held),
                 owners=() if at is None else self.owners.of(at.path),
                 held=True,
             )
 
+    def _was_held(self, held: StoredState) -> bool:
+        return HeldRow(self.job.repository, *held.key, "held") in self.decision.stayed
+
     def _status(self, outcome: Outcome) -> PlanStatus:
         at = self._place(outcome)
-        shown, left_out = self.fields.of(outcome)
+        shown, left_out = self._fields(outcome)
         affected = self.affected.by(outcome)
+        reason = outcome.reason or changes.outcome_reason(outcome)
+        notes = outcome.notes
+        if at is not None:
+            reason = reason and self.lines.reason(reason, at.path)
+            notes = tuple(self.lines.reason(note, at.path) for note in notes)
         return PlanStatus(
             status=outcome.status,
             kind=None if outcome.key is None else outcome.key.kind,
             name=None if outcome.key is None else outcome.key.name,
-            reason=self._reason(outcome, at),
+            reason=reason,
             at=at,
             existing=self._is_existing(outcome, at),
             fields=shown,
             fields_left_out=left_out,
             dependants=tuple(NamedResource(kind=key.kind, name=key.name) for key in affected[: plan.MOST_DEPENDANTS]),
             dependants_left_out=max(0, len(affected) - plan.MOST_DEPENDANTS),
-            unresolved=self.fields.unresolved(outcome, self.assumed),
+            unresolved=self._unresolved(outcome),
             owners=() if at is None else self.owners.of(at.path),
-            notes=tuple(note if at is None else self.fields.lines.reason(note, at.path) for note in outcome.notes),
+            notes=notes,
         )
 
-    def _reason(self, outcome: Outcome, at: PlanPlace | None) -> str | None:
-        told = outcome.reason or changes.outcome_reason(outcome)
-        return told if told is None or at is None else self.fields.lines.reason(told, at.path)
-
     def _place(self, outcome: Outcome) -> PlanPlace | None:
-        if outcome.ordinal is not None:
-            place = self.decision.decided.documents[outcome.ordinal].place
-            if place is None:
-                return None
-            return self.fields.lines.place(PlanPlace(path=place.path, line=place.line, column=place.column))
-        return None if outcome.stored is None else _stored_place(outcome.stored)
+        if outcome.ordinal is None:
+            return None if outcome.stored is None else _stored_place(outcome.stored)
+        place = self.decision.decided.documents[outcome.ordinal].place
+        if place is None:
+            return None
+        return self.lines.place(PlanPlace(path=place.path, line=place.line, column=place.column))
+
+    def _place_of(self, document: Desired, pointer: Pointer) -> PlanPlace | None:
+        """Return the place of a part of a document in the head."""
+        locations = self.locations.of(document)
+        if locations is None or document.place is None:
+            return None
+        position = locations.of(document.position, pointer)
+        return self.lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
 
     def _is_existing(self, outcome: Outcome, at: PlanPlace | None) -> bool:
         """It was so before, in a file that the change does not touch."""
@@ -143,13 +264,68 @@ class EntryWriter:
         is_refused = outcome.status in REFUSED and document in self.refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
-    def notes(self) -> Iterator[str]:
+    def _fields(self, outcome: Outcome) -> tuple[tuple[PlanField, ...], int]:
+        """Return the fields that differ from the stored version, and how many more do; none of one that is damaged."""
+        if outcome.change is not Change.UPDATE:
+            return (), 0
+        assert outcome.key is not None
+        assert outcome.ordinal is not None
+        document = self.decision.decided.documents[outcome.ordinal]
+        with suppress(Damaged):
+            found = self._differences(outcome.key, document)
+            shown = tuple(self._field(one, document) for one in islice(found, plan.MOST_FIELDS))
+            return shown, sum(1 for _ in found)
+        return (), 0
+
+    def _differences(self, key: Key, document: Desired) -> Iterator[diffs.Differing]:
+        before = self.world.view.documents(self.world.project, [key]).get(key)
+        if before is None:
+            return iter(())
+        new, new_secrets = document.document(), dict(self.decision.decided.fits[key].secrets)
+        if self.base is not None and key not in self.unchanged:
+            other = _hidden(new_secrets, self.base.get(key))
+            new, new_secrets = values.replaced(new, other), new_secrets | other
+        old = stored.without_servers(stored.document_in_clear(key, before))
+        return diffs.differences(
+            resource.without_absent(old, names.exact_kind(key.kind)),
+            new,
+            old_secrets=stored.held_secrets(key, before),
+            new_secrets=new_secrets,
+        )
+
+    def _field(self, one: diffs.Differing, document: Desired) -> PlanField:
+        return PlanField(
+            path=one.path,
+            difference=PlanDifference(one.difference.value),
+            old=_shown(one.old),
+            new=_shown(one.new),
+            at=None if one.new_pointer is None else self._place_of(document, one.new_pointer),
+            sensitive=one.sensitive,
+        )
+
+    def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
+        """Return the references of what is stored anew that lead to what is only assumed to be there."""
+        if outcome.change not in WRITING or outcome.ordinal is None or not self.terms.assumed:
+            return ()
+        document = self.decision.decided.documents[outcome.ordinal]
+        if self.terms.assumed.isdisjoint(document.references):
+            return ()
+        # The value of a parameter is not repeated: it may be a secret.
+        return tuple(
+            NamedResource(
+                kind=one.kind,
+                name=plan.SENSITIVE if one.pointer[-1] == "value" else one.name,
+                at=self._place_of(document, one.pointer),
+            )
+            for one in components.references(document.document())
+            if one.key in self.terms.assumed
+        )
+
+    def _notes(self) -> Iterator[str]:
         """Yield what a reader should know beside the statuses."""
         decision = self.decision
-        yield from filter(
-            None,
-            (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers)),
-        )
+        told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
+        yield from filter(None, told)
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
         for row in decision.decided.standing.rows:
             lines = rendering.incomplete(row.status)
@@ -158,47 +334,36 @@ class EntryWriter:
                 why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
                 yield f"{row.kind} {row.name} becomes incomplete{why}."
 
-    def _was_held(self, stored: StoredState) -> bool:
-        return HeldRow(self.job.repository, *stored.key, "held") in self.decision.stayed
 
-    def entry(self, view: PlanningView, *, live: bool) -> PlanEntry:
-        """Write all that is told; `live` as in `PlanMode`. Asked for inside the snapshot of the decision."""
-        job, decision = self.job, self.decision
-        notes = list(dict.fromkeys(self.notes()))
-        if len(notes) > MOST_NOTES:
-            notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
-        outcomes = decision.decided.outcomes
-        if live:  # most of what the repository owns was not read
-            changing = [one for one in outcomes if one.status is not UpdateStatus.UNCHANGED and one.stored is not None]
-            told = {one.key for one in changing if one.stored is not None and one.stored.owner == job.repository}
-            unchanged = view.owned_count(job.repository, job.context.project) - len(told) - len(decision.pruning.held)
-        else:
-            unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
-        return PlanEntry(
-            name=job.repository,
-            project=job.context.project,
-            path=job.path,
-            statuses=plan.in_order(self.statuses()),
-            unchanged=unchanged,
-            held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
-            notes=tuple(notes),
-            refused=decision.refused,
-            flows=() if decision.refused else self.flows,
-        )
+def _stored_place(state: StoredState) -> PlanPlace | None:
+    return None if state.path is None else PlanPlace(path=state.path, line=state.line or 1)
 
 
-def _stored_place(stored: StoredState) -> PlanPlace | None:
-    return None if stored.path is None else PlanPlace(path=stored.path, line=stored.line or 1)
+def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointer, Value]:
+    """Replace every secret that the caller cannot have read in the base, so that it counts as changed."""
+    before = None if base is None or not base.owned else base.document()
+    return {
+        pointer: secrets.token_hex()
+        for pointer, value in found.items()
+        if before is None or not _holds(before, pointer, value)
+    }
 
 
-# The effect of merging: the merge of a base and a head planned like a commit, and told instead of stored.
-#
-# A plan must not tell whether a guessed secret is the stored one: of a document that is not in the base as it is in the
-# head, a secret in clear counts as changed. So it does in all of them where whoever asks chose the base: the guess may
-# stand there too.
+def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
+    with suppress(LookupError):
+        return masking.is_same_secret(values.value_at(document, pointer), value)
+    return False
+
+
+def _shown(value: Value | UnsetType) -> object:
+    if isinstance(value, UnsetType):
+        return UNSET
+    shown = diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
+    return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown
+
 
 REST_SECONDS = 0.01
-# Then it goes on beside the others: whoever asks waits too, and what it rests is of the time that it may take.
+# Then it continues beside other work: its caller waits too, and the pause is part of its time.
 MOST_RESTS_SECONDS = 60.0
 OWNERS_BYTES = 256 * 1024
 
@@ -220,7 +385,7 @@ class _Before:
     documents: Mapping[Key, Desired]
 
     def known(self, reading: TreeReading) -> dict[Key, bytes]:
-        """The digests of what whoever reads the base has read."""
+        """Return the digests of the values that a reader of the base knows."""
         found = {key: one.digest for key, one in self.documents.items() if one.owned}
         for one in reading.documents():
             if one.key is not None and one.owned and one.place and one.place.path not in self.changed:
@@ -283,7 +448,8 @@ def review(
     with view.snapshot() as revision:
         remembered = view.repository(job.repository)
         is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
-        # Of a base that somebody chose every file is read: that one was not would tell that it is what is applied.
+        # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
+        # head.
         job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
         before = _before(merged, job.path, allowance=allowance, rules=rules if terms.live else None)
         # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
@@ -297,25 +463,21 @@ def review(
         decision = commits.decide_commit(
             job, merged.merged, reading, world, remembered=remembered, allowance=allowance, terms=terms
         )
-        telling = EntryWriter(
+        writer = EntryWriter(
             job=job,
             decision=decision,
+            world=world,
+            terms=terms,
             changed=before.changed,
-            fields=PlanFields(
-                decision.decided,
-                world,
-                merged,
-                locations=FileLocations(reading.files, merged.merged, allowance),
-                base=(before.documents if is_read else {}) if terms.live else None,
-                unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
-            ),
+            base=(before.documents if is_read else {}) if terms.live else None,
+            unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
+            locations=FileLocations(reading.files, merged.merged, allowance),
+            lines=HeadLines(merged),
             affected=Affected(decision.decided, world),
             refused_before=_refused_before(view, job.repository),
             owners=_owners(merged.base),
-            assumed=terms.assumed,
-            flows=delivery_changes.find_flows((decision.decided, *(one.decided for one in decision.transfers)), world),
         )
-        return Reviewed(revision, telling.entry(view, live=terms.live))
+        return Reviewed(revision, writer.entry())
 
 
 def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules | None) -> _Before:
@@ -333,12 +495,10 @@ def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rule
     """Read the documents of a file of the base, as far as it can be read."""
     if change.old_blob is None or documents.syntax_of(change.path) is None:
         return {}
-    size = base.size(change.old_blob)
-    if size > positions.FILE_LIMITS.bytes or change.old_blob in allowance.aside:
-        return {}
-    allowance.file(change.old_blob, size)
-    data = base.read(change.old_blob, positions.FILE_LIMITS.bytes)
-    return {one.key: one for one in desired.read_file(data, path=change.path, rules=rules) or () if one.key is not None}
+    with suppress(Refused):
+        found = trees.read_documents(change.path, change.old_blob, base, rules=rules, allowance=allowance)
+        return {one.key: one for one in found or () if one.key is not None}
+    return {}
 
 
 def _unchanged_keys(reading: TreeReading, before: _Before) -> frozenset[Key]:

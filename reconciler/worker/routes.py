@@ -1,13 +1,11 @@
 """Finding the routes of a project.
 
 What `status.delivery` says is compared on the way. It is written with every change that it follows from
-(`planner.delivery`), so that only what an earlier version of the product stored is found to say nothing, or
+(`planner.dependants`), so that only what an earlier version of the product stored is found to say nothing, or
 something else; that is stored anew.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
-from typing import TypeVar
 
 import msgspec
 from msgspec import structs
@@ -24,7 +22,8 @@ from reconciler.planner import stored as planner_stored
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, StoredVersion
-from reconciler.worker.messages import RoutesFound, RoutesJob
+from reconciler.worker import messages
+from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
 
 PART = 200  # routes or destinations in one part: less than a millisecond of decoding
 STATUSES = 250  # in one part
@@ -34,9 +33,7 @@ TOO_MANY = (
     "The Configurations of the project {project} route more than 64 MiB; deliver from fewer, or split the project."
 )
 
-Emit = Callable[[Changes], None]
 Send = Callable[[Routes], None]
-T = TypeVar("T")
 
 
 def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
@@ -48,7 +45,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, 
     with view.snapshot() as revision:
         search = _Search(view, project)
         restated = 0
-        for rows in _batches(search.compile(), STATUSES):
+        for rows in messages.batches(search.compile(), STATUSES):
             emit(Changes(head_statuses=rows))
             restated += len(rows)
         former = search.former(job.left)
@@ -160,7 +157,7 @@ class _Search:
         return None if webhook is None else self._stored(name, webhook)
 
     def _stored(self, name: str, webhook: Webhook) -> Destination | None:
-        """With its queue where it belongs; None when nobody can say where that is."""
+        """Return it with the folder of its queue; None if that is unknown."""
         if not webhook.storage:
             return webhook.destination(name, None)
         storage = self._storage(webhook.storage)
@@ -184,7 +181,7 @@ class _Search:
         return routes.queue_storage(name, routes.given(spec), self._type(routes.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
-        """The spec of a resource that is stored or built in, secrets in clear; None when nobody can read it."""
+        """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
         stored = self._view.documents(self._project, [key]).get(key)
         if stored is None:
             built_in = builtins.built_in().get(key)
@@ -226,7 +223,7 @@ def _name(destination: Destination) -> str:
 def _parts(
     routes: list[Route], destinations: list[Destination], former: list[Destination], wanting: list[Wanting]
 ) -> Iterator[Routes]:
-    """At least one, so that somebody is told that there is nothing."""
+    """Yield at least one, so that an empty result is reported."""
     empty = Routes(project="")
     yield empty
     kinds: dict[str, Sequence[msgspec.Struct]] = {
@@ -236,10 +233,5 @@ def _parts(
         "wanting": wanting,
     }
     for name, found in kinds.items():
-        for some in _batches(iter(found), PART):
+        for some in messages.batches(found, PART):
             yield msgspec.structs.replace(empty, **{name: some})
-
-
-def _batches(items: Iterator[T], size: int) -> Iterator[tuple[T, ...]]:
-    while batch := tuple(islice(items, size)):
-        yield batch

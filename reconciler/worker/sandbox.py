@@ -1,7 +1,16 @@
 """The worker's sandbox: what the process gives up before it parses what strangers wrote.
 
-The limits of resources are set everywhere. Landlock and seccomp are used where the kernel has them, and what is missing
-is skipped and known (`Protections`). Nothing here can be undone by the process, or by a thread or a library in it.
+Resource limits are set everywhere. Landlock and seccomp are used where the kernel has them; a missing one is skipped
+and reported (`Protections`). The process, its threads and libraries cannot undo any of it.
+
+Landlock restricts which files are opened, and forbids connections (linux/landlock.h, landlock(7)). It checks a file
+when it is opened, so pipes and open files stay usable. It has no rule for reading that a file exists, its size and
+owner.
+
+Seccomp refuses system calls with EPERM, so that a library continues as for a user without permission (seccomp(2)). All
+other calls are allowed, since the C library and Python change their calls between versions. Only seccomp can refuse
+changes of modes, owners and times of files, and truncating an open file, which would end the daemon that has the
+store's `-shm` mapped.
 """
 
 import contextlib
@@ -16,6 +25,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
+from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,8 +92,6 @@ def tell_protections() -> None:
     os.write(1, msgspec.json.encode(enter(Granted())))
 
 
-# Limits that every kernel has.
-
 ADDRESS_SPACE_BYTES = 4 * 1024**3  # a parser gone wild ends here, not with the machine's memory
 OPEN_FILES = 256
 UMASK = 0o077
@@ -146,11 +154,6 @@ def _last_error() -> OSError:
     number = ctypes.get_errno()
     return OSError(number, os.strerror(number))
 
-
-# Landlock: which files are opened, and that no connection is made (linux/landlock.h, landlock(7)).
-#
-# It looks at a file when it is opened, so pipes and files that are open stay of use. It has no rule for what needs no
-# opening: that a file is there, how large it is, and whose.
 
 # The numbers of these system calls are the same on every machine.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -237,103 +240,22 @@ def _needed_by_python() -> Iterator[str]:
     yield from ("/etc/ld.so.cache", "/usr/lib/locale", "/usr/share/zoneinfo", "/etc/localtime", "/dev/urandom")
 
 
-# Seccomp: which system calls are refused (seccomp(2)). A filter is a program for the kernel's packet filter.
-#
-# What is refused gives EPERM: a library that tries something goes on as for a user who may not. All else is allowed,
-# since the C library and Python change what they call from one version to the next. Two things are refused that only
-# seccomp sees: changes of modes, owners and times of files, and cutting an open file short, which would end the daemon
-# that has the store's `-shm` in its memory.
-
 _AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32 = 0x40000000  # the numbers of a second set of calls on x86_64
 
-# By name, the numbers on x86_64 and aarch64; None where there is no such call (asm/unistd.h).
-REFUSED: dict[str, tuple[int | None, int | None]] = {
-    # sockets, of which none is needed
-    "socket": (41, 198),
-    "socketpair": (53, 199),
-    "connect": (42, 203),
-    "bind": (49, 200),
-    "listen": (50, 201),
-    "accept": (43, 202),
-    "accept4": (288, 242),
-    "sendto": (44, 206),
-    "sendmsg": (46, 211),
-    "sendmmsg": (307, 269),
-    # other programs, and other processes
-    "execve": (59, 221),
-    "execveat": (322, 281),
-    "fork": (57, None),
-    "vfork": (58, None),
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "process_mrelease": (448, 448),
-    "pidfd_open": (434, 434),
-    "pidfd_getfd": (438, 438),
-    "pidfd_send_signal": (424, 424),
-    "kcmp": (312, 272),
-    "tkill": (200, 130),
-    "rt_sigqueueinfo": (129, 138),
-    "rt_tgsigqueueinfo": (297, 240),
-    "setns": (308, 268),
-    "unshare": (272, 97),
-    # the kernel, and the machine
-    "bpf": (321, 280),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "perf_event_open": (298, 241),
-    "userfaultfd": (323, 282),
-    "fanotify_init": (300, 262),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "keyctl": (250, 219),
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    # files without opening them, and what is true of files
-    "open_by_handle_at": (304, 265),
-    "truncate": (76, 45),
-    "ftruncate": (77, 46),
-    "chmod": (90, None),
-    "fchmod": (91, 52),
-    "fchmodat": (268, 53),
-    "fchmodat2": (452, 452),
-    "chown": (92, None),
-    "lchown": (94, None),
-    "fchown": (93, 55),
-    "fchownat": (260, 54),
-    "utime": (132, None),
-    "utimes": (235, None),
-    "futimesat": (261, None),
-    "utimensat": (280, 88),
-    "setxattr": (188, 5),
-    "lsetxattr": (189, 6),
-    "fsetxattr": (190, 7),
-    "removexattr": (197, 14),
-    "lremovexattr": (198, 15),
-    "fremovexattr": (199, 16),
-}
+
+def _refused_calls() -> dict[str, tuple[int | None, int | None]]:
+    """Return the numbers on x86_64 and aarch64 by name, None where there is no such call."""
+    text = (resources.files("reconciler.worker") / "refused_calls.txt").read_text(encoding="utf-8")
+    rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
+    return {name: (_number(x86_64), _number(aarch64)) for name, x86_64, aarch64 in rows}
+
+
+def _number(told: str) -> int | None:
+    return None if told == "-" else int(told)
+
+
+REFUSED = _refused_calls()
 # Allowed for this process alone, which is their first argument, or 0.
 OWN: dict[str, tuple[int, int]] = {"kill": (62, 129), "tgkill": (234, 131), "prlimit64": (302, 261)}
 CLONE, CLONE3 = (56, 220), (435, 435)
@@ -350,7 +272,7 @@ _MODE_FILTER = 2
 NO_SECCOMP = "this kernel has no seccomp"
 
 Instruction = tuple[int, int, int, int]
-"""Code, how many to pass over when its condition holds, and when it does not, and its value."""
+"""Code, how many instructions to skip if its condition is true, and if it is false, and its value."""
 
 
 def filter_program(machine: str, process: int) -> list[Instruction] | None:

@@ -1,6 +1,13 @@
-"""Which files of a commit are read, and what they hold."""
+"""The files of a commit: which ones are read, the limits on reading them, and their documents.
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence, Set
+A full read takes every considered file. Otherwise these files are read: files that changed, files with documents that
+are not stored as Git wants, and files that share a resource with one of these before or after. So duplicates and moves
+are seen, and the cost follows the change and its dependants, not the repository.
+"""
+
+import copy
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -16,12 +23,128 @@ from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.violations import Place, Violation
-from reconciler.planner.removed import FileReading, TreeReading
+from reconciler.planner.pruning import FileReading, TreeReading
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import FileRow, WantedRow
-from reconciler.worker.allowance import Allowance
+from reconciler.worker.messages import Exhausted
 
-# One file of a commit: whether its content is read, and what it holds; and the ignore files, which hold rules.
+MEBIBYTE = 2**20
+ASIDE = (
+    "ended the program that reads it, or kept it for a minute, twice, so it is not read until it changes; mend it or"
+    " take it out"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLimits:
+    """The limits on reading one commit, far above what people write by hand."""
+
+    files: int = 250_000  # that count as documents
+    bytes: int = 1024 * MEBIBYTE  # of them together; content that stands under many paths counts each time
+    documents: int = 500_000
+    ignore_files: int = 1_000
+    patterns: int = 10_000  # of all ignore files together
+    seconds: float = 300.0  # of the thread's processor time, so that a busy machine refuses nothing
+
+
+COMMIT = CommitLimits()
+
+# Bytes of files, and characters of paths for each pattern, between two looks at the clock: one costs as much as reading
+# 100 bytes.
+CLOCKED = 4096
+
+
+def _exhausted(what: str, remedy: str) -> Exhausted:
+    return Exhausted(f"the commit {what}, and nothing of it is applied; {remedy}")
+
+
+class Allowance:
+    """The rest of one commit's limits. It belongs to the thread that reads the commit; its time counts from here on.
+
+    `at` is called with each file's blob before the file is read.
+    """
+
+    def __init__(
+        self,
+        limits: CommitLimits = COMMIT,
+        *,
+        aside: frozenset[str] = frozenset(),
+        at: Callable[[str], None] | None = None,
+        clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self.limits = limits
+        self.aside = aside
+        self._at = at
+        self._clock = clock
+        self._end = clock() + limits.seconds
+        self._files = self._bytes = self._documents = 0
+        self._ignore_files = self._patterns = 0
+        self._unclocked = 0  # what was done since the time was asked for, in bytes and characters
+
+    def beside(self) -> "Allowance":
+        """The same once more, for what may be read several times: what is counted there is not counted here."""
+        return copy.copy(self)
+
+    def known(self, size: int, *, files: int) -> None:
+        """So many files of so many bytes together will be read, counted before any is. Raises Exhausted."""
+        if files > self.limits.files:
+            raise _exhausted(f"holds more than {self.limits.files:,} files to read", SMALLER)
+        if size > self.limits.bytes:
+            raise _exhausted(f"holds more than {self.limits.bytes // MEBIBYTE:,} MiB of files to read", SMALLER)
+
+    def file(self, blob: str, size: int) -> None:
+        """One more file is to be read. Raises Exhausted, or Refused for a file that is set aside."""
+        self._files += 1
+        self._bytes += size
+        self.known(self._bytes, files=self._files)
+        self._done(size)
+        if blob in self.aside:
+            raise Refused(ASIDE)
+        if self._at is not None:
+            self._at(blob)
+
+    def documents(self, number: int) -> None:
+        """So many more documents were read. Raises Exhausted."""
+        self._documents += number
+        if self._documents > self.limits.documents:
+            raise _exhausted(f"holds more than {self.limits.documents:,} documents", SMALLER)
+
+    def ignore_file(self, patterns: int) -> None:
+        """One more ignore file, with so many patterns. Raises Exhausted."""
+        self._ignore_files += 1
+        self._patterns += patterns
+        if self._ignore_files > self.limits.ignore_files:
+            raise _exhausted(f"holds more than {self.limits.ignore_files:,} ignore files", FEWER)
+        if self._patterns > self.limits.patterns:
+            raise _exhausted(f"holds more than {self.limits.patterns:,} patterns in its ignore files", FEWER)
+
+    def path(self, path: str) -> None:
+        """A path is to be held against all patterns. Raises Exhausted."""
+        self._done(len(path) * (1 + self._patterns))
+
+    def _done(self, size: int) -> None:
+        self._unclocked += size
+        if self._unclocked >= CLOCKED:
+            self.time()
+
+    def time(self) -> None:
+        """Raises Exhausted when the processor time is used up."""
+        self._unclocked = 0
+        if self._clock() > self._end:
+            raise _exhausted(f"takes more than {self.limits.seconds:g} s of processor time to read", SMALLER)
+
+    def no_file(self) -> None:
+        """No file is read any more."""
+        if self._at is not None:
+            self._at("")
+
+
+SMALLER = (
+    "configure a folder of it with `path`, leave files out with `include`, `exclude` or a .serviceignore, or split the"
+    " repository"
+)
+FEWER = "use wildcards, and fewer ignore files"
+
 
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
@@ -63,7 +186,7 @@ def read_ignore_file(
 
 
 def linked_ignore(file: TreeFile) -> FileReading:
-    """Return the reading of a link or a submodule with the name of an ignore file: nobody knows its rules."""
+    """Return the reading of a link or a submodule with the name of an ignore file: its rules are unknown."""
     return _unusable(file.path, file.blob, f"it {LINKS[file.mode]}; make it a regular file, or remove it")
 
 
@@ -80,20 +203,29 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
         refusal = desired.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
         return FileReading(file.path, file.blob, documents=(refusal,))
     try:
-        allowance.file(file.blob, taken(snapshot.size(file.blob)))
-        data = snapshot.read(file.blob, positions.FILE_LIMITS.bytes)
+        found = read_documents(file.path, file.blob, snapshot, rules=rules, allowance=allowance)
     except Refused as refused:
         refusal = desired.unreadable(Place(file.path, 1, 1), refused.message)
         return FileReading(file.path, file.blob, documents=(refusal,))
-    found = desired.read_file(data, path=file.path, rules=rules)
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
-    allowance.documents(len(found))
     return FileReading(file.path, file.blob, documents=found)
 
 
+def read_documents(
+    path: str, blob: str, snapshot: Snapshot, *, rules: DocumentRules, allowance: Allowance
+) -> tuple[Desired, ...] | None:
+    """Read the documents of a file; None for an empty one. Raises Exhausted, and Refused for a file that is set aside
+    or too large.
+    """
+    allowance.file(blob, taken(snapshot.size(blob)))
+    found = desired.read_file(snapshot.read(blob, positions.FILE_LIMITS.bytes), path=path, rules=rules)
+    allowance.documents(len(found or ()))
+    return found
+
+
 def file_size(file: TreeFile, snapshot: Snapshot) -> int:
-    """The bytes that reading a file takes, known before; none for one that is not read, which is told otherwise."""
+    """Return the bytes that reading a file takes, known before; 0 for a file that is not read."""
     if not file.readable:
         return 0
     return taken(snapshot.size(file.blob))
@@ -102,15 +234,6 @@ def file_size(file: TreeFile, snapshot: Snapshot) -> int:
 def taken(size: int) -> int:
     """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
     return size if size <= positions.FILE_LIMITS.bytes else 0
-
-
-# The files of a commit that are read, and what they hold.
-#
-# Git's objects come in through a snapshot, what the store remembers through a view.
-#
-# A full read takes every considered file. Otherwise only files that changed are read, those that hold something that is
-# not stored as Git wants it, and files that hold a resource that one of these held or holds: duplicates and moves are
-# seen, and the cost follows the change and what depends on it, not the repository.
 
 
 def without_folder(missing: str) -> TreeReading:
@@ -165,7 +288,7 @@ def _considered(snapshot: Snapshot, scope: FileScope) -> tuple[list[TreeFile], d
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
-    """With the index of what is below these ignore files, since nobody knows which files they leave out."""
+    """Add the indexed files below these ignore files, since it is unknown which ones they exclude."""
     files, wanted = view.index(scope.repository)
 
     def is_kept(path: str) -> bool:
@@ -227,7 +350,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
-        sharing = view.paths_wanting(scope.repository, keys | users) - files.keys()
+        sharing = {path for _, path in view.places_of(scope.repository, keys | users)} - files.keys()
         present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
     files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
@@ -250,7 +373,7 @@ def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, sc
 def _vacant_since(
     files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
 ) -> dict[str, FileReading]:
-    """The vacant files that held what was read now: it stands elsewhere, so that they need not be remembered for it."""
+    """Find the vacant files whose former resources were read elsewhere now: they need not be remembered any more."""
     present = {found.key for file in files.values() for found in file.documents}
     paths = {path for path, key in view.given(scope.repository) if key in present and path not in files}
     why = dict(view.vacant_files(scope.repository)) if paths else {}
@@ -260,10 +383,8 @@ def _vacant_since(
 
 
 def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) -> dict[str, TreeFile | None]:
-    """Files that did not change since the applied head, so that they are what its index says.
-
-    Links are not among them: the index knows those by holding nothing. A hostile name is escaped with a backslash,
-    which no harmless name holds.
+    """Find files that did not change since the applied head, so that its index describes them. Links are not among
+    them: the index has no documents of those. A hostile name is escaped with a backslash, which no harmless name has.
     """
     blobs = view.blobs(scope.repository, sorted(paths))
     modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
@@ -304,7 +425,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 
 
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
-    """The keys that these files held at the last applied head, and hold now."""
+    """Return the keys that these files defined at the last applied head, and define now."""
     before = view.wanted_in(scope.repository, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}

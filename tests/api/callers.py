@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
 
-from reconciler.auth import passwords
+from api.calls import Services
+from reconciler.auth import sign_in
 from reconciler.model.directory import Amendment, Audited, Key, Member, User
 from reconciler.model.principals import Role, Scope
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.auth import directories
 
@@ -166,7 +166,7 @@ async def _amend(services: Services, projects: Sequence[str]) -> None:
     """One change for the people and keys, and one that takes the revoked key away."""
     for project in projects:
         await services.accounts.ensure_project(project)
-    encoded = passwords.encode_password(PASSWORD)
+    encoded = sign_in.encode_password(PASSWORD)
     people = {name: directories.user(name, password=encoded) for name in PEOPLE}
     root = directories.user("root", organization_admin=True, password=encoded)
     revoked = _key(999, _Made("revoked", OWN, Role.ADMIN))

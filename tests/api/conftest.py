@@ -14,11 +14,11 @@ import pytest
 from starlette.applications import Starlette
 
 import api.app
+from api.calls import Services
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.server.services import Services
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller
 from tests.api.parts import Parts
@@ -39,7 +39,7 @@ class Populated(NamedTuple):
 
 @pytest.fixture(scope="package")
 def anyio_backend() -> str:
-    """One loop for all of these tests, since the reader child's pipes belong to the loop that started it."""
+    """One loop for all of these tests, since the worker's pipes belong to the loop that started it."""
     return "asyncio"
 
 

@@ -9,9 +9,10 @@ from typing import Any
 import httpx2
 from jsonschema_rs import Draft202012Validator
 
-from api import health
+from api import openapi
+from reconciler.model.error_codes import MEANINGS, ErrorCode
 
-DOCUMENT: dict[str, Any] = json.loads(health.encoded_document())
+DOCUMENT: dict[str, Any] = json.loads(openapi.encoded())
 METHODS = ("get", "post", "delete", "put", "patch", "head", "options", "trace")
 ANY_METHOD = {405}  # of a method that a path does not take: not documented, since OpenAPI lists those that it takes
 
@@ -44,7 +45,11 @@ async def check(answer: httpx2.Response) -> None:
     if "content" in documented and answer.request.method != "HEAD":
         assert answer.headers["content-type"] in documented["content"]
         if answer.headers["content-type"] == "application/json":
-            _validator(path, method, str(answer.status_code)).validate(json.loads(body))
+            value = json.loads(body)
+            _validator(path, method, str(answer.status_code)).validate(value)
+            if "codes" in value:
+                assert len(value["codes"]) == len(value["errors"])
+                assert all(str(answer.status_code) in MEANINGS[ErrorCode(code)][0] for code in value["codes"])
     else:
         assert body == b""
 

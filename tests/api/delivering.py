@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from reconciler.delivery.contract import TakenRecords, UnknownDestination
 from reconciler.delivery.otlp.models import Logs
-from reconciler.delivery.reporting import TakenRecords, UnknownDestination
 
 SHOWN: dict[str, Any] = {
     "destination": "siem",

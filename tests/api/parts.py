@@ -1,4 +1,4 @@
-"""The parts behind the application, put together as the daemon does: a store's file, a reader child, an applier, and
+"""The parts behind the application, put together as the daemon does: a store's file, a worker, an applier, and
 watched repositories.
 
 Only time is not real: it stands still until a test moves it, so that whole answers can be asserted.
@@ -13,12 +13,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from api.calls import Services
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.delivery.intake import IntakeRoom, RecordRates
+from reconciler.auth.sign_in import SigningIn
+from reconciler.delivery.contract import IntakeRoom, RecordRates
+from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model import principals
 from reconciler.model.secret_references import AvailableSecrets
@@ -30,7 +32,6 @@ from reconciler.reconcile.repositories import Repositories
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review.service import Reviewing
 from reconciler.server import following
-from reconciler.server.services import Services
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
@@ -90,7 +91,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         await reader.start()
         limits = ApplyLimits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
         applier = Applier(
-            store, reader, store_path=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
+            store, reader, store_address=str(store.path), limits=limits, secrets=lambda _: SECRETS, clock=clock
         )
         environment = ReconcileEnvironment(
             store=store,
@@ -114,6 +115,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
             deliveries=Kept(),
             rates=RecordRates(RECORDS_A_SECOND),
             room=IntakeRoom(IN_FLIGHT_BYTES),
+            log_limits=RequestLimits(),
             sessions=sessions,
             board=Board(operations, clock=clock, place=Shown("default", "http://service")),
         )

@@ -5,15 +5,15 @@ import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import ANY
 
 import pytest
 
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.http_client import HttpClient
+from api.calls import Services
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
-from reconciler.server.services import Services
 from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks
@@ -71,13 +71,13 @@ async def test_a_target_that_there_is_not_is_not_found(services: Services, tmp_p
         answer = await client.post(TEST, json={})
         assert (answer.status_code, answer.json()) == (
             404,
-            {"errors": ["The settings name nobody who is alerted; name a target in `alerts`."]},
+            {"errors": ["The settings name nobody who is alerted; name a target in `alerts`."], "codes": ANY},
         )
     chat = AlertTarget("chat", url="http://127.0.0.1:1/")
     async with alerting(services, tmp_path, chat) as alerted, connect(alerted) as client:
         answer = await client.post(TEST, json={"target": "caht"})
         assert (answer.status_code, answer.json()) == (
             404,
-            {"errors": ["The settings name no such target of alerts; those of `alerts` are chat."]},
+            {"errors": ["The settings name no such target of alerts; those of `alerts` are chat."], "codes": ANY},
         )
         assert (await client.post(TEST, json={"target": 7})).status_code == 400

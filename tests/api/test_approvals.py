@@ -5,16 +5,17 @@ import json
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
+from api.calls import Services
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
 from reconciler.reconcile.interventions import Intervention
-from reconciler.server.services import Services
 from reconciler.store.contract import Moved
-from reconciler.store.records import ApprovalRow, AuditRow
+from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, SERVICE, Parts, destination
@@ -237,7 +238,7 @@ async def test_nothing_is_approved_where_nothing_is_held(held: Held) -> None:
     await held.begin()
     nothing = await held.ask({"commit": held.source.head()})
     sentence = f"{held.name} holds nothing, so there is nothing to approve."
-    assert (nothing.status_code, nothing.json()) == (409, {"errors": [sentence]})
+    assert (nothing.status_code, nothing.json()) == (409, {"errors": [sentence], "codes": ANY})
     before = held.source.head()
     await held.remove("n0", "n1", "n2", "n3")
     elsewhere = await held.ask({"commit": before})
@@ -245,7 +246,7 @@ async def test_nothing_is_approved_where_nothing_is_held(held: Held) -> None:
         f"{held.name} holds nothing at the commit {before[:12]}; what it holds, it holds at its head "
         f"{held.source.head()}."
     )
-    assert (elsewhere.status_code, elsewhere.json()) == (409, {"errors": [sentence]})
+    assert (elsewhere.status_code, elsewhere.json()) == (409, {"errors": [sentence], "codes": ANY})
     assert await held.names() == NAMES
 
 
@@ -272,7 +273,7 @@ async def test_a_file_is_mended_and_not_approved(held: Held) -> None:
     assert shown["held"] == {"commit": head, "count": 1, "approvable": False, "resources": named("n0")}
     refused = await held.ask({"commit": head})
     sentence = f"What {held.name} holds because of a file cannot be approved; mend the file: {shown['message']}"
-    assert (refused.status_code, refused.json()) == (409, {"errors": [sentence]})
+    assert (refused.status_code, refused.json()) == (409, {"errors": [sentence], "codes": ANY})
     assert "bad.yaml:" in sentence
 
 
@@ -299,7 +300,7 @@ async def test_a_file_is_mended_and_not_approved(held: Held) -> None:
 async def test_a_malformed_approval_is_refused(held: Held, body: bytes, status: int, lines: list[str]) -> None:
     await held.begin()
     answer = await held.client.post(f"/v1/repositories/{held.name}/approve", content=body)
-    assert (answer.status_code, answer.json()) == (status, {"errors": lines})
+    assert (answer.status_code, answer.json()) == (status, {"errors": lines, "codes": ANY})
 
 
 async def test_an_approval_of_nothing_is_404_and_takes_no_parameters(held: Held, client: httpx2.AsyncClient) -> None:
@@ -321,11 +322,11 @@ async def test_an_approval_that_is_overtaken_is_made_again(
 
         left = overtaken
 
-        async def approve(self, row: ApprovalRow, *, audit: AuditRow) -> None:
+        async def tell(self, record: Record, **options: Any) -> None:
             self.left -= 1
             if self.left >= 0:
                 raise Moved("Something else is held by now.")
-            await services.applier.approve(row, audit=audit)
+            await services.applier.tell(record, **options)
 
     applier: Any = Overtaken()
     head, by = held.source.head(), Intervention(SERVICE.name, AT, request="a request")

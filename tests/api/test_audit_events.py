@@ -9,11 +9,11 @@ import httpx2
 import pytest
 
 import api.app
+from api.calls import Services
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import Role
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.server.schedules import AuditUpkeep
-from reconciler.server.services import Services
 from reconciler.store import audit
 from reconciler.store.audit import RedactedEvents
 from reconciler.store.sqlite import SqliteStore

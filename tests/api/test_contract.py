@@ -14,6 +14,7 @@ import openapi_spec_validator
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, settings
+from schemathesis.core.parameters import ParameterLocation
 from schemathesis.core.result import Ok
 from schemathesis.core.transport import Response
 from schemathesis.pytest.lazy import get_all_tests
@@ -21,13 +22,13 @@ from schemathesis.specs.openapi.checks import ignored_auth, negative_data_reject
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import api.app
-from api import auth, health
+from api import auth, openapi
 from api.app import PUBLIC
-from api.calls import Endpoint
-from reconciler.auth.passwords import SigningIn
+from api.calls import Endpoint, Services
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model.names import KINDS
 from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
-from reconciler.server.services import Services
+from reconciler.version import __version__
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
 from tests.api.contracts import DOCUMENT, operations
@@ -41,7 +42,7 @@ T = TypeVar("T")
 
 def test_the_document_is_openapi() -> None:
     openapi_spec_validator.validate(DOCUMENT)
-    assert DOCUMENT["info"]["version"] == "0.0.1"
+    assert (DOCUMENT["info"]["version"], DOCUMENT["info"]["x-service-version"]) == ("0.0.1", __version__)
 
 
 @pytest.mark.usefixtures("serving")
@@ -73,7 +74,6 @@ def test_the_cookie_of_a_session_is_a_credential_by_the_name_that_it_has_over_ht
     scheme = DOCUMENT["components"]["securitySchemes"]["session"]
     name = auth.cookies_of("https://service.example", has_tls=False).session
     assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "cookie", name)
-    assert {"session": []} in DOCUMENT["security"]
 
 
 def test_every_kind_has_a_component_and_may_be_applied() -> None:
@@ -84,7 +84,7 @@ def test_every_kind_has_a_component_and_may_be_applied() -> None:
 
 
 def test_every_reference_leads_somewhere_in_the_document() -> None:
-    for reference in set(re.findall(r'"\$ref":"([^"]*)"', health.encoded_document().decode())):
+    for reference in set(re.findall(r'"\$ref":"([^"]*)"', openapi.encoded().decode())):
         value: Any = DOCUMENT
         assert reference.startswith("#/")
         for part in reference[2:].split("/"):
@@ -229,9 +229,16 @@ def is_answered_as_documented(case: schemathesis.Case[Any]) -> None:
     case.cookies.pop("__Host-reconciler", None)
     answer = case.call(headers={"Authorization": f"Bearer {parts.KEY}"})
     excluded: list[schemathesis.CheckFunction] = [ignored_auth]  # sends it twice more; see `test_matrix`
-    if case.path == "/v1/logs" or _is_over_a_limit(answer):  # what OTLP is, the contract does not repeat
+    # What OTLP is, the contract does not repeat.
+    if case.path == "/v1/logs" or _is_over_a_limit(answer) or _is_about_credentials(case):
         excluded += [positive_data_acceptance, negative_data_rejection]
     case.validate_response(answer, excluded_checks=excluded)
+
+
+def _is_about_credentials(case: schemathesis.Case[Any]) -> bool:
+    """Tell if the generator spoiled a header, of which it knows `Authorization` alone: a right one is sent instead."""
+    mutations = () if case.meta is None else case.meta.phase.data.mutations
+    return any(mutation.parameter_location is ParameterLocation.HEADER for mutation in mutations)
 
 
 UNSTATED = (

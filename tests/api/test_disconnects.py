@@ -17,9 +17,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 import api.app
-from api import bodies
+from api import responses
+from api.calls import Services
 from reconciler.server import serving
-from reconciler.server.services import Services
 from reconciler.store.contract import Store
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
@@ -169,7 +169,7 @@ async def test_a_list_is_one_json_text_and_closes_its_pages() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await bodies.Streamed(bodies.stream_array(b"things", pages(closed)))({"method": "GET"}, connected, send)
+    await responses.Streamed(responses.stream_array(b"things", pages(closed)))({"method": "GET"}, connected, send)
     assert b"".join(message.get("body", b"") for message in sent) == b'{"things":[1,2,3]}'
     assert [message.get("more_body") for message in sent] == [None, True, True, True, False]
     assert closed == [True]
@@ -182,7 +182,7 @@ async def test_a_list_for_head_reads_one_page_and_sends_none() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    await bodies.Streamed(bodies.stream_array(b"things", pages(closed)))({"method": "HEAD"}, connected, send)
+    await responses.Streamed(responses.stream_array(b"things", pages(closed)))({"method": "HEAD"}, connected, send)
     assert [message.get("body") for message in sent] == [None, b""]
     assert closed == [True]
 
@@ -194,7 +194,7 @@ async def test_a_client_that_does_not_take_a_list_loses_it() -> None:
         if message["type"] == "http.response.body":
             await asyncio.sleep(3600)
 
-    listing = bodies.Streamed(bodies.stream_array(b"things", pages(closed)), stall_seconds=0.02)
+    listing = responses.Streamed(responses.stream_array(b"things", pages(closed)), stall_seconds=0.02)
     with pytest.raises(ClientDisconnect):
         await listing({"method": "GET"}, connected, send)
     assert closed == [True]
@@ -206,7 +206,7 @@ async def test_a_list_without_values_is_one_too(left: int) -> None:
         for _ in range(left):
             yield []
 
-    assert [text async for text in bodies.stream_array(b"things", empty())] == [b'{"things":[]}']
+    assert [text async for text in responses.stream_array(b"things", empty())] == [b'{"things":[]}']
 
 
 async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the_store_is_free(
@@ -225,10 +225,10 @@ async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the
             assert _left_in_the_log(store.path)
         await asyncio.sleep(0.04)
 
-    texts = bodies.stream_array(b"things", store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000))
+    texts = responses.stream_array(b"things", store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000))
     async with asyncio.timeout(SOON):
         with pytest.raises(ClientDisconnect):
-            await bodies.Streamed(texts, stall_seconds=SOON, whole_seconds=0.2)(
+            await responses.Streamed(texts, stall_seconds=SOON, whole_seconds=0.2)(
                 {"method": "GET"}, connected, send_slowly
             )
     assert len(sent) > 2
@@ -250,7 +250,7 @@ async def test_a_limit_of_time_inside_is_a_failure_and_no_client_that_went_away(
         yield b""
 
     with pytest.raises(TimeoutError, match="inside"):
-        await bodies.Streamed(failing())({"method": "GET"}, connected, connected_send)
+        await responses.Streamed(failing())({"method": "GET"}, connected, connected_send)
 
 
 async def connected_send(_message: Message) -> None:

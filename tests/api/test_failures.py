@@ -7,23 +7,24 @@ import logging
 import os
 import signal
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
+from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
 from api.edge import Edge
 from reconciler.model.errors import Refused
 from reconciler.reconcile.locks import Locked
-from reconciler.server.services import Services
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
-from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
 from tests.api.conftest import connect, until
 from tests.api.parts import Parts, destination
-from tests.store import engines
+from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -73,7 +74,7 @@ async def test_a_failure_is_500_with_an_id_that_the_log_repeats(
         answer = await client.request(method, path)
     request = answer.headers["x-request-id"]
     sentence = f"The service failed to answer; its log has the cause under the id {request}."
-    assert (answer.status_code, answer.json()) == (500, {"errors": [sentence]})
+    assert (answer.status_code, answer.json()) == (500, {"errors": [sentence], "codes": ANY})
     (record,) = [record for record in caplog.records if record.levelno >= logging.ERROR]
     assert record.__dict__["fields"] == {"request": request}
     assert record.exc_info is not None
@@ -89,7 +90,11 @@ async def test_a_store_that_fails_is_503_with_its_sentence_and_no_trace(
 ) -> None:
     async with connect(failing(services, StoreFault(FULL))) as client:
         answer = await client.request(method, path)
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [FULL]})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (
+        503,
+        "5",
+        {"errors": [FULL], "codes": ANY},
+    )
     request = answer.headers["x-request-id"]
     [record] = [record for record in caplog.records if record.name == "api.errors"]
     assert (record.getMessage(), record.exc_info) == (f"The request {request} failed: {FULL}", None)
@@ -99,7 +104,11 @@ async def test_secrets_on_a_disk_that_hangs_are_503_with_a_sentence(services: Se
     told = "The disk with the files of secrets does not answer; look at it."
     async with connect(failing(services, DiskHangs(told))) as client:
         answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (
+        503,
+        "5",
+        {"errors": [told], "codes": ANY},
+    )
 
 
 @pytest.mark.parametrize(
@@ -118,16 +127,21 @@ async def test_a_change_that_others_keep_from_the_store_is_503_with_a_sentence(
 ) -> None:
     async with connect(failing(services, fault)) as client:
         answer = await client.post("/v1/apply", json={"resources": [destination("one")]})
-    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (503, "5", {"errors": [told]})
+    assert (answer.status_code, answer.headers["retry-after"], answer.json()) == (
+        503,
+        "5",
+        {"errors": [told], "codes": ANY},
+    )
 
 
 async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
     services: Services, client: httpx2.AsyncClient
 ) -> None:
-    resources = [destination(f"d{number}") for number in range(50)]
-    assert isinstance(services.store, SqliteStore)
-    with engines.full(services.store._writer):
-        answer = await client.post("/v1/apply", json={"resources": resources})
+    resources = [destination(f"d{number}", description="x" * 2_000) for number in range(50)]  # more than is free in it
+    taking = dataclasses.replace(services, max_body_bytes=200_000)
+    async with connect(taking) as writer:
+        with SqliteEngine(Path()).full(services.store):
+            answer = await writer.post("/v1/apply", json={"resources": resources})
     [sentence] = answer.json()["errors"]
     assert (answer.status_code, "database or disk is full" in sentence) == (503, True)
     assert (await client.get("/v1/resources/Destination")).json()["resources"] == []
@@ -137,14 +151,14 @@ async def test_a_change_that_finds_no_room_is_503_and_leaves_all_as_it_was(
 async def test_what_is_refused_behind_the_api_is_told_to_the_client(services: Services, path: str) -> None:
     async with connect(failing(services, Refused("The settings forbid this."))) as client:
         answer = await client.post(path)
-    assert (answer.status_code, answer.json()) == (400, {"errors": ["The settings forbid this."]})
+    assert (answer.status_code, answer.json()) == (400, {"errors": ["The settings forbid this."], "codes": ANY})
 
 
 async def test_a_store_that_does_not_answer_is_not_ready_but_live(services: Services) -> None:
     async with connect(failing(services, StoreFault(PRIVATE)), key="") as client:
         ready, live = await client.get("/readyz"), await client.get("/livez")
     sentence = "The store does not answer; the service's log says why."
-    assert (ready.status_code, ready.json()) == (503, {"errors": [sentence]})
+    assert (ready.status_code, ready.json()) == (503, {"errors": [sentence], "codes": ANY})
     assert live.status_code == 200
 
 
@@ -200,7 +214,7 @@ async def test_a_reader_that_dies_again_before_it_begins_costs_the_request_nothi
 
 
 async def _reader(everything: Parts, *, other_than: int | None) -> int:
-    """The reader child, once it is another one."""
+    """The worker, once it is another one."""
 
     async def look() -> int | None:
         process = everything.reader.process_id
@@ -222,7 +236,7 @@ async def test_a_key_has_a_limited_number_of_requests_under_way(services: Servic
     await edge(scope, _never_called, send)
     assert sent[0]["status"] == 429
     assert (b"retry-after", b"1") in sent[0]["headers"]
-    assert sent[1]["body"] == b'{"errors":["You have 32 requests under way; try again."]}'
+    assert sent[1]["body"] == b'{"errors":["You have 32 requests under way; try again."],"codes":["too-many-requests"]}'
 
 
 async def _never_called(*_arguments: object) -> Any:
@@ -279,5 +293,5 @@ async def test_a_method_that_a_path_does_not_take_is_405_and_names_those_it_does
     client: httpx2.AsyncClient, method: str, path: str, allow: str
 ) -> None:
     answer = await client.request(method, path)
-    assert (answer.status_code, answer.json()) == (405, {"errors": [f"This path takes {allow} alone."]})
+    assert (answer.status_code, answer.json()) == (405, {"errors": [f"This path takes {allow} alone."], "codes": ANY})
     assert answer.headers["allow"] == allow

@@ -18,11 +18,11 @@ import pytest
 
 import api.app
 from api import repositories
+from api.calls import Services
 from reconciler.git import hooks
 from reconciler.git.hooks import HookMemory, SignatureCheck
 from reconciler.model.principals import LOCAL
 from reconciler.reconcile.loop import Loop
-from reconciler.server.services import Services
 from tests import forges
 from tests.api import callers, parts
 from tests.api.conftest import Follow, connect, until
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.anyio
 REFUSED = (
     404,
     b'{"errors":["There is no such hook, or this delivery is not signed with its secret; '
-    b"the service's log says which.\"]}",
+    b'the service\'s log says which."],"codes":["not-found"]}',
 )
 ACCEPTED = (202, b"")
 NOW = int(parts.START.timestamp())
@@ -313,7 +313,7 @@ async def test_a_flood_fills_neither_the_log_nor_the_memory(scene: Scene, logged
     assert await scene.post(forges.github()) == ACCEPTED
 
 
-TOO_LARGE = (413, b'{"errors":["The body is over 1048576 bytes."]}')
+TOO_LARGE = (413, b'{"errors":["The body is over 1048576 bytes."],"codes":["too-large"]}')
 
 
 async def test_a_body_may_have_a_mebibyte_and_not_a_byte_more(scene: Scene) -> None:

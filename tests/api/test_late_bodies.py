@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
+from unittest.mock import ANY
 
 import pytest
 from starlette.types import Message
@@ -12,7 +13,7 @@ from starlette.types import Message
 import api.app
 from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts, Decide
-from reconciler.auth.passwords import SigningIn
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model import directory, principals
 from reconciler.model.directory import Amendment, Audited, Directory, Key, Member
 from reconciler.model.principals import Role
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.anyio
 
 Write: TypeAlias = tuple[str, str, object]
 
-GONE = {"errors": ["What you showed opens nothing any more."]}
+GONE = {"errors": ["What you showed opens nothing any more."], "codes": ANY}
 WRITES: list[Write] = [
     ("POST", "/v1/apply", {"resources": [parts.destination("late")]}),
     ("POST", "/v1/delete", {"resources": [parts.destination("late")]}),
@@ -169,7 +170,7 @@ class Overtaken(SigningIn):
 @pytest.mark.parametrize(
     ("write", "expected"),
     [
-        (WRITES[-1], (403, {"errors": ["The present password is another one."]})),
+        (WRITES[-1], (403, {"errors": ["The present password is another one."], "codes": ANY})),
         (("POST", "/v1/users", {"name": "mallory", "password": "a password of mallory"}), (401, GONE)),
         (("PATCH", "/v1/users/late", {"password": "a password of mallory"}), (401, GONE)),
     ],

@@ -11,10 +11,10 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http import Compression
 
 import api.app
+from api.calls import Services
+from reconciler.delivery.contract import QueueFull, TakenRecords
 from reconciler.delivery.otlp.models import Logs
-from reconciler.delivery.reporting import QueueFull, TakenRecords
 from reconciler.server import serving
-from reconciler.server.services import Services
 from tests import otlp_client
 from tests.api import parts
 from tests.api.conftest import until
@@ -115,7 +115,7 @@ async def test_what_a_body_has_beyond_its_length_is_no_part_of_it(server: Server
 
 async def test_a_chunked_body_without_an_end_is_refused_at_the_limit(server: Server) -> None:
     chunk = b"100000\r\n" + bytes(1 << 20) + b"\r\n"
-    received = await server.say(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode(), *[chunk] * 9)
+    received = await server.say(f"{HEAD}Transfer-Encoding: chunked\r\n\r\n".encode(), *[chunk] * 21)
     assert received.startswith(b"HTTP/1.1 413")
     assert server.kept.taken == []
 

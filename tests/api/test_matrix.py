@@ -124,7 +124,9 @@ path                  method stranger signed-in
 /docs/                GET    303      303
 /docs/notifications   GET    200      200
 /assets/style.css     GET    200      200
+/assets/redoc.js      GET    200      200
 /assets/icon.svg      GET    200      200
+/assets/redoc.js      GET    200      200
 /favicon.ico          GET    200      200
 """
 PAGE_ROWS = [line.split() for line in PAGES.strip().splitlines()[1:]]

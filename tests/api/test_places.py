@@ -2,8 +2,8 @@
 
 import pytest
 
+from api.calls import Services
 from api.edge import RequestPlace, RequestPlaces
-from reconciler.server.services import Services
 from tests.api.conftest import Follow
 from tests.repositories import Repository
 

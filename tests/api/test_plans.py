@@ -1,4 +1,4 @@
-"""What merging would do is told over HTTP, from a repository through the reader child to the answer."""
+"""What merging would do is told over HTTP, from a repository through the worker to the answer."""
 
 import asyncio
 import dataclasses
@@ -13,12 +13,12 @@ import httpx2
 import msgspec
 import pytest
 
-from reconciler.cli import plan_sources
+from api.calls import Services
+from reconciler.cli import plan as cli_plan
 from reconciler.model.plan import CutText
 from reconciler.model.principals import Role, Scope
 from reconciler.review.kept_plans import PlanRequest
 from reconciler.review.service import MOST_WAITING, Reviewing
-from reconciler.server.services import Services
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, destination, watched
 from tests.repositories import Repository
@@ -431,7 +431,7 @@ async def test_another_project_does_not_learn_that_there_is_a_plan(proposed: Pro
     read = [await neighbours.stranger.get(f"/v1/plans/{one}") for one in (plan["id"], "01KAH30ZPT8Q1X2Y3Z4A5B6C7D")]
     assert {answer.status_code for answer in (*asked, *read)} == {404}
     assert asked[0].content == asked[1].content
-    assert errors(asked[0]) == [plan_sources.NO_REPOSITORY]
+    assert asked[0].json()["codes"] == ["repository-not-found"]
     assert read[0].content == read[1].content
     assert "ask again" in errors(read[0])[0]
     assert (await neighbours.stranger.get("/v1/plans")).json() == {"plans": []}
@@ -497,7 +497,7 @@ async def test_the_command_line_reads_the_same_plan(proposed: Proposed) -> None:
     proposed.source.write("bad.json", text({**destination("bad"), "spec": {"type": 7}}))
     proposed.propose()
     shown = await proposed.plan()
-    plan = plan_sources.decoded({"plan": shown}, server="http://service")
+    plan = cli_plan.decoded({"plan": shown}, server="http://service")
     [entry] = plan.entries
     assert (plan.counts, plan.digest, plan.store_version) == (shown["counts"], shown["digest"], shown["storeVersion"])
     assert json.loads(msgspec.json.encode(entry.statuses)) == shown["statuses"]

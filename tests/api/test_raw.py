@@ -1,11 +1,12 @@
 """The raw text of a Configuration is handed out as it is."""
 
 from typing import Any
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
-from reconciler.server.services import Services
+from api.calls import Services
 from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio
@@ -72,7 +73,7 @@ NAME_RULE = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end
 async def test_what_has_no_text_says_why(client: httpx2.AsyncClient, path: str, status: int, sentence: str) -> None:
     await apply(client, "built", contentType="text/yaml")
     answer = await client.get(f"/v1/resources/{path}")
-    assert (answer.status_code, answer.json()) == (status, {"errors": [sentence]})
+    assert (answer.status_code, answer.json()) == (status, {"errors": [sentence], "codes": ANY})
 
 
 async def test_a_project_has_its_own(client: httpx2.AsyncClient, services: Services) -> None:
@@ -94,7 +95,7 @@ async def test_what_is_incomplete_is_not_handed_out_until_it_is_completed(client
     await apply(client, "by-hand", raw=RAW, extensions=[{"name": "queue"}], query="?acceptInvalid=true")
     answer = await client.get(PATH)
     sentence = "The Configuration by-hand is not ready; its status says what is incomplete."
-    assert (answer.status_code, answer.json()) == (409, {"errors": [sentence]})
+    assert (answer.status_code, answer.json()) == (409, {"errors": [sentence], "codes": ANY})
     complete = {**QUEUE, "spec": {"type": "file_storage"}}
     await client.post("/v1/apply", json={"resources": [complete]})
     answer = await client.get(PATH)

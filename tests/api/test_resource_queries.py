@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from api import resource_queries
-from api.resource_queries import RawText, WantedResources
+from api import resources
+from api.resources import RawText, WantedResources
 from reconciler.model import names as model_names
 from reconciler.model import values
 from reconciler.model.names import Key
@@ -60,13 +60,13 @@ def wanted(kind: str = TYPE, *, selector: str = "", **more: Any) -> WantedResour
 
 
 async def names(store: Any, asked: WantedResources) -> list[str]:
-    found = [json.loads(shown) async for page in resource_queries.list_pages(store, asked) for shown in page]
+    found = [json.loads(shown) async for page in resources.list_pages(store, asked) for shown in page]
     return [resource["metadata"]["name"] for resource in found]
 
 
 async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
     """Where each version is from, its number, and whether it is the latest."""
-    pages = resource_queries.history_pages(store, project=rows.PROJECT, key=key)
+    pages = resources.history_pages(store, project=rows.PROJECT, key=key)
     found = [json.loads(shown) async for page in pages for shown in page]
     return [
         (one["status"]["source"]["type"], one["metadata"]["version"], one["status"].get("latest", False))
@@ -75,9 +75,9 @@ async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
 
 
 def test_nothing_else_is_built_in() -> None:
-    assert [
-        resource_queries.built_in(key) for key in (Key(TYPE, "none"), Key("Source", "otlp"), Key(TYPE, "OTLP"))
-    ] == [None] * 3
+    assert [resources.built_in(key) for key in (Key(TYPE, "none"), Key("Source", "otlp"), Key(TYPE, "OTLP"))] == [
+        None
+    ] * 3
 
 
 async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
@@ -90,12 +90,12 @@ async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
 
 async def test_what_is_stored_shadows_what_is_built_in_until_it_is_deleted(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"])], record=Record())
-    pages = resource_queries.list_pages(store, wanted())
+    pages = resources.list_pages(store, wanted())
     found = [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page]
     assert (await names(store, wanted()), found) == (BUILT_IN, ["builtin", "api", "builtin"])
     assert await names(store, wanted(selector="!x")) == BUILT_IN
     await store.commit([removed(TYPE, "file")], record=Record())
-    pages = resource_queries.list_pages(store, wanted())
+    pages = resources.list_pages(store, wanted())
     assert [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page] == ["builtin"] * 3
 
 
@@ -131,7 +131,7 @@ async def test_a_selected_list_is_one_revision_although_others_write(store: Sqli
     parts = [stored(TYPE, chosen, labels={"a": "b"}), stored(TYPE, others)]
     await store.commit(parts, record=Record())
     found, revision = [], 1
-    async for page in resource_queries.list_pages(store, wanted(selector="a=b")):
+    async for page in resources.list_pages(store, wanted(selector="a=b")):
         found += [json.loads(shown)["metadata"]["name"] for shown in page]
         new, gone = stored(TYPE, [f"3{revision:03}x"], labels={"a": "b"}), removed(TYPE, f"{3_900 + 2 * revision:04}")
         revision = await store.commit([new, gone], record=Record())
@@ -166,7 +166,7 @@ def is_read(path: Path) -> bool:
 @pytest.mark.parametrize("asked", [wanted(selector="a"), wanted(limit=1), wanted(after="otlp")])
 async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: WantedResources) -> None:
     await store.commit([stored(TYPE, [*MANY, "z"], labels={"a": "b"})], record=Record())
-    pages = resource_queries.list_pages(store, asked)
+    pages = resources.list_pages(store, asked)
     await anext(pages)
     await store.commit([stored(TYPE, ["new"])], record=Record())
     await pages.aclose()
@@ -175,7 +175,7 @@ async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStor
 
 async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"])], record=Record())
-    pages = resource_queries.history_pages(store, project=rows.PROJECT, key=Key(TYPE, "file"))
+    pages = resources.history_pages(store, project=rows.PROJECT, key=Key(TYPE, "file"))
     await anext(pages)
     await store.commit([stored(TYPE, ["new"])], record=Record())
     await pages.aclose()
@@ -192,7 +192,7 @@ async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteS
     ],
 )
 def test_a_raw_text_is_that_of_the_spec(resource: Any, expected: RawText) -> None:
-    assert resource_queries.raw_text(values.canonical_json(resource)) == expected
+    assert resources.raw_text(values.canonical_json(resource)) == expected
 
 
 class Pages:
@@ -218,7 +218,7 @@ NAMES = st.sampled_from(["Z", "a", "custom", "customs", "file", "fila", "otl", "
     found=st.dictionaries(NAMES, st.sampled_from(["", "edge", "core"])),
     size=st.integers(1, 4),
     after=st.just("") | NAMES,
-    limit=st.integers(1, 12) | st.just(resource_queries.ALL),
+    limit=st.integers(1, 12) | st.just(resources.ALL),
     selector=st.sampled_from(["", "team", "!team", "team=edge", "team!=edge"]),
 )
 @example(found={"file": "edge"}, size=1, after="custom", limit=1, selector="!team")
@@ -232,6 +232,6 @@ async def test_a_list_is_what_is_left_of_both_sorted(
     ]
     store: Any = Pages(found, size)
     asked = wanted(after=after, limit=limit, selector=selector)
-    pages = [page async for page in resource_queries.list_pages(store, asked)]
+    pages = [page async for page in resources.list_pages(store, asked)]
     assert [] not in pages
     assert [json.loads(one)["metadata"]["name"] for page in pages for one in page] == expected[:limit]

@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from reconciler.server.services import Services
+from api.calls import Services
 from tests.api.conftest import Follow, connect
 from tests.api.parts import destination
 from tests.repositories import Repository

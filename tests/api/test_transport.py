@@ -5,15 +5,16 @@ import dataclasses
 from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from typing import Any
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
-from reconciler.auth import changes, passwords
+from api import responses as answer_headers
+from api.calls import Services
+from reconciler.auth import changes, sign_in
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
-from reconciler.server import connections
-from reconciler.server.services import Services
 from tests.api.conftest import connect, make_key
 from tests.auth import directories
 
@@ -25,15 +26,17 @@ FOREIGN_HOST = {
     "errors": [
         "This service asks nobody who they are, and answers to its own host names alone: localhost, 127.0.0.1, [::1], "
         "and the host of `webURL` in its settings."
-    ]
+    ],
+    "codes": ANY,
 }
 FOREIGN_SITE = {
     "errors": [
         "A browser sent this for a page of another site; only pages of this service may change anything. Behind a "
         "proxy, set `webURL` to the address that people use."
-    ]
+    ],
+    "codes": ANY,
 }
-NOT_JSON = {"errors": ["A write that carries a cookie must say `Content-Type: application/json`."]}
+NOT_JSON = {"errors": ["A write that carries a cookie must say `Content-Type: application/json`."], "codes": ANY}
 EMPTY = b'{"resources": []}'
 
 
@@ -227,7 +230,7 @@ async def test_where_nobody_is_asked_a_key_says_who_asks_and_a_wrong_one_is_refu
         assert answer.status_code == 403
         assert (await send(client, "POST", "/v1/apply", HOME, content=EMPTY)).status_code == 202
         answer = await send(client, "GET", "/v1/me", HOME, ("Authorization", f"Bearer {key[:-1]}x"))
-        assert (answer.status_code, answer.json()) == (401, {"errors": ["The key is not known."]})
+        assert (answer.status_code, answer.json()) == (401, {"errors": ["The key is not known."], "codes": ANY})
         wrong = ("Authorization", "Basic " + base64.b64encode(b"nobody:a guess").decode())
         assert (await send(client, "GET", "/v1/me", HOME, wrong)).status_code == 401
 
@@ -253,7 +256,7 @@ async def test_every_answer_has_the_security_headers(
     services: Services, method: str, path: str, headers: list[tuple[str, str]], status: int
 ) -> None:
     for tls in (False, True):
-        expected = connections.security_headers(tls=tls, web_url=WEB)
+        expected = answer_headers.security_headers(tls=tls, web_url=WEB)
         changed = dataclasses.replace(services, anybody=LOCAL, web_url=WEB, headers=expected)
         async with connect(changed, key="") as client:
             answer = await send(client, method, path, *headers)
@@ -271,7 +274,7 @@ async def test_an_answer_to_what_went_wrong_has_the_security_headers(services: S
     async with connect(dataclasses.replace(services, accounts=Broken()), key="") as client:  # type: ignore[arg-type]
         answer = await client.get("/v1/me", headers={"X-Service-Api-Key": "x"})
     assert answer.status_code == 500
-    assert {(name.lower(), value) for name, value in answer.headers.raw} >= set(connections.SECURITY)
+    assert {(name.lower(), value) for name, value in answer.headers.raw} >= set(answer_headers.SECURITY)
 
 
 @pytest.mark.parametrize(
@@ -286,12 +289,12 @@ async def test_an_answer_to_what_went_wrong_has_the_security_headers(services: S
 def test_browsers_are_told_to_come_back_by_https_where_they_are_meant_to(
     tls: bool, web_url: str, is_sent: bool
 ) -> None:
-    assert (connections.HSTS in connections.security_headers(tls=tls, web_url=web_url)) is is_sent
+    assert (answer_headers.HSTS in answer_headers.security_headers(tls=tls, web_url=web_url)) is is_sent
 
 
 async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(services: Services) -> None:
     password = "the password of this person"
-    person = User("U-limits", "limits", directories.AT, password=passwords.encode_password(password))
+    person = User("U-limits", "limits", directories.AT, password=sign_in.encode_password(password))
     await services.accounts.amend(lambda directory: changes.create_user(directory, person), actor="-", request=None)
     trusted = dataclasses.replace(services, trusted_proxies=(ip_network("127.0.0.0/8"),))
     async with connect(trusted, key="") as client:
@@ -306,7 +309,7 @@ async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(s
         refused = await attempt(password, "192.0.2.1")
         assert (refused.status_code, refused.json()) == (
             429,
-            {"errors": ["Too many attempts to sign in failed; wait."]},
+            {"errors": ["Too many attempts to sign in failed; wait."], "codes": ANY},
         )
         assert 25 <= int(refused.headers["retry-after"]) <= 30
         # What a stranger writes before their own address changes nothing.
@@ -320,7 +323,7 @@ async def test_failed_attempts_are_told_when_to_come_again_and_lock_nobody_out(s
 
 
 async def test_a_wrong_present_password_counts_as_an_attempt(services: Services) -> None:
-    person = User("U-changes", "changes", directories.AT, password=passwords.encode_password("the right one of theirs"))
+    person = User("U-changes", "changes", directories.AT, password=sign_in.encode_password("the right one of theirs"))
     await services.accounts.amend(lambda directory: changes.create_user(directory, person), actor="-", request=None)
     shown = "Basic " + base64.b64encode(b"changes:the right one of theirs").decode()
     async with connect(services, key="") as client:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from reconciler.auth import invitations
+from reconciler.auth import changes
 from reconciler.auth.admission import Admission, AdmissionPolicy, Arrival
 from reconciler.auth.claims import ClaimNames
 from reconciler.model.directory import Directory, Invitation, ProvedIdentity, ProviderIdentity, User, amended
@@ -46,7 +46,7 @@ def directory(*invitations: Invitation) -> Directory:
 
 def code(number: int) -> str:
     """A code, another one for each number."""
-    return invitations.make_code(number.to_bytes(invitations.RANDOM_BYTES, "little"))
+    return changes.make_code(number.to_bytes(changes.CODE_RANDOM_BYTES, "little"))
 
 
 def invitation(
@@ -67,7 +67,7 @@ def invitation(
         created_at=directories.AT,
         created_by=created_by,
         expires_at=expires_at,
-        digest=invitations.code_digest(code) if code else None,
+        digest=changes.code_digest(code) if code else None,
         email=email,
     )
 

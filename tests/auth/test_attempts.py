@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.auth.passwords import LONGEST, MOST, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, SignInAttempts
+from reconciler.auth.rate_limits import LONGEST, MOST_ATTEMPTS, PER_ADDRESS, PER_NAME, PER_PAIR, SECONDS, SignInAttempts
 
 
 def failing(*pairs: tuple[str, str], now: float = 0.0) -> SignInAttempts:
@@ -59,14 +59,14 @@ def test_strangers_lock_out_nobody_where_they_signed_in_before() -> None:
 
 def test_memory_of_who_signed_in_is_bounded() -> None:
     attempts = SignInAttempts()
-    for number in range(MOST + 5):
+    for number in range(MOST_ATTEMPTS + 5):
         attempts.succeeded("una", str(number))
-    assert len(attempts._known) == MOST
+    assert len(attempts._known) == MOST_ATTEMPTS
 
 
 def test_memory_is_bounded_however_many_names_are_tried() -> None:
-    attempts = failing(*((f"name{number}", f"address{number}") for number in range(MOST)))
-    assert len(attempts._buckets) <= MOST
+    attempts = failing(*((f"name{number}", f"address{number}") for number in range(MOST_ATTEMPTS)))
+    assert len(attempts._buckets) <= MOST_ATTEMPTS
 
 
 def test_a_long_name_is_kept_as_far_as_a_name_can_be_long() -> None:

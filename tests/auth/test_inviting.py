@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.auth import changes, invitations
+from reconciler.auth import changes
 from reconciler.auth.changes import Conflict, Invalid, Missing
 from reconciler.model.directory import Amendment, Audited, Directory, Member, amended
 from reconciler.model.principals import Role
@@ -17,31 +17,31 @@ from tests.auth.arrivals import invitation
 
 NOW = datetime(2026, 11, 21, 6, 12, tzinfo=UTC)
 AT = directories.AT
-RANDOMNESS = st.binary(min_size=invitations.RANDOM_BYTES, max_size=invitations.RANDOM_BYTES)
+RANDOMNESS = st.binary(min_size=changes.CODE_RANDOM_BYTES, max_size=changes.CODE_RANDOM_BYTES)
 CODE = invitation(code=arrivals.code(1))
 ADDRESS = invitation("I2", email="noa@example.com", role=Role.VIEWER)
 
 
 @given(RANDOMNESS, RANDOMNESS)
 def test_a_code_has_256_bits_and_is_known_by_a_digest(one: bytes, other: bytes) -> None:
-    code = invitations.make_code(one)
+    code = changes.make_code(one)
     assert re.fullmatch(r"rci_[A-Za-z0-9_-]{43}", code)
-    digest = invitations.code_digest(code)
+    digest = changes.code_digest(code)
     assert digest is not None
     assert len(digest) == 32
-    assert (digest == invitations.code_digest(invitations.make_code(other))) == (one == other)
-    assert invitations.holds_code(f"https://example.com/invitation?code={code}")
-    assert invitations.holds_code(code[:24])
+    assert (digest == changes.code_digest(changes.make_code(other))) == (one == other)
+    assert changes.holds_code(f"https://example.com/invitation?code={code}")
+    assert changes.holds_code(code[:24])
 
 
 @pytest.mark.parametrize("text", ["", "rci_", arrivals.code(1) + "x", arrivals.code(1).upper(), directories.text(1)])
 def test_other_text_is_no_code(text: str) -> None:
-    assert invitations.code_digest(text) is None
+    assert changes.code_digest(text) is None
 
 
 @pytest.mark.parametrize("text", ["rci_", "after=rci_logs", "marci_" + "a" * 40, "r" * 60, directories.text(1)])
 def test_names_of_things_are_no_codes(text: str) -> None:
-    assert not invitations.holds_code(text)
+    assert not changes.holds_code(text)
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_names_of_things_are_no_codes(text: str) -> None:
     ],
 )
 def test_an_address_is_ascii_in_lower_case(text: str, kept: str | None) -> None:
-    assert invitations.invited_address(text) == kept
+    assert changes.invited_address(text) == kept
 
 
 @pytest.mark.parametrize(
@@ -86,68 +86,68 @@ def test_an_address_is_ascii_in_lower_case(text: str, kept: str | None) -> None:
 def test_an_invitation_ends_by_itself(email: str, asked: timedelta | None, until: datetime | str) -> None:
     ending = None if asked is None else NOW + asked
     if isinstance(until, datetime):
-        assert invitations.invitation_expiry(ending, email=email, now=NOW) == until
+        assert changes.invitation_expiry(ending, email=email, now=NOW) == until
         return
     with pytest.raises(Invalid) as refusal:
-        invitations.invitation_expiry(ending, email=email, now=NOW)
+        changes.invitation_expiry(ending, email=email, now=NOW)
     assert refusal.value.message == until
 
 
 def test_an_invitation_is_made_and_the_audit_has_neither_code_nor_address() -> None:
     there = arrivals.directory()
-    made = invitations.invite(there, ADDRESS, now=AT)
+    made = changes.invite(there, ADDRESS, now=AT)
     detail = {"role": "viewer", "by": "email", "expiresAt": directories.LATER}
     audited = Audited("created", "Invitation", "I2", project="payments", detail=detail)
     assert made == Amendment(audited, invitations=(ADDRESS,))
     assert amended(there, made).invitations == {"I2": ADDRESS}
-    assert invitations.invite(there, CODE, now=AT).audited.detail == {**detail, "role": "user", "by": "code"}
+    assert changes.invite(there, CODE, now=AT).audited.detail == {**detail, "role": "user", "by": "code"}
 
 
 def test_an_address_waits_once_in_each_project_and_codes_do_not_count() -> None:
     there = arrivals.directory(CODE, ADDRESS)
     again = replace(ADDRESS, id="I3", role=Role.ADMIN)
-    made = invitations.invite(there, again, now=AT)
+    made = changes.invite(there, again, now=AT)
     assert made.ended_invitations == (ADDRESS,)
     assert amended(there, made).invitations == {"I1": CODE, "I3": again}
     elsewhere = replace(ADDRESS, id="I3", project="default", created_by="user:root")
-    assert invitations.invite(there, elsewhere, now=AT).ended_invitations == ()
+    assert changes.invite(there, elsewhere, now=AT).ended_invitations == ()
     other_code = invitation("I4", code=arrivals.code(4))
-    assert invitations.invite(there, other_code, now=AT).ended_invitations == ()
+    assert changes.invite(there, other_code, now=AT).ended_invitations == ()
 
 
 @pytest.mark.parametrize("email", ["Noa@example.com", "noa", "noa@example.com "])
 def test_an_address_that_could_never_match_is_refused(email: str) -> None:
     with pytest.raises(Invalid, match=r"^The address must be an e-mail address of ASCII characters alone"):
-        invitations.invite(arrivals.directory(), replace(ADDRESS, email=email), now=AT)
+        changes.invite(arrivals.directory(), replace(ADDRESS, email=email), now=AT)
 
 
 def test_nobody_is_invited_to_a_project_that_does_not_exist() -> None:
     with pytest.raises(Missing, match=r"^There is no such project.$"):
-        invitations.invite(arrivals.directory(), replace(CODE, project="gone"), now=AT)
+        changes.invite(arrivals.directory(), replace(CODE, project="gone"), now=AT)
 
 
 def test_there_are_only_so_many_and_what_is_over_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(invitations, "MOST", 2)
+    monkeypatch.setattr(changes, "MOST_INVITATIONS", 2)
     there = arrivals.directory(CODE, ADDRESS)
     with pytest.raises(Conflict, match=r"^There are 2 invitations, which is the most; withdraw some first.$"):
-        invitations.invite(there, invitation("I3", code=arrivals.code(3)), now=AT)
+        changes.invite(there, invitation("I3", code=arrivals.code(3)), now=AT)
     again = replace(ADDRESS, id="I3")
-    assert invitations.invite(there, again, now=AT).invitations == (again,)  # in place of the one before
+    assert changes.invite(there, again, now=AT).invitations == (again,)  # in place of the one before
     over = arrivals.directory(CODE, replace(ADDRESS, expires_at=AT))
-    made = invitations.invite(over, invitation("I3", code=arrivals.code(3)), now=AT)
+    made = changes.invite(over, invitation("I3", code=arrivals.code(3)), now=AT)
     assert [one.id for one in made.ended_invitations] == ["I2"]
 
 
 def test_what_is_over_goes_with_the_next_change() -> None:
     over = replace(ADDRESS, expires_at=AT)
     there = arrivals.directory(CODE, over)
-    assert invitations.waiting(there, now=AT) == (CODE,)
-    made = invitations.withdraw(there, project="payments", identifier="I1", now=AT)
+    assert changes.waiting_invitations(there, now=AT) == (CODE,)
+    made = changes.withdraw_invitation(there, project="payments", identifier="I1", now=AT)
     assert made.ended_invitations == (over, CODE)
     detail = {"role": "user", "by": "code"}
     assert made.audited == Audited("deleted", "Invitation", "I1", project="payments", detail=detail)
     assert amended(there, made).invitations == {}
-    again = invitations.invite(arrivals.directory(over), replace(ADDRESS, id="I3"), now=AT)  # of the same address
+    again = changes.invite(arrivals.directory(over), replace(ADDRESS, id="I3"), now=AT)  # of the same address
     assert again.ended_invitations == (over,)
 
 
@@ -155,14 +155,14 @@ def test_what_is_over_goes_with_the_next_change() -> None:
 def test_what_does_not_wait_in_the_project_cannot_be_withdrawn(project: str, identifier: str) -> None:
     there = arrivals.directory(CODE, replace(ADDRESS, expires_at=AT))
     with pytest.raises(Missing, match=r"^There is no such invitation; "):
-        invitations.withdraw(there, project=project, identifier=identifier, now=AT)
+        changes.withdraw_invitation(there, project=project, identifier=identifier, now=AT)
 
 
 def test_those_that_wait_are_shown_by_project_the_oldest_first() -> None:
     elsewhere = invitation("I0", code=arrivals.code(5), project="default", created_by="user:root")
     there = arrivals.directory(ADDRESS, elsewhere, CODE)
-    assert invitations.waiting(there, now=AT) == (elsewhere, CODE, ADDRESS)
-    assert invitations.waiting(there, now=AT, project="payments") == (CODE, ADDRESS)
+    assert changes.waiting_invitations(there, now=AT) == (elsewhere, CODE, ADDRESS)
+    assert changes.waiting_invitations(there, now=AT, project="payments") == (CODE, ADDRESS)
 
 
 def without_ada(directory: Directory) -> Directory:
@@ -176,30 +176,30 @@ def with_less(directory: Directory) -> Directory:
 
 def test_an_invitation_ends_with_what_its_maker_may() -> None:
     there = arrivals.directory(CODE, ADDRESS)
-    assert invitations.waiting(with_less(there), now=AT) == ()
+    assert changes.waiting_invitations(with_less(there), now=AT) == ()
     assert without_ada(there).invitations == {}
     as_admin = Member("payments", "id-ada2", Role.ADMIN)
     another = replace(arrivals.known("ada"), id="id-ada2")
     audited = Audited("created", "User", "ada")
     same_name = amended(without_ada(there), Amendment(audited, users=(another,), members=(as_admin,)))
-    assert invitations.waiting(same_name, now=AT) == ()
+    assert changes.waiting_invitations(same_name, now=AT) == ()
 
 
 def test_what_an_organization_admin_made_waits_while_they_are_one() -> None:
     of_root = replace(CODE, created_by="user:root")
     there = arrivals.directory(of_root)
-    assert invitations.waiting(there, now=AT) == (of_root,)
+    assert changes.waiting_invitations(there, now=AT) == (of_root,)
     una = replace(there.users["una"], organization_admin=True)
     other = amended(there, changes.change_user(there, una))
     less = amended(other, changes.change_user(other, replace(there.users["root"], organization_admin=False)))
-    assert invitations.waiting(less, now=AT) == ()
+    assert changes.waiting_invitations(less, now=AT) == ()
 
 
 def test_what_a_key_made_ends_with_the_key() -> None:
     key = directories.key(directories.text(1), role=Role.ADMIN, expires_at=directories.LATER)
     there = replace(arrivals.directory(replace(CODE, created_by=f"key:{key.id}")), keys={key.prefix: key})
-    assert invitations.waiting(there, now=directories.AT) != ()
-    assert invitations.waiting(there, now=directories.LATER) == ()
+    assert changes.waiting_invitations(there, now=directories.AT) != ()
+    assert changes.waiting_invitations(there, now=directories.LATER) == ()
 
 
 @pytest.mark.parametrize(("role", "counts"), [(Role.ADMIN, True), (Role.USER, False), (None, False)])
@@ -208,12 +208,12 @@ def test_what_a_personal_key_made_counts_while_its_person_manages_the_members(ro
     of_key = replace(CODE, created_by=f"key:{key.id}")
     there = replace(arrivals.directory(of_key), keys={key.prefix: key})
     members = {} if role is None else {"payments": {"id-ada": role}}
-    assert bool(invitations.waiting(replace(there, members=members), now=AT)) is counts
+    assert bool(changes.waiting_invitations(replace(there, members=members), now=AT)) is counts
 
 
 def test_what_a_key_made_ends_when_it_is_revoked() -> None:
     key = directories.key(directories.text(1), role=Role.ADMIN)
     of_key = replace(CODE, created_by=f"key:{key.id}")
     there = replace(arrivals.directory(of_key), keys={key.prefix: key})
-    assert invitations.waiting(there, now=AT) == (of_key,)
-    assert invitations.waiting(amended(there, changes.revoke_key(there, key)), now=AT) == ()
+    assert changes.waiting_invitations(there, now=AT) == (of_key,)
+    assert changes.waiting_invitations(amended(there, changes.revoke_key(there, key)), now=AT) == ()

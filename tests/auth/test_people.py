@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from reconciler.auth import changes, invitations
+from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, NotAdmitted
-from reconciler.auth.people import TIMES, Entered, People
 from reconciler.auth.sessions import SessionLifetimes, Sessions
+from reconciler.auth.sign_in import TIMES, Entered, People
 from reconciler.model.directory import Amendment, Audited, Directory, Project
 from reconciler.model.principals import Role
 from reconciler.store.contract import StoreFault
@@ -284,6 +284,6 @@ async def test_neither_token_nor_digest_is_shown_by_accident(starting: Starting)
     service = await starting(arrivals.directory(invitation(code=code(1))))
     entered = await service.enter(code=code(1))
     assert entered.token not in repr(entered)
-    digest = invitations.code_digest(code(1))
+    digest = changes.code_digest(code(1))
     waiting = replace(invitation(code=code(1)), id="I9")
     assert repr(digest) not in repr(Amendment(Audited("created", "Invitation", "I9"), invitations=(waiting,)))

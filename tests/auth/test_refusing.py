@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.auth import admission, people
+from reconciler.auth import admission, sign_in
 from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
 from reconciler.model.directory import Directory, Project
 from tests.auth import arrivals, directories
@@ -23,7 +23,7 @@ OF_UNA = arrivals.directory(invitation(code=code(1), created_by="user:una"))
 def said(who: Arrival, policy: AdmissionPolicy, there: Directory) -> str:
     with pytest.raises(NotAdmitted) as refusal:
         admission.admit(there, who, policy)
-    return people.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
+    return sign_in.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_the_reason_is_said_with_what_came(who: Arrival, policy: AdmissionPolicy
 
 
 def test_every_reason_has_a_sentence() -> None:
-    assert people.SENTENCES.keys() | {AdmissionReason.NOT_FIRST, AdmissionReason.WRONG_CODE} == set(AdmissionReason)
+    assert sign_in.SENTENCES.keys() | {AdmissionReason.NOT_FIRST, AdmissionReason.WRONG_CODE} == set(AdmissionReason)
 
 
 @given(
@@ -102,7 +102,7 @@ def test_every_reason_has_a_sentence() -> None:
 def test_it_is_bounded_and_on_one_line_whatever_claims_come(claims: dict[str, object], why: AdmissionReason) -> None:
     proved = replace(arrivals.proved(), claims={"email": "a\n", **claims})
     coming = Arrival(proved, code=code(2), id="U9", now=directories.AT)
-    sentence = people.refusal_sentence(WAITING, coming, POLICY, why, who="noa")
+    sentence = sign_in.refusal_sentence(WAITING, coming, POLICY, why, who="noa")
     longest = len(r"\U0010ffff")  # of one character that is escaped
     assert len(sentence) < 500 + longest * (31 * 66 + 256)
     assert "\n" not in sentence

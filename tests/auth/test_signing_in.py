@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auth import changes, passwords
+from reconciler.auth import changes, sign_in
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import AT_ONCE, PER_PAIR, REMEMBERED_SECONDS, SECONDS, WAITING, SigningIn, Throttled
+from reconciler.auth.rate_limits import PER_PAIR, SECONDS
+from reconciler.auth.sign_in import AT_ONCE, REMEMBERED_SECONDS, WAITING, SigningIn, Throttled
 from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
 from tests.store.contract_access import amend, whole
@@ -49,7 +50,7 @@ def door(accounts: Accounts, stopwatch: Stopwatch) -> SigningIn:
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    una = changes.with_password(accounts.directory.users["una"], passwords.encode_password(password))
+    una = changes.with_password(accounts.directory.users["una"], sign_in.encode_password(password))
     await accounts.amend(lambda directory: changes.change_user(directory, una), actor="user:root", request="R")
 
 

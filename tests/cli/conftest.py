@@ -116,11 +116,15 @@ class Service:
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.answers.setdefault(request, []).append((status, data))
 
+    def refuse(self, request: str, *sentences: str, status: int, code: str) -> None:
+        """The request gets these errors, each with the code."""
+        self.answer(request, {"errors": sentences, "codes": [code] * len(sentences)}, status)
+
     def given(self, request: Request) -> tuple[int, bytes]:
         self.requests.append(request)
         found = self.answers.get(f"{request.method} {request.path}")
         if found is None:
-            return 404, json.dumps({"errors": [f"{request.path} is not here"]}).encode()
+            return 404, json.dumps({"errors": [f"{request.path} is not here"], "codes": ["not-found"]}).encode()
         return found.pop(0) if len(found) > 1 else found[0]
 
 

@@ -1,9 +1,9 @@
 """The program that `forking` starts: it imports the command line once, and forks for every command that it is sent.
 
-The reader child of a daemon that was forked is forked here as well, not in the daemon, which has threads. The daemon
+The worker of a daemon that was forked is forked here as well, not in the daemon, which has threads. The daemon
 starts a small process in its place (`STAND_IN`), which asks for it and ends with it.
 
-Belongs here: becoming the process of one command, a daemon for instance, or of a reader child. It runs by itself and
+Belongs here: becoming the process of one command, a daemon for instance, or of a worker. It runs by itself and
 imports nothing of the tests.
 """
 
@@ -24,7 +24,7 @@ import traceback
 import warnings
 from typing import Any, Never
 
-from api import health
+from api import openapi
 from reconciler.cli import main
 from reconciler.model import builtins, names, validators
 
@@ -39,13 +39,14 @@ LATER = (
     "argon2",
     "apscheduler.executors.asyncio",
     "uvicorn.lifespan.on",
-    "reconciler.cli.plan_sources",
+    "reconciler.review.static",
+    "rich.cells",
     "reconciler.worker.child",
 )
 READER_STREAMS = b"".join(stream.to_bytes(4, sys.byteorder) for stream in range(STREAMS))
 # Runs in a Python of its own, as the real one, so that the daemon starts, hears and ends a child as ever; with nothing
-# imported that is not built in, since its start is what this saves. It ends as the reader that stands behind it does;
-# when it is killed, the reader is.
+# imported that is not built in, since its start is what this saves. It ends as the worker that stands behind it does;
+# when it is killed, the worker is.
 STAND_IN = """\
 import _socket, posix, sys  # for reconciler.worker.child
 told = {told!r} + b"".join(b"\\0" + one.encode("utf-8", "surrogateescape") for one in sys.argv[1:])
@@ -104,7 +105,7 @@ def prepare() -> None:
         importlib.import_module(entry.target.partition(":")[0])
     for module in LATER:
         importlib.import_module(module)
-    health.encoded_document()
+    openapi.encoded()
     builtins.shown()
     for kind in (None, *names.KINDS):
         validators.violations(kind, {})
@@ -140,7 +141,7 @@ class Command:
 
 
 def become(request: dict[str, Any], streams: list[int], program: str, *, address: bytes) -> None:
-    """Be the process of that command; never returns in that of a reader child."""
+    """Be the process of that command; never returns in that of a worker."""
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
@@ -164,9 +165,9 @@ def become(request: dict[str, Any], streams: list[int], program: str, *, address
 
 def let_readers_be_forked(address: bytes) -> None:
     """In the process of a daemon: its readers are asked for at this address."""
-    from reconciler.worker import client, process  # noqa: PLC0415 - a part of the service, which not every command is
+    from reconciler.worker import client  # noqa: PLC0415 - a part of the service, which not every command is
 
-    environment = {name: os.environ[name] for name in process.ENVIRONMENT if name in os.environ}
+    environment = {name: os.environ[name] for name in client.ENVIRONMENT if name in os.environ}
     request = {"is_reader": True, "arguments": [], "folder": os.getcwd(), "environment": environment}  # noqa: PTH109
     told = json.dumps(request).encode()
     program = STAND_IN.format(
@@ -182,7 +183,7 @@ def let_readers_be_forked(address: bytes) -> None:
 
 
 def read(*granted: str) -> Never:
-    """Be a reader child."""
+    """Be a worker."""
     from reconciler.worker import child  # noqa: PLC0415 - as above
 
     try:

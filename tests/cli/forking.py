@@ -51,7 +51,7 @@ class Process:
     ) -> None:
         """Start it. `streams`: its standard input, output and error.
 
-        `has_forked_reader`: a command that runs the daemon gets a reader child that was forked, too (see `forked`).
+        `has_forked_reader`: a command that runs the daemon gets a worker that was forked, too (see `forked`).
         """
         self.args = [str(program), *arguments]
         self.returncode: int | None = None

@@ -185,10 +185,10 @@ def test_without_a_project_and_with_several_one_has_to_be_chosen(
 
 def test_a_project_in_a_path_is_told_by_its_name_when_there_is_none(program: Program, service: Service) -> None:
     for method, path in (("GET", ""), ("PUT", "/ana"), ("DELETE", "/ana")):
-        service.answer(f"{method} /v1/projects/web/members{path}", {"errors": [client.NO_PROJECT]}, 404)
+        service.refuse(f"{method} /v1/projects/web/members{path}", "x", status=404, code="project-not-found")
     for words in (["list"], ["set", "ana", "--role", "user"], ["remove", "ana"]):
         outcome = program("member", *words, "--project", "web")
-        assert outcome == (1, "", f"error: {client.no_project('web')}\n")
+        assert outcome == (1, "", f"error: {client.NO_PROJECT.format('web')}\n")
 
 
 def test_other_refusals_of_members_are_told_as_the_service_says_them(program: Program, service: Service) -> None:

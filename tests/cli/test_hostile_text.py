@@ -452,7 +452,7 @@ def test_log_lines_are_lines_of_ours(scene: Scene) -> None:
     assert [json.loads(line)["time"] for line in log.removesuffix("\n").split("\n")] != []
     told = " ".join(scene.daemon.messages())
     assert r"\U000e0041\U000e0042\u200b" in told  # of a file's name
-    assert "has a damaged file packed-refs" in told
+    assert "`git fsck` there says why" in told
     assert (
         r"\x9b31m\u202e" not in told
     )  # what git says of a repository on this machine may be what stands in another file

@@ -90,7 +90,7 @@ def test_what_does_not_wait_is_told_as_a_command_and_an_unknown_project_by_its_n
     service.answer(f"DELETE {PATH}/01X", {"errors": ["There is no such invitation."]}, 404)
     told = "error: no invitation 01X to payments waits; `reconciler invitation list` shows those that do\n"
     assert program("invitation", "revoke", "01X", "--project", "payments") == (1, "", told)
-    service.answer("DELETE /v1/projects/gone/invitations/01X", {"errors": ["There is no such project."]}, 404)
+    service.refuse("DELETE /v1/projects/gone/invitations/01X", "x", status=404, code="project-not-found")
     told = "error: there is no project gone, or you have no role in it; `reconciler project list` shows yours\n"
     assert program("invitation", "revoke", "01X", "--project", "gone") == (1, "", told)
 

@@ -1,4 +1,4 @@
-"""Text for people: what leaves the program, and tables that line up."""
+"""Text for people: sentences, escaping, and tables that line up."""
 
 import json
 
@@ -59,22 +59,53 @@ def test_words_in_a_colour_of_ours_are_all_that_gets_through(capsys: pytest.Capt
 
 def test_columns_line_up_whatever_is_in_them() -> None:
     rows = [["a", "x", ""], ["日本", "longer", "é"], ["\x1b", "", "e\u0301"], ["क\u094d\u200dष", "❤\ufe0f", "x"]]
-    assert tables.render_table(["NAME", "STATE", "MORE"], rows, colour=False) == (
+    assert tables.aligned(["NAME", "STATE", "MORE"], rows, colour=False) == (
         "NAME   STATE    MORE\na      x        -\n日本   longer   é\n\\x1b   -        e\u0301\n"
-        "क\u094d\u200dष     ❤\ufe0f        x\n"
+        "क\u094d\u200dष      ❤\ufe0f       x\n"
     )
 
 
 def test_a_cell_is_one_line() -> None:
-    table = tables.render_table(["NAME", "STATE"], [["a\nb   ready", hostile_text.EVERYTHING]], colour=True)
+    table = tables.aligned(["NAME", "STATE"], [["a\nb   ready", hostile_text.EVERYTHING]], colour=True)
     assert table.count("\n") == 2
     assert hostile_text.unseen(table) == []
 
 
 def test_colour_changes_no_column() -> None:
     header, rows = ["STATE", "NAME"], [["ready", "a"], ["invalid", "b"], ["odd", "ready"]]
-    coloured = tables.render_table(header, rows, colour=True)
+    coloured = tables.aligned(header, rows, colour=True)
     assert coloured.count(output.RESET) == 2
     for code in (output.GOOD, output.BAD, output.RESET):
         coloured = coloured.replace(code, "")
-    assert coloured == tables.render_table(header, rows, colour=False)
+    assert coloured == tables.aligned(header, rows, colour=False)
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("There is no Fleet x.", "there is no Fleet x"),
+        ("A new resource is not valid.", "a new resource is not valid"),
+        ("Fleet x is in use.", "Fleet x is in use"),
+        ("Git is not installed.", "Git is not installed"),
+        ("SERVICE_API_KEY is not set", "SERVICE_API_KEY is not set"),
+        ("TLS is off.", "TLS is off"),
+        ("http://a gave no answer", "http://a gave no answer"),
+        ("wait...", "wait..."),
+        ("a name must not be `..`", "a name must not be `..`"),
+        ("", ""),
+    ],
+)
+def test_an_error_begins_small_and_has_no_full_stop(message: str, shown: str) -> None:
+    assert output.error_sentence(message) == shown
+
+
+@pytest.mark.parametrize(
+    ("moment", "shown"),
+    [
+        ("2026-11-21T06:12:00.123Z", "2026-11-21T06:12:00Z"),
+        ("2026-11-21T06:12:00Z", "2026-11-21T06:12:00Z"),
+        ("", ""),
+    ],
+)
+def test_a_moment_is_shown_to_the_second(moment: str, shown: str) -> None:
+    assert output.moment_text(moment) == shown

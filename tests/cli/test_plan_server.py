@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.cli import plan_sources
+from reconciler.cli import plan as cli_plan
 from reconciler.cli.client import Client, Refusal, Target
 from reconciler.model.errors import Refused
 from reconciler.model.outcomes import UpdateStatus
@@ -63,7 +63,7 @@ SHOWN: dict[str, Any] = {
 
 def ask(service: Service, **given: str) -> Plan:
     with Client(Target(service.url, api_key="k" * 32)) as client:
-        return plan_sources.ask_server(client, **{"repository": "telemetry", "head": TOPIC, **given})
+        return cli_plan.ask_server(client, **{"repository": "telemetry", "head": TOPIC, **given})
 
 
 def test_an_answer_is_a_plan_with_one_entry(service: Service) -> None:
@@ -153,7 +153,7 @@ def test_a_conflict_names_each_file(service: Service) -> None:
 
 
 def test_an_unknown_repository_is_told_in_words_of_the_command_line(service: Service) -> None:
-    service.answer("POST /v1/plan", {"errors": [plan_sources.NO_REPOSITORY]}, status=404)
+    service.refuse("POST /v1/plan", "x", status=404, code="repository-not-found")
     with pytest.raises(Refused, match="there is no repository telemetry; `reconciler status` shows those there are"):
         ask(service)
 
@@ -175,7 +175,7 @@ def test_an_unknown_ref_is_told_in_the_words_of_the_service(service: Service) ->
 )
 def test_what_is_no_plan_is_refused(answer: dict[str, Value]) -> None:
     with pytest.raises(Refused, match="not one of the service"):
-        plan_sources.decoded(answer, server="http://service")
+        cli_plan.decoded(answer, server="http://service")
 
 
 def test_without_a_head_and_outside_of_a_repository_both_ways_out_are_told(alone: Program, service: Service) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from reconciler.delivery.otlp import protobuf
+from reconciler.delivery.otlp import bodies
 from reconciler.delivery.queue.contract import Obituary, Reason
 from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Storage
@@ -44,7 +44,7 @@ def fill(
         await queues.start()
         queue = await queues.open(project=project, name=name, storage=Storage(), max_batches=1000, dead_bytes=1 << 20)
         for text in texts:
-            await queue.append([protobuf.test_request(text, at=AT)], records=1, at=AT)
+            await queue.append([bodies.test_request(text, at=AT)], records=1, at=AT)
         for batch in queue.claim(most_records=max(dead, 1), most_bytes=1 << 20)[:dead]:
             payload = await queue.payload(batch)
             assert payload is not None

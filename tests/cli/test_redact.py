@@ -4,13 +4,11 @@ import subprocess
 import termios
 from pathlib import Path
 
-import click
 import pytest
 
-from reconciler.cli import get
+from reconciler.cli import resources
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Program, Service
-from tests.cli.test_documentation import documented, options, section
 
 REDACT = "POST /v1/Destination/siem/history/redact"
 HISTORY = "GET /v1/Destination/siem/history"
@@ -28,7 +26,7 @@ def test_versions_and_next_steps_are_told(program: Program, service: Service, wo
     service.answer(REDACT, DONE)
     program.write("secret", SECRET)
     outcome = program("history", "redact", *words, "--value-file", "secret")
-    assert outcome == (0, f"{SAID}{get.NEXT}\n", "")
+    assert outcome == (0, f"{SAID}{resources.NEXT}\n", "")
     assert bodies(service) == [{"value": SECRET}]
     assert dict(service.requests[0].query) == {}
 
@@ -66,7 +64,7 @@ def test_traces_that_are_left_are_told(program: Program, service: Service) -> No
     service.answer(REDACT, {"versions": [], "places": 1, "erased": False})
     outcome = program("history", "redact", "Destination/siem", "--value-file", "-", stdin=SECRET)
     first = "Destination/siem: no version shows the text; 1 place elsewhere rewritten\n"
-    assert outcome == (0, f"{first}{get.NOT_ERASED}\n{get.NEXT}\n", "")
+    assert outcome == (0, f"{first}{resources.NOT_ERASED}\n{resources.NEXT}\n", "")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +131,7 @@ def test_on_a_terminal_the_text_is_asked_for_and_not_shown(program: Program, ser
             start_new_session=True,
         )
         # The space comes when the terminal shows nothing any more that is typed.
-        terminal.until(lambda text: f"{get.ASKED}: " in text, seconds=TIME_LIMIT)
+        terminal.until(lambda text: f"{resources.ASKED}: " in text, seconds=TIME_LIMIT)
         terminal.type(f"{SECRET}\n")
         assert ran.wait(TIME_LIMIT) == 0
         said = terminal.close()
@@ -150,13 +148,6 @@ def test_a_resource_is_listed_as_ever(program: Program, service: Service) -> Non
     assert program("history", "redact", "-h").out.startswith("Usage: reconciler history redact [OPTIONS] KIND [NAME]\n")
 
 
-def test_it_is_documented_with_its_options() -> None:
-    text = section("history redact")
-    assert "`reconciler history redact" in text
-    assert isinstance(get.redact, click.Command)
-    assert documented(text) == options(get.redact)
-
-
 def test_the_page_that_is_pointed_to_exists() -> None:
-    assert "docs/redacting.md" in get.NEXT
+    assert "docs/redacting.md" in resources.NEXT
     assert (Path(__file__).parents[2] / "docs" / "redacting.md").is_file()

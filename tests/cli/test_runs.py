@@ -100,7 +100,7 @@ def test_a_run_that_goes_on_says_so(program: Program, service: Service) -> None:
 
 def test_a_project_has_its_own_runs(program: Program, service: Service) -> None:
     service.answer("GET /v1/runs", {"runs": [run(), run(id="01WEB", project="web")]})
-    service.answer("GET /v1/resources/Fleet", {"errors": ["There is no such project."]}, 404)
+    service.refuse("GET /v1/resources/Fleet", "x", status=404, code="project-not-found")
     outcome = program("runs", "--project", "web", "-o", "json")
     assert json.loads(outcome.out) == {"runs": [run(id="01WEB", project="web")]}
     sentence = "there is no project nope, or you have no role in it; `reconciler project list` shows yours"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from api import auth, calls
-from reconciler.cli import client, session
+from api import auth
+from reconciler.cli import options as cli_options
 from tests.cli import terminals
 from tests.cli.conftest import PROGRAM, TIME_LIMIT, Outcome, Program, Service
 from tests.cli.test_redact import echo
@@ -72,7 +72,7 @@ def test_a_key_and_a_person_at_once_is_written_wrongly(
 ) -> None:
     outcome = anyone("get", "fleets", *options, **environment)
     assert outcome.code == 2
-    assert outcome.err.splitlines()[-1] == f"error: {session.TWO}"
+    assert outcome.err.splitlines()[-1] == f"error: {cli_options.TWO}"
     assert service.requests == []
 
 
@@ -148,40 +148,44 @@ WRONG_PASSWORD = "the service does not accept the name or the password (--user, 
 
 
 @pytest.mark.parametrize(
-    ("environment", "answer", "said"),
+    ("environment", "code", "answer", "said"),
     [
-        ({}, auth.ASK, NOBODY),
-        (WITH_KEY, "The key is not known.", WRONG_KEY),
-        (AS_ANA, "The name or the password is wrong.", WRONG_PASSWORD),
-        ({}, "", NOBODY),
-        (WITH_KEY, "", WRONG_KEY),
-        (AS_ANA, "", WRONG_PASSWORD),
+        ({}, "no-credential", "Anything.", NOBODY),
+        (WITH_KEY, "unknown-key", "Anything.", WRONG_KEY),
+        (AS_ANA, "wrong-password", "Anything.", WRONG_PASSWORD),
+        ({}, "", "", NOBODY),
+        (WITH_KEY, "", "", WRONG_KEY),
+        (AS_ANA, "", "", WRONG_PASSWORD),
         (
             AS_ANA,
+            "passwords-disabled",
             auth.NO_PASSWORDS.format("https://here.example"),
             "passwords open nothing here: people sign in with a browser, at https://here.example. Programs send a key",
         ),
         (
             {},
+            "key-required",
             auth.ASK_FOR_A_KEY.format("https://here.example"),
             "say who asks: a key as `Authorization: Bearer <key>` or `X-Service-Api-Key: <key>`. People sign in with a "
             "browser, at https://here.example; set SERVICE_API_KEY to a key of yours",
         ),
-        (WITH_KEY, "An expiry of \x1b[31m.", r"an expiry of \x1b[31m"),
-        (WITH_KEY, "x" * 900, "x" * 500),
+        (WITH_KEY, "", "An expiry of \x1b[31m.", r"an expiry of \x1b[31m"),
+        (WITH_KEY, "", "x" * 900, "x" * 500),
     ],
 )
 def test_a_401_says_what_the_service_says_in_words_of_commands(
-    tmp_path: Path, service: Service, environment: dict[str, str], answer: str, said: str
+    tmp_path: Path, service: Service, *, environment: dict[str, str], code: str, answer: str, said: str
 ) -> None:
-    service.answer(FLEETS, {"errors": [answer]} if answer else {}, 401)
+    service.answer(FLEETS, {"errors": [answer], "codes": [code] if code else []} if answer else {}, 401)
     program = Program(tmp_path, {"SERVICE_SERVER": service.url, **environment})
     program.write("secret", PASSWORD)
     assert program("get", "fleets") == (1, "", f"error: {said}\n")
 
 
-def refused(program: Program, service: Service, status: int, sentence: str, **environment: str) -> Outcome:
-    service.answer(FLEETS, {"errors": [sentence]}, status)
+def refused(
+    program: Program, service: Service, status: int, sentence: str, code: str = "", **environment: str
+) -> Outcome:
+    service.refuse(FLEETS, sentence, status=status, code=code)
     return program("get", "fleets", **environment)
 
 
@@ -191,17 +195,16 @@ def test_a_403_says_who_one_is_and_what_it_takes(program: Program, service: Serv
 
 
 def test_a_project_out_of_reach_is_told_by_its_name(program: Program, service: Service) -> None:
-    outcome = refused(program, service, 404, client.NO_PROJECT, SERVICE_PROJECT="web")
+    outcome = refused(program, service, 404, "x", "project-not-found", SERVICE_PROJECT="web")
     told = "error: there is no project web, or you have no role in it; `reconciler project list` shows yours\n"
     assert outcome == (1, "", told)
 
 
 def test_whoever_has_several_projects_chooses_one(program: Program, service: Service) -> None:
-    outcome = refused(program, service, 404, client.CHOOSE)
+    outcome = refused(program, service, 404, "x", "project-required")
     told = "error: choose a project with --project or SERVICE_PROJECT; `reconciler project list` shows yours\n"
     assert outcome == (1, "", told)
     assert program("get", "fleet", "x") == (1, "", "error: /v1/resources/Fleet/x is not here\n")
-    assert client.CHOOSE in Path(calls.__file__).read_text()
 
 
 def test_a_429_says_how_long_to_wait(program: Program, service: Service) -> None:

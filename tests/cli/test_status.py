@@ -147,7 +147,7 @@ def test_json_and_yaml_hold_the_last_run_itself(program: Program, service: Servi
 def test_a_project_has_its_own_repositories(program: Program, service: Service) -> None:
     both = [repository(), repository(name="shop", project="web")]
     service.answer("GET /v1/repositories", {"repositories": both})
-    service.answer("GET /v1/resources/Fleet", {"errors": ["There is no such project."]}, 404)
+    service.refuse("GET /v1/resources/Fleet", "x", status=404, code="project-not-found")
     service.answer("POST /v1/repositories/shop/reconcile", {"run": "01B"}, 202)
     assert json.loads(program("--project", "web", "status", "-o", "json").out) == {"repositories": both[1:]}
     assert program("--project", "web", "reconcile") == (0, "shop: run 01B\n", "")

@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery import status
+from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
 from reconciler.delivery.lanes import SmallRequests
 from reconciler.delivery.manager import Manager
-from reconciler.delivery.otlp import protobuf, reading
+from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
 from reconciler.delivery.queue import disk
 from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
-from reconciler.delivery.reporting import NotTaken, QueueFull, TakenRecords
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from reconciler.ops import delivery_metrics
 from reconciler.ops.metric_families import Sample
@@ -176,7 +176,7 @@ async def test_of_a_full_disk_nothing_that_was_accepted_is_lost_and_there_is_roo
 ) -> None:
     monkeypatch.setattr(disk, "REFUSED_SECONDS", 0.0)
     texts = [f"{number} {'x' * (64 << 10)}" for number in range(4)]  # none of them shares a batch
-    requests = [await reading.read(protobuf.test_request(text, at=1), json=False) for text in texts]
+    requests = [await reading.read(bodies.test_request(text, at=1), json=False) for text in texts]
     with sinks.listening() as first, sinks.listening() as second:
         async with managing(tmp_path, system=Small(tmp_path / "queues", 5 * (66 << 10))) as manager:
             await manager.change(routes(webhook("a"), webhook("b")))

@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery.draining import MOST_MILLISECONDS, ExpiryMoment, believed_moment, is_ahead
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Destination, Routes
-from reconciler.server.delivering import Upkeep
+from reconciler.server.delivering import MOST_MILLISECONDS, ExpiryMoment, Upkeep, believed_moment, is_ahead
 from tests.delivery.queue import places
 
 DAY = 86_400_000

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
+from reconciler.delivery.contract import NotTaken
 from reconciler.delivery.intake import Intake
 from reconciler.delivery.lanes import Lane, LaneCounts, SmallRequests
 from reconciler.delivery.queue.contract import QueueFault
-from reconciler.delivery.reporting import NotTaken
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull
-from tests.delivery.test_gathering import AT, SlowQueue, share
+from tests.delivery.test_small_requests import AT, SlowQueue, share
 from tests.waiting import until
 
 pytestmark = pytest.mark.anyio

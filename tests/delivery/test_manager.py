@@ -13,17 +13,17 @@ import msgspec
 import pytest
 
 from reconciler.delivery import status
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.exporter import Exporter, SendEnvironment
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.breaker import SendEnvironment
+from reconciler.delivery.contract import Behind, NotTaken, QueueFull, TakenRecords
+from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
-from reconciler.delivery.otlp import protobuf, reading
+from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup
 from reconciler.delivery.queue.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
-from reconciler.delivery.reporting import Behind, NotTaken, QueueFull, TakenRecords
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import fullness
 from reconciler.model.routes import (
@@ -57,7 +57,7 @@ async def managing(folder: Path, *, system: System | None = None, reserve: int =
     queues = Queues(folder / "queues", reserve=reserve, clock=lambda: 1_000, system=system)
     sources = SecretSources({}, (), SecretDirectory(folder / "secrets"))
     async with HttpClient(policy=EgressPolicy()) as client:
-        outlet = HttpSender(client, secrets=sources, authorities=None)
+        outlet = HttpSender(client, secrets=sources, clock=lambda: 1_000)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
             surroundings = SendEnvironment(clock=lambda: 1_000, random=random.Random(1))  # noqa: S311
@@ -167,7 +167,7 @@ async def test_nothing_is_sent_to_what_is_held_and_its_records_wait(tmp_path: Pa
         held = msgspec.structs.replace(destination, held=True)
         async with managing(tmp_path) as manager:
             await manager.change(routes(held))
-            await manager.take(PROJECT, await reading.read(protobuf.test_request("waits", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(bodies.test_request("waits", at=1), json=False))
             shown = manager.shown(PROJECT, "siem", answers=False)
             assert (shown["state"], shown["queue"]["batches"], shown["window"]) == ("held", 1, None)
             assert "records wait in the queue" in shown["message"]
@@ -224,7 +224,7 @@ async def test_records_are_not_taken_into_a_queue_that_left_while_an_endpoint_an
         inline = Destination(name="inline", endpoint=endpoint, buffering=Buffering(queue=False))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, webhook("siem", buffering=IN_MEMORY)))
-            logs = await reading.read(protobuf.test_request("precious", at=1), json=False)
+            logs = await reading.read(bodies.test_request("precious", at=1), json=False)
             taking = asyncio.create_task(manager.take(PROJECT, logs))
             await until(lambda: bool(sink.received))
             await manager.change(routes(inline, webhook("siem")))
@@ -242,7 +242,7 @@ async def test_room_is_asked_again_after_an_endpoint_answered(tmp_path: Path) ->
         one = webhook("siem", buffering=Buffering(max_batches=1))
         async with managing(tmp_path) as manager:
             await manager.change(routes(inline, one))
-            logs = await reading.read(protobuf.test_request("x" * BATCH_BYTES, at=1), json=False)
+            logs = await reading.read(bodies.test_request("x" * BATCH_BYTES, at=1), json=False)
             both = await asyncio.gather(*(manager.take(PROJECT, logs) for _ in range(2)), return_exceptions=True)
             depth = manager.shown(PROJECT, "siem", answers=False)["queue"]["batches"]
     assert [type(one) for one in both].count(QueueFull) == 1
@@ -270,7 +270,7 @@ async def test_destinations_without_a_queue_are_asked_at_once_and_the_first_that
     with sinks.listening() as slow, sinks.listening() as refusing:
         slow.script(*[sinks.says(200, after=0.4)] * 3)
         refusing.script(sinks.says(400))
-        logs = await reading.read(protobuf.test_request("one", at=1), json=False)
+        logs = await reading.read(bodies.test_request("one", at=1), json=False)
 
         def inline(name: str, port: int) -> Destination:
             endpoint = Endpoint(scheme="http", host="127.0.0.1", port=port)
@@ -331,7 +331,7 @@ async def test_what_is_queued_for_a_destination_that_nobody_wants_follows_its_co
         old, new = sending(wrong, canary="old"), sending(right, canary="new")
         async with managing(tmp_path) as manager:
             await manager.change(routes(old))
-            await manager.take(PROJECT, await reading.read(protobuf.test_request("precious", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(bodies.test_request("precious", at=1), json=False))
             await until(lambda: bool(wrong.received))
             assert await manager.left(PROJECT) == ("siem",)  # so that a correction in the same moment is not missed
             await manager.change(Routes(project=PROJECT, former=(old,)))
@@ -349,10 +349,10 @@ async def test_a_queue_that_has_another_place_now_drains_by_what_its_destination
         elsewhere = Buffering(storage=Storage(directory="elsewhere"))
         async with managing(tmp_path) as manager:
             await manager.change(routes(sending(wrong)))
-            await manager.take(PROJECT, await reading.read(protobuf.test_request("old place", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(bodies.test_request("old place", at=1), json=False))
             await until(lambda: bool(wrong.received))
             await manager.change(routes(sending(wrong, buffering=elsewhere)))
-            await manager.take(PROJECT, await reading.read(protobuf.test_request("new place", at=1), json=False))
+            await manager.take(PROJECT, await reading.read(bodies.test_request("new place", at=1), json=False))
             await manager.change(routes(sending(right, buffering=elsewhere)))
             await until(lambda: sorted(right.records) == ["new place", "old place"])
             await until(lambda: len(manager.figures().lanes) == 1)

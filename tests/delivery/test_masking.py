@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 import pytest
 
-from reconciler.delivery.secrets import MASK_BYTES, SecretMasks
+from reconciler.delivery.http_sender import MASK_BYTES, SecretMasks
 from tests import canaries
 
 TOKEN = 'canary-7f"3a/9+c&d'

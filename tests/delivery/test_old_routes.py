@@ -15,7 +15,7 @@ from tests.delivery import lines
 from tests.delivery.lines import Line
 from tests.servers import sinks
 
-MANY = 150  # Configurations, so that reading the routes takes longer than stopping the reader
+MANY = 150  # Configurations, so that reading the routes takes longer than stopping the worker
 TRIES = 100
 
 
@@ -59,7 +59,7 @@ def never(line: Line, number: int) -> dict[str, Any]:
 
 @contextmanager
 def stopped_before_the_routes_are_read(daemon: Daemon, line: Line) -> Iterator[None]:
-    """Disable the destination of a line, and stop the reader before it has read what that changes."""
+    """Disable the destination of a line, and stop the worker before it has read what that changes."""
     reader = daemon.reader()
     for _ in range(TRIES):
         disabled = {"type": "webhook", "disabled": True, "parameters": [{"name": "hostname", "value": "127.0.0.1"}]}
@@ -73,4 +73,4 @@ def stopped_before_the_routes_are_read(daemon: Daemon, line: Line) -> Iterator[N
             os.kill(reader, signal.SIGCONT)
         line.set()
         line.becomes(lambda found: found["configurations"] == [line.name], "it is routed to")
-    raise AssertionError("The reader was always faster.")
+    raise AssertionError("The worker was always faster.")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery.lanes import split_request
+from reconciler.delivery.intake import split_request
 from reconciler.delivery.otlp.models import Logs, RecordGroup
 
 NAMES = ("a", "b", "c")

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli.main import ENTRIES, program
-from reconciler.cli.session import OPTIONS
+from reconciler.cli.options import OPTIONS
 from tests.docs import pages
 from tests.settings import reference
 
@@ -25,11 +25,10 @@ _SHARED = "The options of every command that talks to a server"
 _HEAD = f"""\
 # Command reference
 
-Every command with its arguments and options, as the program defines them; `reconciler COMMAND --help` prints the same.
-`scripts/references` writes this page. [The command line](command-line.md) tells how each is used, with examples and
-exit codes.
+Every command with its arguments and options; `reconciler COMMAND --help` prints the same. `scripts/references` writes
+this page from the program. [The command line](command-line.md) has examples and exit codes.
 
-Each command takes `-h` and `--help`. Those marked *server* take the options below as well, before or after their name.
+Each command takes `-h` and `--help`. Commands marked *server* also take these options, before or after their name.
 
 ## {_SHARED}
 
@@ -73,9 +72,9 @@ def _with_subcommands(path: str, command: click.Command) -> Iterator[tuple[str, 
 
 def _usage(path: str, command: click.Command) -> str:
     """How it is called, and whether it talks to a server."""
-    words = " ".join(command.collect_usage_pieces(click.Context(command)))
+    words = [each for each in command.collect_usage_pieces(click.Context(command)) if each != "[OPTIONS]"]
     takes_server = any(option.name == "server" for option in _options(command))
-    return f"`{path} {words}`{' *server*' if takes_server else ''}"
+    return f"`{' '.join([path, *words])}`{' *server*' if takes_server else ''}"
 
 
 def _help(command: click.Command) -> str:
@@ -91,27 +90,26 @@ def _options(command: click.Command) -> list[click.Option]:
 
 
 def _table(options: list[click.Option]) -> str:
-    rows = "".join(f"| {_names(option)} | {_value(option)} | {_meaning(option)} |\n" for option in options)
-    return f"| option | value | meaning |\n|---|---|---|\n{rows}"
+    rows = "".join(f"| {_names(option)} | {_meaning(option)} |\n" for option in options)
+    return f"| option | meaning |\n|---|---|\n{rows}"
 
 
 def _names(option: click.Option) -> str:
-    return ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
-
-
-def _value(option: click.Option) -> str:
-    """What follows it: nothing for a switch, else one of some words, or what it is called."""
+    """The names, with the value of one that takes a value."""
+    names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     if option.is_flag:
-        return ""
-    if isinstance(option.type, click.Choice):
-        words = ", ".join(f"`{choice}`" for choice in option.type.choices)
-    else:
-        words = option.make_metavar(click.Context(program)).lower()
-    return f"{words}; may be repeated" if option.multiple else words
+        return names
+    value = "word" if isinstance(option.type, click.Choice) else option.make_metavar(click.Context(program)).lower()
+    return f"{names} *{value}*"
 
 
 def _meaning(option: click.Option) -> str:
-    words = [" ".join((option.help or "").split()).replace("|", "\\|")]
+    told = " ".join((option.help or "").split()).replace("|", "\\|")
+    words = ["" if told == "How to show them." else told]
+    if isinstance(option.type, click.Choice):
+        words.append("One of " + ", ".join(f"`{choice}`" for choice in option.type.choices) + ".")
+    if option.multiple and "more than once" not in words[0]:
+        words.append("May be repeated.")
     if option.required:
         words.append("Required.")
     if isinstance(option.default, str | int | float) and not option.is_flag and option.show_default:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auth import changes, passwords
+from reconciler.auth import changes, rate_limits
+from reconciler.auth import sign_in as auth_sign_in
 from reconciler.model import directory, principals
 from reconciler.model.principals import Permission, Role, Scope
 from reconciler.server import sign_in
@@ -94,9 +95,11 @@ def test_the_table_of_roles_is_the_program_s() -> None:
 def test_the_limits_of_guessing_are_the_program_s() -> None:
     section = pages.section(PAGE, "Guessing passwords")
     limits = [row["limit"] for row in pages.table(section)]
-    assert limits == [str(passwords.PER_PAIR), str(passwords.PER_ADDRESS), str(passwords.PER_NAME)]
-    assert f"each {passwords.SECONDS:g} seconds" in section
-    compared = f"At most {passwords.AT_ONCE} passwords are compared at a time, and at most {passwords.WAITING} attempts"
+    assert limits == [str(rate_limits.PER_PAIR), str(rate_limits.PER_ADDRESS), str(rate_limits.PER_NAME)]
+    assert f"each {rate_limits.SECONDS:g} seconds" in section
+    compared = (
+        f"At most {auth_sign_in.AT_ONCE} passwords are compared at a time, and at most {auth_sign_in.WAITING} attempts"
+    )
     assert compared in " ".join(section.split())
 
 

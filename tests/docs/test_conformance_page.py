@@ -1,4 +1,4 @@
-"""docs/conformance.md names tests that there are, and every test of the interface stands there."""
+"""tests/conformance.md names tests that there are, and every test of the interface stands there."""
 
 import ast
 import re
@@ -9,7 +9,7 @@ import pytest
 
 from tests.docs import pages
 
-PAGE = pages.read(pages.ROOT / "docs/conformance.md")
+PAGE = pages.read(pages.ROOT / "tests/conformance.md")
 TESTS = pages.ROOT / "tests"
 ROWS = pages.table(PAGE)
 

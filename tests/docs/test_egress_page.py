@@ -5,9 +5,10 @@ from ipaddress import ip_address, ip_network
 
 import yaml
 
-from reconciler.delivery import egress as delivery_egress
-from reconciler.delivery import http_client
-from reconciler.delivery.egress import Denied, EgressPolicy, HttpTarget
+from reconciler.delivery import http_client, http_request
+from reconciler.delivery import http_client as delivery_egress
+from reconciler.delivery.http_client import EgressPolicy
+from reconciler.delivery.http_request import Denied, HttpTarget
 from reconciler.model import hosts, webhooks
 from reconciler.settings.models import Egress
 from tests.docs import pages
@@ -41,7 +42,7 @@ def test_the_worked_rows_come_out_as_they_say() -> None:
         found = delivery_egress.egress_refusal(
             ip_address(address), port=443, policy=EgressPolicy(allow=allow, deny=deny)
         )
-        verdict = "allowed" if found is None else "denied" if found == delivery_egress.DENIED else "refused"
+        verdict = "allowed" if found is None else "denied" if found == delivery_egress.DENIED_BY_SETTINGS else "refused"
         assert row[""].startswith(verdict), row
 
 
@@ -63,7 +64,7 @@ def test_the_first_example_is_a_setting() -> None:
 
 
 def test_the_error_is_as_it_is_shown() -> None:
-    error = Denied(HttpTarget("https", "siem.example.com", 443), delivery_egress.DENIED)
+    error = Denied(HttpTarget("https", "siem.example.com", 443), delivery_egress.DENIED_BY_SETTINGS)
     assert f"\n{error.message}\n" in PAGE
 
 
@@ -74,12 +75,12 @@ def test_the_numbers_are_those_of_the_program() -> None:
         f"up to {http_client.MOST_HEADERS} headers, each of at most {round(http_client.LONGEST_LINE / 1024)} KiB"
         in text
     )
-    assert f"the first {delivery_egress.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
+    assert f"the first {http_request.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
 
 
 def test_the_webhooks_page_has_every_header_that_is_refused_and_the_bounds() -> None:
-    section = pages.section(WEBHOOK, "What values may hold")
-    refused = {name.lower() for row in pages.table(section) if row["parameter"] == "`headers`, the names"
+    section = pages.section(WEBHOOK, "Rules for values")
+    refused = {name.lower() for row in pages.table(section) if row["parameter"] == "`headers`, names"
                for name in quoted(row["rule"])}  # fmt: skip
     assert refused == {*webhooks.HOP_BY_HOP, webhooks.CONTENT_LENGTH}
     text = " ".join(section.split())

@@ -4,13 +4,16 @@ import re
 
 import pytest
 
-from api import audit_events, auth, bodies, edge, repositories
-from api.pages import accounts, forms, paths, sign_in
-from reconciler.auth import changes, passwords, rate_limits, sessions
+from api import audit_events, auth, edge, repositories
+from api import requests as api_requests
+from api.pages import accounts, forms, sign_in
+from api.pages.forms import PagePath
+from reconciler.auth import changes, rate_limits, sessions
+from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.delivery import intake, lanes, manager
-from reconciler.delivery.otlp import models as otlp
-from reconciler.delivery.queue import contract, memory
+from reconciler.delivery import contract, lanes, manager
+from reconciler.delivery.queue import contract as queue_contract
+from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, polls, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
@@ -20,16 +23,17 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import allowance, client, process, requests, routes, sandbox
+from reconciler.worker import client, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
+from reconciler.worker.trees import COMMIT
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/limits.md")
 SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "The service itself"]
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
-FILE, COMMIT = positions.FILE_LIMITS, allowance.COMMIT
-REQUEST = process.SECONDS[RequestJob]
+FILE = positions.FILE_LIMITS
+REQUEST = client.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -64,11 +68,11 @@ PROVIDER = discovery.LIMITS
             f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
             f"of {rate_limits.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * lanes.LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{2 * lanes.HUNG_LOOK_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "
-            f"times {contract.BATCH_RECORDS:,} records or {contract.BATCH_BYTES // MEBIBYTE} MiB",
+            f"times {queue_contract.BATCH_RECORDS:,} records or {queue_contract.BATCH_BYTES // MEBIBYTE} MiB",
         ),
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
@@ -149,8 +153,8 @@ PROVIDER = discovery.LIMITS
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",
         ),
-        ("parameters in a query", f"{bodies.MOST}"),
-        ("a request's body on its way", f"{bodies.READ_SECONDS:g} s"),
+        ("parameters in a query", f"{api_requests.MOST}"),
+        ("a request's body on its way", f"{api_requests.READ_SECONDS:g} s"),
         ("the body of a delivery to a hook", f"{repositories.MAX_BYTES // MEBIBYTE} MiB"),
         (
             "the secret of a hook",
@@ -169,43 +173,46 @@ PROVIDER = discovery.LIMITS
         ("nodes in one resource of a request", f"{FILE.nodes:,}"),
         ("judging a request", f"{requests.REQUEST_SECONDS:g} s of processor time"),
         (
-            "a request in the reader child",
+            "a request in the worker",
             f"{REQUEST.run:g} s, after at most {REQUEST.wait:g} s of waiting; {REQUEST.locked:g} s while its "
             "project is locked",
         ),
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{passwords.PER_PAIR} of one name from one address, {passwords.PER_ADDRESS} from one address, "
-            f"{passwords.PER_NAME} of one name; one is forgotten each {passwords.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
+            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
-            f"{passwords.AT_ONCE}, {passwords.WAITING}",
+            f"{auth_sign_in.AT_ONCE}, {auth_sign_in.WAITING}",
         ),
         ("browsers that are signed in", f"{sessions.MOST:,}, {sessions.MOST_OF_ONE} of them of one person"),
         ("beginnings and ends of sessions that wait to be written", f"{operations.WAITING:,}"),
-        ("a body of [`/v1/logs`](logs.md), as it comes, and decoded", f"{otlp.MOST_BYTES // MEBIBYTE} MiB each"),
-        ("log records in a request", f"{otlp.MOST_RECORDS:,}"),
+        (
+            "a body of [`/v1/logs`](logs.md), as it comes, and decoded",
+            f"`delivery.maxRequestBytes`, {Delivery().max_request_bytes // MEBIBYTE} MiB each",
+        ),
+        ("log records in a request", f"`delivery.maxRequestRecords`, {Delivery().max_request_records:,}"),
         ("log records of one caller", f"`delivery.recordsPerSecond`, {Delivery().records_per_second:,} a second"),
         (
             "bytes of requests with log records in memory",
             f"`delivery.maxInFlightBytes`, {Delivery().max_in_flight_bytes // MEBIBYTE} MiB, "
             "half of it for one sender; what is alone may be larger",
         ),
-        ("callers whose log records are counted", f"{intake.MOST:,}, and those that owe"),
+        ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
             "sign-ins that are begun, and that come back, from one address",
-            f"{sign_in.PACES[paths.PROVIDER].burst} each, and one more each second",
+            f"{sign_in.PACES[PagePath.PROVIDER].burst} each, and one more each second",
         ),
         (
             "forms with a name and a password from one address, right or wrong",
-            f"{sign_in.PACES[paths.SIGN_IN].burst}, and one more each second",
+            f"{sign_in.PACES[PagePath.SIGN_IN].burst}, and one more each second",
         ),
         (
             "forms with an invitation's code from one address",
-            f"{sign_in.PACES[paths.INVITATION].burst}, and one more each {sign_in.PACES[paths.INVITATION].seconds:g} s",
+            "{0.burst}, and one more each {0.seconds:g} s".format(sign_in.PACES[PagePath.INVITATION]),
         ),
         ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
@@ -219,7 +226,10 @@ PROVIDER = discovery.LIMITS
         ("a display name, the name of a key", f"one line of {changes.LONGEST_TEXT} characters"),
         ("the expiry of a key", f"{changes.KEY_LASTS.days} days away"),
         ("keys of a person's own", f"{changes.MOST_PERSONAL} of each"),
-        ("the body of a request about access, a suspension, an approval or a plan", f"{bodies.MAX_BYTES // 1024} KiB"),
+        (
+            "the body of a request about access, a suspension, an approval or a plan",
+            f"{api_requests.MAX_BYTES // 1024} KiB",
+        ),
         (
             "plans that are made at a time; that wait for another one of their repository",
             f"one of each repository; {service.MOST_WAITING} in all",
@@ -235,21 +245,21 @@ PROVIDER = discovery.LIMITS
         ("what an apply or delete repeats of stored resources", f"{requests.ANSWER_BYTES // MEBIBYTE} MiB"),
         ("a selector", f"{names.LONGEST_SELECTOR:,} characters, {names.MOST_REQUIREMENTS} requirements"),
         (
-            "the reader child",
+            "the worker",
             f"{sandbox.ADDRESS_SPACE_BYTES // 2**30} GiB of address space, {sandbox.OPEN_FILES} open files; "
             "it writes no file and starts no process",
         ),
         (
-            "a commit in the reader child",
-            f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
-            f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
+            "a commit in the worker",
+            f"{client.SECONDS[CommitJob].run / 60:g} minutes; "
+            f"{(client.SECONDS[CommitJob].locked or 0) / 60:g} while its "
             "project is locked",
         ),
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
-        ("a file of a commit that is read apart from all others", f"{process.FILE_SECONDS:g} s"),
+        ("a file of a commit that is read apart from all others", f"{client.SECONDS[CommitJob].file:g} s"),
         (
-            "files over which the reader child ended or hung twice",
-            f"the last {client.MOST_FILES:,}, until the service is started again",
+            "files over which the worker ended or hung twice",
+            f"the last {client.MOST_REMEMBERED:,}, until the service is started again",
         ),
         (
             "storing one change, its wait for those of other projects included",
@@ -257,7 +267,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{process.CHANGE_BYTES // 2**30} GiB",
+            f"{client.CHANGE_BYTES // 2**30} GiB",
         ),
     ],
 )

@@ -2,13 +2,13 @@
 
 import json
 
-from api import health
+from api import openapi
 from reconciler.git import history
-from reconciler.worker import history as worker_history
+from reconciler.worker import commits
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/lineage.md")
-SCHEMAS = json.loads(health.encoded_document())["components"]["schemas"]
+SCHEMAS = json.loads(openapi.encoded())["components"]["schemas"]
 
 
 def test_the_example_has_every_field_and_no_other() -> None:
@@ -25,10 +25,10 @@ def test_every_field_is_explained() -> None:
 
 def test_the_limits_are_so() -> None:
     assert f"beyond {history.MAX_COMMITS:,} commits" in PAGE
-    assert ("more than a second" in PAGE, worker_history.RUN_SECONDS) == (True, 1.0)
-    assert ("a tenth of a second" in PAGE, worker_history.FIRST_SECONDS) == (True, 0.1)
+    assert ("more than a second" in PAGE, commits.RUN_SECONDS) == (True, 1.0)
+    assert ("a tenth of a second" in PAGE, commits.FIRST_SECONDS) == (True, 0.1)
     limits = pages.read(pages.ROOT / "docs/limits.md")
-    minutes = int(worker_history.BACKGROUND_SECONDS / 60)
+    minutes = int(commits.BACKGROUND_SECONDS / 60)
     assert (
         f"| {history.MAX_COMMITS:,} commits; 1 s of a run, 0.1 s of a first read, {minutes} minutes in the background |"
         in limits

@@ -11,15 +11,11 @@ from pathlib import Path
 
 import yaml
 
-from api import edge, logs
-from reconciler.delivery.otlp import models
-from reconciler.settings.models import Delivery
 from tests import daemons, needs
 from tests.api.contracts import DOCUMENT
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/logs.md")
-MEBIBYTE = 1 << 20
 
 
 @contextlib.contextmanager
@@ -82,19 +78,6 @@ def test_the_first_record_arrives(tmp_path: Path) -> None:
 def test_the_page_has_every_answer() -> None:
     shown = {row["status"] for row in pages.table(pages.section(PAGE, "Answers"))}
     assert shown == set(DOCUMENT["paths"]["/v1/logs"]["post"]["responses"])
-
-
-def test_the_limits_are_the_program_s() -> None:
-    rows = pages.table(pages.section(PAGE, "Limits"))
-    delivery = Delivery()
-    assert [row["limit"] for row in rows] == [
-        f"{models.MOST_BYTES // MEBIBYTE} MiB each",
-        f"{models.MOST_RECORDS:,}",
-        f"{edge.MOST}",
-        f"{delivery.records_per_second:,} a second; more at once are paid for afterwards",
-        f"{delivery.max_in_flight_bytes // MEBIBYTE} MiB",
-        f"{logs.READ_SECONDS:g} s",
-    ]
 
 
 def test_the_examples_of_settings_are_yaml() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from reconciler.model import log_context
-from reconciler.ops import delivery_metrics, metric_families, metrics
+from reconciler.ops import delivery_metrics, metrics
 from reconciler.ops.logging import SHORT, JsonFormatter
 from tests import daemons
 from tests.cli.conftest import Program
@@ -23,8 +23,8 @@ SECTIONS = {
     "Store": metrics.STORE_FAMILIES,
     "Requests": metrics.REQUEST_FAMILIES,
     "Delivery": delivery_metrics.FAMILIES,
-    "Notifications": metric_families.FAMILIES,
-    "Process": metrics.FAMILIES,
+    "Notifications": metrics.NOTIFICATION_FAMILIES,
+    "Process": metrics.PROCESS_FAMILIES,
 }
 
 

@@ -6,7 +6,8 @@ import re
 import pytest
 from google.rpc.code_pb2 import Code  # type: ignore[import-untyped]  # nobody publishes its types
 
-from reconciler.delivery.otlp import json_requests, models, protobuf, reading, wire
+from reconciler.delivery.otlp import bodies, encodings, models, reading, skeletons
+from reconciler.delivery.otlp.models import LIMITS, RequestLimits
 from tests.docs import pages
 
 PAGE = pages.read(pages.ROOT / "docs/otlp.md")
@@ -22,7 +23,7 @@ async def sent(document: str) -> list[str]:
     """What a webhook gets of a request in JSON."""
     return [
         text.decode()
-        for part in protobuf.body_fragments(await json_requests.protobuf(document.encode()))
+        for part in bodies.body_fragments(reading.to_protobuf(document.encode(), limits=RequestLimits()))
         for text in part
     ]
 
@@ -43,15 +44,14 @@ async def test_each_body_is_sent_as_its_row_says(row: dict[str, str]) -> None:
 
 def test_the_limits_are_those_of_the_code() -> None:
     numbers = [row["most"] for row in pages.table(pages.section(PAGE, "Limits"))]
-    mebibytes = [models.MOST_BYTES >> 20, reading.MOST_WINDOW >> 20]
     assert numbers == [
-        f"{mebibytes[0]} MiB", f"{models.MOST_RECORDS:,}", f"{wire.MOST_CONTAINERS:,}",
-        f"{wire.MOST_FIELDS:,}, counted when it is over {wire.LARGE >> 10} KiB",
-        f"{wire.MOST_OTHERS:,}",
-        "100, the request among them", str(reading.MOST_MEMBERS), f"{mebibytes[1]} MiB",
+        f"{LIMITS.bytes >> 20} MiB", f"{LIMITS.records:,}", f"{LIMITS.containers:,}",
+        f"{skeletons.MOST_FIELDS:,}",
+        f"{reading.MOST_VALUES:,}",
+        "100, the request among them", str(encodings.MOST_MEMBERS), f"{encodings.MOST_WINDOW >> 20} MiB",
     ]  # fmt: skip
-    assert f"The first {protobuf.MOST_ATTRIBUTES:,} attributes" in PAGE
-    assert f"**gzip** may have {reading.MOST_MEMBERS} members" in PAGE
+    assert f"The first {bodies.MOST_ATTRIBUTES:,} attributes" in PAGE
+    assert f"**gzip** may have {encodings.MOST_MEMBERS} members" in PAGE
 
 
 def test_the_codes_are_those_of_the_answers() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.cli import queue_peek
+from reconciler.cli import queue
 from reconciler.cli.tables import COLOURS
 from reconciler.delivery.reporting import ExporterState
 from tests import daemons
@@ -77,7 +77,7 @@ def test_the_day_goes_as_it_is_told(program: Program, endpoint: Endpoint) -> Non
 def test_every_state_is_explained_and_has_a_colour() -> None:
     rows = pages.table("| state |" + PAGE.partition("| state |")[2])
     states = [row["state"].strip("`") for row in rows]
-    assert states == [*(state.value for state in ExporterState), queue_peek.UNUSED, "orphaned"]
+    assert states == [*(state.value for state in ExporterState), queue.UNUSED, "orphaned"]
     assert set(states) <= COLOURS.keys()
 
 

@@ -34,7 +34,7 @@ def test_the_signs_are_those_of_the_skins() -> None:
 def test_what_fail_on_takes_is_told() -> None:
     text = pages.section(REVIEW, "Exit codes")
     extra = set(plan.FAIL_ON) - set(UpdateStatus)
-    assert set(re.findall(r"`(\w+)`", text.partition("takes statuses,")[2].partition(", separated")[0])) == extra
+    assert set(re.findall(r"`([\w-]+)`", text.partition("takes statuses,")[2].partition(", separated")[0])) == extra
     examples = re.findall(r"--fail-on ([\w,-]+)", REVIEW)
     assert examples
     assert {word for example in examples for word in example.split(",")} <= set(plan.FAIL_ON)

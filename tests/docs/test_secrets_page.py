@@ -39,7 +39,7 @@ def test_the_example_is_stored_with_the_variable_and_the_files_that_the_page_nam
 def test_the_bounds_are_those_of_the_code() -> None:
     numbers = {
         f"at most {secret_references.LONGEST_NAME} characters",
-        f"at most {secrets.MOST_BYTES // 1024} KiB",
+        f"at most {secrets.MOST_SECRET_BYTES // 1024} KiB",
         f"at most {secrets.MOST_FILES:,} of a project, {secrets.MOST_LEVELS} levels deep",
         f"more than {secrets.MOST_FILES:,} files, or more than {secrets.MOST_LEVELS} levels",
     }

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import manager
-from reconciler.delivery.manager import Matcher
+from reconciler.delivery import intake
+from reconciler.delivery.intake import Matcher
 from reconciler.model.routes import Route, Routes
 
 
@@ -46,7 +46,7 @@ def test_what_is_remembered_is_bounded_and_does_not_grow_with_what_no_route_name
     for number in range(10_000):
         attributes = {f"k{bit}": "v" for bit in range(20) if number >> bit & 1}
         assert matcher.of(attributes) == tuple(f"d{bit}" for bit in range(20) if number >> bit & 1)
-    assert len(matcher._known) == manager.MOST_ANSWERS
+    assert len(matcher._known) == intake.MOST_ANSWERS
 
 
 LABELS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "1", "2"]), max_size=3)

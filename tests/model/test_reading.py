@@ -42,6 +42,6 @@ def test_pointers_are_written_as_rfc_6901_says(pointer: Pointer, text: str) -> N
 
 
 def test_a_body_holds_what_a_file_holds_wrapped_and_more_nodes_when_it_is_large() -> None:
-    assert positions.limits_of_body(1000) == TextLimits(bytes=1000, depth=102, nodes=100_000, text=16 * 2**20)
+    assert positions.limits_of_body(1000) == TextLimits(bytes=1000, depth=102, nodes=1_000_000, text=16 * 2**20)
     assert positions.limits_of_body(8 * 2**20) == TextLimits(bytes=8 * 2**20, depth=102, nodes=2**20, text=16 * 2**20)
     assert positions.limits_of_body(32 * 2**20) == TextLimits(bytes=32 * 2**20, depth=102, nodes=2**22, text=32 * 2**20)

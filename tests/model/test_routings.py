@@ -9,9 +9,8 @@ import pytest
 
 from reconciler.model.routes import Endpoint, OnFull, Route, Schedule, Storage, Sync
 from reconciler.store.records import Changes, HeadStatusRow
-from reconciler.worker.client import WorkerClient
+from reconciler.worker.client import COMMAND, WorkerClient
 from reconciler.worker.messages import RoutesFound, RoutesJob
-from reconciler.worker.process import COMMAND
 from tests import worlds
 from tests.projects import destination, resource
 from tests.worlds import Following, Options, World

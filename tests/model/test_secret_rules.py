@@ -200,7 +200,7 @@ def test_the_same_names_in_another_type_are_anything() -> None:
 
 
 def test_the_files_of_a_webhook_have_conditions_that_are_understood() -> None:
-    """`secret_files` takes every condition for one of equality."""
+    """`delivery.secrets` takes every condition for one of equality."""
     webhook_type = look_up(WEBHOOK)
     assert webhook_type is not None
     conditions = [

@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.routes import Destination, Route, Routes
 from reconciler.store.records import Changes
-from reconciler.worker import history
+from reconciler.worker import requests
 from reconciler.worker.messages import Context, RedactJob
 from tests import worlds
 from tests.projects import destination, resource, type_of
@@ -343,7 +343,7 @@ def redact(world: World, kind: str, name: str, text: str) -> bool:
         request="request",
         dry_run=False,
     )
-    planned = history.plan_redaction(job, world.view, number=1, emit=parts.append)
+    planned = requests.plan_redaction(job, world.view, number=1, emit=parts.append)
     assert planned.obstacle is None
     world.store(*parts)
     return planned.ends_routes

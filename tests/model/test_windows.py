@@ -6,8 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reconciler.delivery import retry
-from reconciler.delivery.retry import DeliveryWindow, delivery_window
+from reconciler.delivery.breaker import DeliveryWindow, delivery_window
 from reconciler.model import cron
 from reconciler.model.cron import Cron
 from reconciler.model.routes import Schedule
@@ -96,7 +95,6 @@ STARTS = st.sampled_from([at("03-28T18:00"), at("10-24T18:00"), at("04-04T10:00"
 def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
     text: str, zone: str, length: int, near: datetime, minutes: int
 ) -> None:
-    retry._known.clear()  # of windows that meet without end, an earlier answer ends earlier
     schedule, now = Schedule(cron=text, window=length, timezone=zone), near + MINUTE * minutes
     began, begins = now - MINUTE * length, set()
     named, end = Cron.read(text, timezone=zone), now + timedelta(days=2)
@@ -106,28 +104,16 @@ def test_it_is_open_in_the_minutes_in_which_one_of_all_windows_is(
     def is_open(minute: datetime) -> bool:
         return any(begin <= minute < begin + MINUTE * length for begin in begins)
 
-    seen = retry._window(schedule, now)
-    assert delivery_window(schedule, now) == seen
+    seen = delivery_window(schedule, now)
     assert seen.open == is_open(now)
     edge = min(seen.until or seen.next, end)
     walk = now
     while walk < edge:
         assert is_open(walk) == seen.open
-        assert delivery_window(schedule, walk) == seen
+        assert delivery_window(schedule, walk).open == seen.open
         walk += MINUTE
     if edge < end and not (seen.open and seen.until == seen.next):
         assert is_open(edge) != seen.open
     if seen.open and seen.until is not None and seen.until < seen.next:
         assert not any(seen.until <= begin < seen.next for begin in begins)
         assert seen.next > end or seen.next in begins
-
-
-def test_one_schedule_too_many_is_forgotten_and_no_other() -> None:
-    now = at("03-02T08:30")
-    schedules = [Schedule(cron="0 22 * * *", window=minutes) for minutes in range(1, retry.MOST_KNOWN + 2)]
-    seen = [delivery_window(schedule, now) for schedule in schedules]
-    assert [delivery_window(schedule, now) is told for schedule, told in zip(schedules[1:], seen[1:], strict=True)] == [
-        True
-    ] * retry.MOST_KNOWN
-    assert delivery_window(schedules[0], now) == seen[0]
-    assert delivery_window(schedules[0], now) is not seen[0]

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.targets import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.api.parts import Moment
 

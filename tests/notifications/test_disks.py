@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import observers
+from reconciler.notifications import service_observers
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 
 pytestmark = pytest.mark.anyio
@@ -27,26 +27,28 @@ ALL = 1 << 62  # bytes: more than any disk has
     ],
 )
 def test_a_disk_is_low_before_it_is_full(spare: int, expected: list[tuple[Severity, bool]]) -> None:
-    found = observers.low_disks(spare, folder="/srv", has_queues=True)
+    found = service_observers.low_disks(spare, folder="/srv", has_queues=True)
     assert [(one.severity, one.fading) for one in found] == expected
 
 
 async def test_folders_of_one_disk_are_told_together_by_the_first(tmp_path: Path) -> None:
     queues = tmp_path / "queues"
     queues.mkdir()
-    observer = observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), queues=queues, reserve=ALL)
+    observer = service_observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), queues=queues, reserve=ALL)
     assert await observer.look() == [Look(Domain.DISK, (beyond(tmp_path, has_queues=True),))]
 
 
 async def test_each_disk_is_told_of_and_the_one_of_the_queues_says_that_records_are_refused(tmp_path: Path) -> None:
     other = Path("/proc")  # a file system of its own on every Linux
-    observer = observers.DiskObserver((tmp_path, other), queues=other, reserve=ALL)
+    observer = service_observers.DiskObserver((tmp_path, other), queues=other, reserve=ALL)
     [look] = await observer.look()
     assert look.findings == (beyond(tmp_path, has_queues=False), beyond(other, has_queues=True))
 
 
 async def test_a_disk_with_room_is_not_told_of(tmp_path: Path) -> None:
-    assert await observers.DiskObserver((tmp_path,), queues=tmp_path, reserve=-ALL).look() == [Look(Domain.DISK, ())]
+    assert await service_observers.DiskObserver((tmp_path,), queues=tmp_path, reserve=-ALL).look() == [
+        Look(Domain.DISK, ())
+    ]
 
 
 def beyond(folder: Path, *, has_queues: bool) -> Finding:

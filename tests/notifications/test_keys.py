@@ -10,7 +10,7 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Directory, Key
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.principals import SERVICE_KEY, Role
-from reconciler.notifications import observers
+from reconciler.notifications import service_observers
 from reconciler.notifications.models import Cause, Domain
 from tests.api.parts import START, Moment
 from tests.auth import directories
@@ -28,7 +28,9 @@ def made_by(maker: str, number: int = 1, *, project: str | None = "payments", ex
 
 
 def found(directory: Directory) -> Mapping[tuple[str, str], list[str]]:
-    return {cause: [key.id for key in one] for cause, one in observers.keys_to_review(directory, now=NOW).items()}
+    return {
+        cause: [key.id for key in one] for cause, one in service_observers.keys_to_review(directory, now=NOW).items()
+    }
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_there_is_one_cause_for_each_maker_in_each_project() -> None:
 async def test_what_is_to_be_reviewed_is_looked_for_again_when_people_or_keys_change_or_a_key_ends() -> None:
     clock, ends = Moment(), rfc3339(START + timedelta(hours=1))
     directory = directories.directory(made_by("user:ada", 1, expires_at=ends), made_by("user:ada", 2))
-    observer = observers.KeyObserver(lambda: directory, clock=clock)
+    observer = service_observers.KeyObserver(lambda: directory, clock=clock)
     [look] = await observer.look()
     assert (look.domain, look.findings, look.part) == (Domain.KEYS, (), None)
     directory = replace(directory, members={})

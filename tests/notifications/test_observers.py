@@ -1,23 +1,26 @@
 """What observers make of what they look at: from which moment on it is told, and when it is over."""
 
+import resource
 import shutil
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures, PastFigures
 from reconciler.git.remotes.credentials import Credentials
+from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
-from reconciler.notifications import certificates, observers
+from reconciler.notifications import observers, service_observers
 from reconciler.notifications.models import Look
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
@@ -28,6 +31,12 @@ from tests.servers.certificates import Authority
 pytestmark = pytest.mark.anyio
 
 PLENTY = 1 << 40
+
+
+def end_of(file: Path) -> datetime:
+    span = tls.certificate_span(file.read_text())
+    assert span is not None
+    return span.until
 
 
 @dataclass
@@ -144,6 +153,45 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     assert (found.cause.type, found.facts) == (NotificationType.DEAD_LETTERS, {"batches": 3})
 
 
+@pytest.mark.parametrize(
+    ("depth", "expected"),
+    [
+        (Depth(damaged=(Path("a"), Path("b"))), (Severity.WARNING, {"files": 2, "lost": 0})),
+        (Depth(damaged=(Path("a"),), lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
+        (Depth(lost=1), (Severity.ERROR, {"files": 0, "lost": 1})),
+        (Depth(), None),
+    ],
+)
+async def test_damaged_queue_files_and_lost_batches_are_told(clock: Moment, depth: Depth, expected: object) -> None:
+    [look] = await observers.DeliveryObserver(Deliveries([lane(clock, depth=depth)]), clock=clock).look()
+    found = [one for one in look.findings if one.cause.type is NotificationType.QUEUE_DAMAGED]
+    assert [(one.severity, dict(one.facts)) for one in found] == ([] if expected is None else [expected])
+
+
+async def test_too_many_open_files_are_told_until_there_are_fewer(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    folder = tmp_path / "open"
+    folder.mkdir()
+    observer = service_observers.OpenFilesObserver(folder)
+    told = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (100, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    try:
+        for number in (50, 92, 99, 80, 60):
+            for path in folder.iterdir():
+                path.unlink()
+            for one in range(number + 1):  # and the folder itself
+                (folder / str(one)).touch()
+            [look] = await observer.look()
+            told.append([(one.fading, dict(one.facts)) for one in look.findings])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+    facts = [{"percent": percent, "most": 100} for percent in (90, 90, 80)]
+    assert told == [[], [(False, facts[0])], [(False, facts[1])], [(True, facts[2])], []]
+    assert caplog.messages == [f"Of 100 files that the service may open, 92 are: {OPEN_FILES}."]
+
+
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
     deliveries = Deliveries(unrouted={"default": 40})
     observer = observers.DeliveryObserver(deliveries, clock=clock)
@@ -205,7 +253,7 @@ class Stored:
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
     stored = Stored()
-    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
     told = [("StoreDegraded", "", Severity.CRITICAL, False)]
@@ -220,7 +268,7 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
     stored = Stored()
-    observer = observers.StoreObserver(stored, unwritten=str, clock=clock)
+    observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
@@ -230,7 +278,7 @@ async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: M
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
     why = ["", "The notifications could not be written.", ""]
-    observer = observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    observer = service_observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
     [look] = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
@@ -326,13 +374,12 @@ async def test_certificates_are_told_of_in_time(
     deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
     bundle = tmp_path / "bundle.pem"
     shutil.copy(authority.bundle, bundle)
-    own = certificates.OwnCertificates(
+    own = service_observers.OwnCertificates(
         Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
     )
-    ends = certificates._leaf(made.chain.read_text())
-    assert ends is not None
+    ends = end_of(made.chain)
     clock.instant = ends + passed
-    observer = certificates.CertificateObserver(
+    observer = service_observers.CertificateObserver(
         own,
         deliveries,
         secrets=SecretSources({}, (), SecretDirectory(tmp_path / "secrets")),
@@ -352,16 +399,15 @@ async def test_certificates_are_told_of_in_time(
 
 async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
     bundle = Authority.make(tmp_path).bundle
-    ends = certificates._leaf(bundle.read_text())
-    assert ends is not None
+    ends = end_of(bundle)
     clock.instant = ends
     for own in (
-        certificates.OwnCertificates(Followed({"a": bundle}), bundle),
-        certificates.OwnCertificates(Followed({"a": bundle}), None, bundle),
-        certificates.OwnCertificates(Followed({}), bundle, bundle),
+        service_observers.OwnCertificates(Followed({"a": bundle}), bundle),
+        service_observers.OwnCertificates(Followed({"a": bundle}), None, bundle),
+        service_observers.OwnCertificates(Followed({}), bundle, bundle),
     ):
         sources = SecretSources({}, (), SecretDirectory(tmp_path))
-        observer = certificates.CertificateObserver(
+        observer = service_observers.CertificateObserver(
             own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0
         )
         told = ("CertificateExpiring", str(bundle), Severity.ERROR, False)
@@ -371,11 +417,10 @@ async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_
 async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
     authority = Authority.make(tmp_path)
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
-    ends = certificates._leaf(old.read_text())
-    assert ends is not None
+    ends = end_of(old)
     clock.instant = ends
-    own = certificates.OwnCertificates(Followed({}), old)
-    observer = certificates.CertificateObserver(
+    own = service_observers.OwnCertificates(Followed({}), old)
+    observer = service_observers.CertificateObserver(
         own, Deliveries(), secrets=SecretSources({}, (), SecretDirectory(tmp_path)), clock=clock, monotonic=lambda: 0.0
     )
 

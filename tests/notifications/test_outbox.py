@@ -17,14 +17,13 @@ from unittest.mock import ANY
 
 import pytest
 
-from reconciler.delivery.egress import EgressPolicy
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.model.notification_types import Severity
-from reconciler.notifications import targets
+from reconciler.notifications import alerts
+from reconciler.notifications.alerts import AlertOutcome, AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.outbox import AlertLane, AlertTally, Outbox
-from reconciler.notifications.targets import AlertOutcome, AlertTarget
 from reconciler.server.notifying import CONNECTIONS
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import AlertRow
@@ -68,7 +67,7 @@ async def started(
     policy: EgressPolicy = OPEN,
     passes: bool = True,
     authorities: Path | None = None,
-    whole: float = targets.WHOLE,
+    whole: float = alerts.WHOLE,
     **options: Any,
 ) -> AsyncIterator[Service]:
     """A start of the service, on the file of the world. `passes`: while it waits, time does. An attempt has `whole`
@@ -605,7 +604,7 @@ async def test_files_that_cannot_be_read_in_time_end_the_attempt_and_keep_no_oth
     free = threading.Event()
     with sinks.listening() as sink:
         async with HttpClient(policy=OPEN) as client:
-            sender = targets.AlertSender(client, whole=0.2)
+            sender = alerts.AlertSender(client, whole=0.2)
             sender._threads["stuck"] = ThreadPoolExecutor(1)
             sender._threads["stuck"].submit(free.wait, 30)  # as a disk that hangs
             try:
@@ -655,8 +654,12 @@ async def test_a_url_and_a_secret_in_files_are_read_at_each_attempt_and_shown_no
 
 
 @pytest.mark.parametrize("text", ["", "ftp://a.example/", "http://u:p@a.example/", "//a.example/", "http://[", "x y"])
-def test_what_is_no_url_is_not_sent_to(tmp_path: Path, text: str) -> None:
+async def test_what_is_no_url_is_not_sent_to(tmp_path: Path, text: str) -> None:
     url = tmp_path / "url"
     url.write_text(text)
-    with pytest.raises(targets.UnpreparedAlert, match=r"is no http or https URL without a user"):
-        targets._target(targets._read(AlertTarget("chat", url_file=url))[0], AlertTarget("chat", url_file=url))
+    async with HttpClient(policy=OPEN) as client:
+        sender = alerts.AlertSender(client)
+        came = await sender.send(AlertTarget("chat", url_file=url), b"{}", identifier="A", seconds=0)
+        sender.close()
+    told = f"what is in {url} is no http or https URL without a user; put one into it"
+    assert came == AlertOutcome(why=told)

@@ -1,4 +1,4 @@
-"""What is rendered is made once for each status, and anew when the notification changes."""
+"""What is rendered is kept, and made anew when the notification changes."""
 
 import json
 
@@ -7,30 +7,15 @@ from reconciler.notifications.rendering import RenderedNotifications
 from tests.notifications.boards import PLACE
 from tests.notifications.observing import FOUND, START, Book, at
 
-UNREAD, READ, DISMISSED = UserStatus
 
-
-def test_it_is_made_once_for_each_status_and_again_for_those_once_it_changed() -> None:
+def test_what_somebody_sees_follows_the_notification_and_what_they_did_with_it() -> None:
     book, rendered = Book(), RenderedNotifications(PLACE)
     book.look(FOUND, now=START)
-    one = book.only
-    rendered.changed(one.id)
-    assert rendered.wanted() == [("N0001", UNREAD)]
-    made = {status: rendered.of(one, status) for status in (UNREAD, DISMISSED)}
-    assert [rendered.of(one, status) is text for status, text in made.items()] == [True, True]
-    assert [json.loads(text)["spec"]["hidden"] for text in made.values()] == [False, True]
-    rendered.want(one.id)
-    assert rendered.wanted() == []
+    opened = book.only
+    for _ in range(2):
+        found = [json.loads(rendered.of(opened, status)) for status in UserStatus]
+        assert [one["spec"]["hidden"] for one in found] == [False, False, True]
+        assert [one["status"]["userStatus"] for one in found] == [*UserStatus]
     book.look(now=at(minutes=1))
-    rendered.changed(one.id)
-    assert rendered.wanted() == [("N0001", UNREAD), ("N0001", DISMISSED)]
-    assert b"Resolved: " in rendered.of(book.only, UNREAD)
-
-
-def test_what_is_kept_no_longer_is_neither_made_nor_kept() -> None:
-    book, rendered = Book(), RenderedNotifications(PLACE)
-    book.look(FOUND, now=START)
-    rendered.want(book.only.id, READ)
-    rendered.forget(book.only.id)
-    assert rendered.wanted() == []
-    assert rendered.of(book.only, READ, is_kept=False) is not rendered.of(book.only, READ, is_kept=False)
+    assert b"Resolved: " in rendered.of(book.only, UserStatus.READ)
+    assert b"Resolved: " not in rendered.of(opened, UserStatus.READ, is_kept=False)

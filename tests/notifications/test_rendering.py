@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications import rendering, texts
+from reconciler.notifications import alerts, rendering
 from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.texts import EXPLAINED
 from tests.docs import pages
 from tests.notifications.observing import CAUSE, START, at
 
@@ -44,6 +43,7 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.DELIVERY_FAILING: {"cause": "The destination siem answered 503."},
     NotificationType.DEAD_LETTERS: {"batches": 3},
     NotificationType.QUEUE_NEARLY_FULL: {"percent": 100},
+    NotificationType.QUEUE_DAMAGED: {"files": 1, "lost": 2},
     NotificationType.LOGS_UNROUTED: {},
     NotificationType.DISK_LOW: {"beyond": 1, "queues": 1, "folder": "/var/lib/reconciler"},
     NotificationType.CERTIFICATE_EXPIRING: {
@@ -55,6 +55,8 @@ FACTS: dict[NotificationType, Facts] = {
     NotificationType.KEYS_TO_REVIEW: {"total": 2, "names": ("pipeline (01K)", "deploy (01L)")},
     NotificationType.STORE_DEGRADED: {"message": "The store could not be read."},
     NotificationType.STORE_DAMAGED: {"total": 1, "names": ("Source file (version 2, project acme)",)},
+    NotificationType.SESSIONS_LOST: {},
+    NotificationType.TOO_MANY_OPEN_FILES: {"percent": 90, "most": 1024},
 }
 
 
@@ -156,7 +158,7 @@ def test_one_that_is_over_says_so_and_how_often_it_came() -> None:
 
 @pytest.mark.parametrize("type_", NotificationType)
 def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: NotificationType) -> None:
-    said = texts.text_of(one(type_))
+    said = rendering.text_of(one(type_))
     assert re.fullmatch(r"[A-Za-z0-9][^\n]{10,120}", said.title)
     assert not said.title.endswith(".")
     assert re.fullmatch(r"[A-Z0-9`][^\n]*[.]", said.message)
@@ -168,7 +170,7 @@ def test_every_type_says_what_happened_and_what_to_do_in_whole_sentences(type_: 
 @pytest.mark.parametrize("type_", NotificationType)
 def test_every_type_has_its_part_of_the_page(type_: NotificationType) -> None:
     section = pages.section(DOCUMENT, type_.value)
-    assert " ".join(section.split()) == " ".join(EXPLAINED[type_])
+    assert " ".join(section.split()) == " ".join(rendering.explanations()[type_])
     assert rendering.type_link(type_, PLACE).partition("#")[2] in pages.anchors(DOCUMENT)
 
 
@@ -177,7 +179,7 @@ def test_every_type_has_its_part_of_the_page(type_: NotificationType) -> None:
 )
 def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project: str, of: str) -> None:
     said = [
-        texts.text_of(one(type_, cause=Cause(type_, "siem", project))).message
+        rendering.text_of(one(type_, cause=Cause(type_, "siem", project))).message
         for type_ in (
             NotificationType.DELIVERY_FAILING,
             NotificationType.DEAD_LETTERS,
@@ -192,7 +194,7 @@ def test_a_command_of_what_a_project_has_names_the_project_where_it_must(project
 
 
 def test_of_a_destination_without_a_queue_no_queue_is_told() -> None:
-    said = texts.text_of(one(NotificationType.DELIVERY_FAILING, facts={"cause": "it answered 503", "inline": 1}))
+    said = rendering.text_of(one(NotificationType.DELIVERY_FAILING, facts={"cause": "it answered 503", "inline": 1}))
     assert said.message == (
         "It answered 503. It has no queue: senders are refused, keep their log records and send them again; now and "
         "then one of their requests is let through, to find out whether the endpoint is back. `reconciler send-test "
@@ -201,8 +203,8 @@ def test_of_a_destination_without_a_queue_no_queue_is_told() -> None:
 
 
 def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_will() -> None:
-    full = texts.text_of(one(NotificationType.QUEUE_NEARLY_FULL))
-    nearly = texts.text_of(one(NotificationType.QUEUE_NEARLY_FULL, facts={"percent": 80}))
+    full = rendering.text_of(one(NotificationType.QUEUE_NEARLY_FULL))
+    nearly = rendering.text_of(one(NotificationType.QUEUE_NEARLY_FULL, facts={"percent": 80}))
     assert full.title == "The queue of the destination telemetry is full"
     assert full.message.startswith(
         "It takes no more: records are now refused, or dropped or made dead letters where `on_full` says so. "
@@ -215,13 +217,13 @@ def test_a_queue_that_is_full_says_what_happens_now_and_one_that_nearly_is_what_
 
 def test_what_is_held_says_once_what_to_do_with_the_name_of_the_repository() -> None:
     held = "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve`."
-    assert texts.text_of(one(NotificationType.PRUNE_HELD, facts={"message": held})).message == (
+    assert rendering.text_of(one(NotificationType.PRUNE_HELD, facts={"message": held})).message == (
         "Nothing is deleted: 4 of 7 would go; restore them, or release this with `reconciler approve telemetry`. "
         "Everything else of the commit is applied."
     )
     assert (
         "`reconciler approve telemetry`"
-        in texts.text_of(one(NotificationType.REPOSITORY_HELD, facts={"message": held})).message
+        in rendering.text_of(one(NotificationType.REPOSITORY_HELD, facts={"message": held})).message
     )
 
 
@@ -249,19 +251,19 @@ def test_what_is_held_says_once_what_to_do_with_the_name_of_the_repository() -> 
     ids=["one", "several"],
 )
 def test_resources_that_are_not_stored_are_counted_and_the_first_has_its_reason(facts: Facts, message: str) -> None:
-    assert texts.text_of(one(NotificationType.RESOURCES_INVALID, facts=facts)).message == message
+    assert rendering.text_of(one(NotificationType.RESOURCES_INVALID, facts=facts)).message == message
 
 
 def test_names_are_counted_beyond_the_first_few() -> None:
     facts = {"total": 12, "names": ("a", "b", "c", "d", "e")}
-    message = texts.text_of(one(NotificationType.CONFIGURATION_INCOMPLETE, facts=facts)).message
+    message = rendering.text_of(one(NotificationType.CONFIGURATION_INCOMPLETE, facts=facts)).message
     assert message.startswith("Parameters are missing or wrong in a, b, c, d, e and 7 more, or in ")
 
 
 @given(st.text(max_size=2_000), st.sampled_from(NotificationType))
 def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, type_: NotificationType) -> None:
     facts = {name: text if isinstance(value, str) else value for name, value in FACTS[type_].items()}
-    said = texts.text_of(one(type_, facts=facts, cause=Cause(type_, text, text)))
+    said = rendering.text_of(one(type_, facts=facts, cause=Cause(type_, text, text)))
     assert len(said.message) < 5_000
     assert "\n" not in said.message
     assert "\x1b" not in said.message
@@ -270,7 +272,7 @@ def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, t
 
 def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
     hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
-    text = rendering.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
+    text = alerts.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
     head, message, link = text.split("\n")
     assert head == "[error] The repository telemetry cannot be read (acme)"
     assert message.startswith(
@@ -280,7 +282,7 @@ def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
 
 
 def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a_project_is() -> None:
-    text = rendering.alert_text(
+    text = alerts.alert_text(
         one(NotificationType.STORE_DEGRADED, cause=Cause(NotificationType.STORE_DEGRADED)),
         NotificationState.OPEN,
         PLACE,
@@ -312,14 +314,14 @@ def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a
 )
 def test_what_somebody_wrote_about_a_type_is_text_in_a_chat(written: str, cut: str) -> None:
     facts = {"users": 1, "names": ("a",), "instead": written}
-    text = rendering.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
+    text = alerts.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
     shown = text.split("\n")[1].replace("\u200b", "|")
     assert shown.partition("may go one day. ")[2].removesuffix(".") == cut[:1].upper() + cut[1:]
 
 
 def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
-    body = rendering.alert_body(
-        rendering.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
+    body = alerts.alert_body(
+        alerts.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
     )
     found = json.loads(body)
     assert found["notification"] == shown(one())
@@ -329,7 +331,7 @@ def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
 
 def test_a_signature_is_the_one_of_the_standard() -> None:
     # The example of the specification of Standard Webhooks, whose secret is public.
-    signed = rendering.alert_signature(
+    signed = alerts.alert_signature(
         b'{"test": 2432232314}',
         identifier="msg_p5jXN8AQM9LWM0D4loKWxJek",
         seconds=1614265330,
@@ -339,5 +341,5 @@ def test_a_signature_is_the_one_of_the_standard() -> None:
 
 
 def test_without_a_secret_nothing_is_signed() -> None:
-    named = dict(rendering.alert_headers(b"{}", identifier="A1", seconds=7, secret=None))
+    named = dict(alerts.alert_headers(b"{}", identifier="A1", seconds=7, secret=None))
     assert named == {"Content-Type": "application/json", "webhook-id": "A1", "webhook-timestamp": "7"}

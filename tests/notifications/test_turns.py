@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import UserStatus
 from reconciler.notifications.outbox import Outbox
-from reconciler.notifications.targets import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.notifications.boards import PLACE, World, brief, finding, look
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.notifications.storage import Writer
+from reconciler.notifications.board import Writer
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import Noted, NotificationRow
-from tests.store.engines import full
+from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
@@ -29,7 +29,7 @@ def operations(tmp_path: Path) -> Iterator[SqliteOperations]:
 async def test_what_is_forgotten_while_nothing_can_be_written_waits_no_more(operations: SqliteOperations) -> None:
     writer = Writer(operations, unsent=list)
     await writer.write(Noted(put=[row(0), row(1)]))
-    with full(operations._connection):
+    with SqliteEngine(Path()).full(operations):
         for number in range(2, 50):
             await writer.write(Noted(put=[row(number)], unread=[row(number).id]))
             await writer.again()
@@ -41,7 +41,7 @@ async def test_what_is_forgotten_while_nothing_can_be_written_waits_no_more(oper
 
 async def test_targets_that_could_not_be_noted_are_noted_with_the_rest(operations: SqliteOperations) -> None:
     writer = Writer(operations, unsent=list)
-    with full(operations._connection):
+    with SqliteEngine(Path()).full(operations):
         await writer.write(Noted(put=[row(0)], targets=["chat"]))
         await writer.write(Noted(put=[row(1)]))
         assert await operations.alert_targets() == []

@@ -20,7 +20,7 @@ from pydantic import BaseModel
 
 from reconciler.cli import doctor, exits
 from reconciler.ops import doctor as ops_doctor
-from reconciler.ops.checks import files, services, stores
+from reconciler.ops.checks import files, services
 from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, error, ok, threaded, warning
 from reconciler.settings.loading import Loaded
 from reconciler.settings.models import Settings
@@ -325,18 +325,17 @@ def test_a_git_that_is_too_old(service: Service, tmp_path: Path) -> None:
 
 def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
     whole = Protections(landlock=6, seccomp=True)
-    assert services.judge_protections(whole) == [
+    assert services.check_sandbox(lambda: whole) == [
         ok(
             "sandbox",
-            "a reader child that is started from here is confined by landlock (version 6 of its rules) and seccomp",
+            "a worker that is started from here is confined by landlock (version 6 of its rules) and seccomp",
         )
     ]
     less = Protections(landlock=0, seccomp=False, missing=("this kernel has no landlock", "this kernel has no seccomp"))
-    assert services.judge_protections(less) == [
+    assert services.check_sandbox(lambda: less) == [
         warning(
             "sandbox",
-            "the reader child is confined less than it could be: this kernel has no landlock, and this kernel has no "
-            "seccomp",
+            "the worker is confined less than it could be: this kernel has no landlock, and this kernel has no seccomp",
             "all works as it is; use a kernel that has landlock and seccomp, and let a container allow both",
         )
     ]
@@ -344,10 +343,10 @@ def test_a_machine_that_confines_the_reader_less_is_a_warning() -> None:
 
 def test_a_reader_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "PROBE", (sys.executable, "-c", "raise SystemExit(1)"))
-    assert services.judge_protections(services.gather_protections()) == [
+    assert services.check_sandbox() == [
         error(
             "sandbox",
-            "the reader child could not be started, or could not be confined",
+            "the worker could not be started, or could not be confined",
             "look into the log of the service, which tries the same",
         )
     ]
@@ -370,7 +369,7 @@ def test_repositories_that_cannot_be_followed(service: Service, source: Reposito
     assert told[1][1] == f"lost: {source.path} has no branch none; name another with `branch`"
     assert told[2][1] == f"gone: {service.folder}/gone does not exist; put it there, or correct `url`"
     assert told[3][1] == "resting is suspended in the settings, and nobody looked"
-    assert told[4][1].startswith("closed: nothing answers at http://127.0.0.1:1/x.git (")
+    assert told[4][1].startswith("closed: http://127.0.0.1:1/x.git cannot be read (")
 
 
 def test_a_repository_with_a_password_where_no_program_may_run_from_tmp(service: Service) -> None:
@@ -486,23 +485,22 @@ def test_an_audit_whose_events_were_changed(service: Service) -> None:
 
 
 def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
-    moments = itertools.chain([0.0], itertools.repeat(stores.QUICK_SECONDS + 1))
+    moments = itertools.chain([0.0], itertools.repeat(files.QUICK_SECONDS + 1))
     store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    facts = stores.gather_audits(store, is_full=False, clock=lambda: next(moments))
-    assert stores.judge_audits(facts) == [
+    assert files.check_audit(store, is_full=False, clock=lambda: next(moments)) == [
         ops_doctor.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
     ]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_store_that_there_is_no_time_for(service: Service, is_full: bool) -> None:
-    store = service.state / "store.db"
-    facts = stores.gather_stores(store, STORE, is_full=is_full)._replace(verdict="")
-    [told] = stores.judge_stores(facts)
-    seconds = stores.FULL_SECONDS if is_full else stores.QUICK_SECONDS
+    moments = itertools.chain([0.0], itertools.repeat(files.FULL_SECONDS + 1))
+    store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
+    [told] = files.check_database(store, STORE, is_full=is_full, clock=lambda: next(moments))
+    seconds = files.FULL_SECONDS if is_full else files.QUICK_SECONDS
     assert (told.check, told.status) == ("store.db", FindingStatus.WARNING)
     assert f", too large to be looked through in {seconds:g} seconds" in told.message
-    assert told.todo == (stores.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
+    assert told.todo == (files.ELSEWHERE if is_full else "look through it with `reconciler doctor --full`")
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -510,8 +508,8 @@ def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
     found = doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
-    for name, look in (("store.db", stores), ("ops.db", stores), ("audit", stores)):
-        assert seconds[name] > (look.FULL_SECONDS if is_full else look.QUICK_SECONDS), name
+    for name in ("store.db", "ops.db", "audit"):
+        assert seconds[name] > (files.FULL_SECONDS if is_full else files.QUICK_SECONDS), name
 
 
 def test_a_disk_with_little_room(service: Service) -> None:
@@ -586,6 +584,38 @@ def test_a_provider_whose_secret_is_in_the_environment_of_the_service_alone(serv
         ("settings", "error"),
         ("settings", "error"),
         ("settings", "warning"),
+    ]
+
+
+def test_a_damaged_file_of_sessions_and_damaged_queue_files(service: Service) -> None:
+    file = service.state / "ops.db"
+    file.write_bytes(b"a text, and no database" * 100)
+    kept = service.state / "ops.db.damaged-20261127T010203000000Z"
+    kept.write_bytes(bytes(1024))
+    kept.chmod(0o600)
+    folder = service.state / "queues" / "default" / "01M7ZDJ4517MMPZDG6WAJTS57T" / "quarantine"
+    folder.mkdir(parents=True)
+    for name in ("dead-0000000000000001.seg", "0000000000000001.seg", "0000000000000001.ack"):
+        (folder / name).touch()
+    assert service.wrong() == [
+        (
+            "ops.db",
+            "error",
+            f"{file} is damaged (file is not a database); restart the service: it sets the file aside and begins a "
+            "new one, and everybody signs in again",
+        ),
+        (
+            "queues",
+            "warning",
+            f"2 damaged queue files in {folder}; look at the disk; `reconciler queue status` says whether batches are "
+            "lost; remove the files when nobody needs them, and restart the service",
+        ),
+        (
+            "kept files",
+            "warning",
+            f"{kept} (1.0 KiB) is a damaged database that was set aside, and a new one took its place; look at the "
+            "disk, and remove it when nobody needs it any more",
+        ),
     ]
 
 

@@ -3,7 +3,8 @@
 from math import inf
 
 from reconciler.ops import metrics
-from reconciler.ops.metric_families import SECONDS, Sample, Traffic
+from reconciler.ops.metric_families import Sample
+from reconciler.ops.metrics import BUCKETS, Traffic
 
 
 def counted(traffic: Traffic) -> dict[tuple[str, ...], object]:
@@ -48,6 +49,6 @@ def test_a_duration_counts_up_to_its_bound_and_no_further() -> None:
     for seconds in (0.0, 0.001, 0.0011, 10.0, 11.0):
         traffic.note(one, "GET", 200, seconds)
     (slot,) = traffic.slots()
-    found = dict(zip((*SECONDS, inf), slot.buckets, strict=True))
+    found = dict(zip((*BUCKETS, inf), slot.buckets, strict=True))
     assert {bound: number for bound, number in found.items() if number} == {0.001: 2, 0.0025: 1, 10.0: 1, inf: 1}
     assert slot.seconds == 21.0021

@@ -1,9 +1,11 @@
 """Gathering rows: a part closes when it holds enough outcomes, or enough bytes, and the next one begins empty."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from reconciler.planner.changes import PART, PART_BYTES, ChangePart
-from reconciler.store.records import Changes, KeyRow
+from reconciler.store.records import KeyRow
 
 
 @pytest.mark.parametrize(
@@ -16,13 +18,13 @@ from reconciler.store.records import Changes, KeyRow
     ],
 )
 def test_a_part_closes_behind_what_fills_it(weights: list[int], sizes: list[int]) -> None:
-    rows, parts = ChangePart(), list[Changes]()
-    for number, weight in enumerate(weights):
-        rows.removed.append(KeyRow("default", "Source", str(number)))
-        if rows.add(weight):
-            parts.append(rows.take())
-    if rows.number:
-        parts.append(rows.take())
+    rows = ChangePart()
 
+    def added() -> Iterator[int]:
+        for number, weight in enumerate(weights):
+            rows.removed.append(KeyRow("default", "Source", str(number)))
+            yield weight
+
+    parts = list(rows.parts(added()))
     assert [len(part.removed) for part in parts] == sizes
     assert [row.name for part in parts for row in part.removed] == [str(number) for number in range(len(weights))]

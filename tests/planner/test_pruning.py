@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 from reconciler.planner import pruning
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, PruneHold, Pruning
-from reconciler.planner.removed import RemovedResources
+from reconciler.planner.pruning import PruneBudget, PruneCircumstances, PruneHold, Pruning, RemovedResources
 
 
 def stored(

@@ -10,9 +10,10 @@ from playwright.sync_api import Browser
 from tests.providers import chromium, services
 from tests.providers.certified import Certified
 from tests.providers.chromium import Visitor
+from tests.providers.dex import Dex
 from tests.providers.people import Person
 from tests.providers.second import Second
-from tests.providers.services import Provider, Service, Starting
+from tests.providers.services import Client, Service, Starting
 from tests.servers import processes
 
 
@@ -39,11 +40,19 @@ def second(tmp_path_factory: pytest.TempPathFactory, url: str) -> Iterator[Secon
 
 
 @pytest.fixture
+def dex(tmp_path: Path, url: str) -> Iterator[Dex]:
+    """The third provider."""
+    provider = Dex(tmp_path, service=url).start()
+    yield provider
+    provider.stop()
+
+
+@pytest.fixture
 def starting(tmp_path: Path, url: str) -> Iterator[Starting]:
     """Starts the service, which ends with the test."""
     with ExitStack() as stack:
 
-        def start(provider: Provider | None, *projects: str, **oidc: object) -> Service:
+        def start(provider: Client | None, *projects: str, **oidc: object) -> Service:
             auth = {"type": "local"} if provider is None else services.auth(provider, **oidc)
             return stack.enter_context(services.running(tmp_path / "service", url, auth, projects=projects))
 

@@ -1,6 +1,6 @@
 """Where the providers and the browser are on this machine, or a skip that names what is missing.
 
-How they are started is in `certified`, `second` and `chromium`.
+How they are started is in `certified`, `second`, `dex` and `chromium`.
 """
 
 import functools
@@ -15,6 +15,7 @@ from tests import needs
 ROOT = Path(__file__).parents[2]
 NODE_MODULES = Path(__file__).with_name("node_modules")
 UNPACKED = ROOT / ".venv" / "glewlwyd"
+DEX = ROOT / ".venv" / "dex" / "dex"
 OLDEST_NODE = 20
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -33,6 +34,19 @@ def glewlwyd() -> Path:
     if not (UNPACKED / "usr" / "bin" / "glewlwyd").is_file():
         needs.lacking("Debian's glewlwyd (`make test-providers` unpacks it)")
     return UNPACKED
+
+
+def dex() -> Path:
+    """The program."""
+    return DEX if DEX.is_file() else needs.lacking("dex (`make test-providers` builds it)")
+
+
+def generators() -> Path:
+    """The folder with the programs of openapi-python-client's own environment."""
+    programs = ROOT / ".venv" / "generators" / "bin"
+    if not (programs / "openapi-python-client").is_file():
+        needs.lacking("openapi-python-client (`make test-providers` installs it)")
+    return programs
 
 
 def chromium() -> Path:

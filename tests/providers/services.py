@@ -14,12 +14,16 @@ from tests.providers.markup import Page
 from tests.providers.people import Person
 
 
-class Provider(Protocol):
-    """What the tests ask of either provider."""
+class Client(Protocol):
+    """What the service is told of any provider."""
 
     issuer: str
     client: str
     secret: str
+
+
+class Provider(Client, Protocol):
+    """What the tests ask of either of the first two providers."""
 
     def say(self, login: str, *, name: str = "", email: str = "", **claims: object) -> None:
         """What it says of somebody, whole, from their next sign-in on."""
@@ -49,7 +53,7 @@ class Service:
         return provider.let_in(person, person.visit(f"{self.url}/"))
 
 
-def auth(provider: Provider, **more: object) -> dict[str, object]:
+def auth(provider: Client, **more: object) -> dict[str, object]:
     """The topic `auth` of the settings for this provider; `more` of its `oidc`."""
     client = {"oauth2ClientID": provider.client, "oauth2ClientSecret": provider.secret}
     return {"type": "oidc", "oidc": {"issuer": provider.issuer, **client, **more}}
@@ -71,7 +75,7 @@ def running(
 class Starting(Protocol):
     """Starts the service of a test, at the address that the providers know."""
 
-    def __call__(self, provider: Provider | None, *projects: str, **oidc: object) -> Service:
+    def __call__(self, provider: Client | None, *projects: str, **oidc: object) -> Service:
         """With these projects and settings of `auth.oidc`; without a provider people have passwords."""
 
 

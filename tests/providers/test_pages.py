@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.api.contracts import operations
 from tests.providers import looking
 from tests.providers.certified import Certified
 from tests.providers.chromium import Scheme, Visitor
@@ -88,3 +89,14 @@ def test_every_page_with_passwords_is_fit_for_everybody(starting: Starting, visi
     ada.press("Change the password")
     ada.page.get_by_role("alert").wait_for()
     look(ada, "password-refused")
+
+
+def test_the_reference_shows_the_operations_from_the_service_alone(starting: Starting, visitor: Visitor) -> None:
+    service = starting(None, "north")
+    visitor.visit(f"{service.url}/docs")
+    visitor.page.get_by_role("heading", name="Create or update resources").first.wait_for()
+    headings = visitor.page.get_by_role("heading")
+    shown = set(headings.all_inner_texts())
+    wanted = {operation["summary"] for _, _, operation in operations()}
+    assert {summary for summary in wanted if not any(summary in heading for heading in shown)} == set()
+    visitor.photograph("reference")

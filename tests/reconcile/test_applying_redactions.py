@@ -26,7 +26,7 @@ REQUEST = ApplyRequest(id="a request", project=DEFAULT, actor=SERVICE)
 
 
 class Interleaved(WorkerClient):
-    """The reader, with the redactions that it planned, and what happens between such a plan and its commit."""
+    """The worker, with the redactions that it planned, and what happens between such a plan and its commit."""
 
     def __init__(self, between: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ async def test_what_a_run_tells_without_a_plan_is_stored_before_a_redaction_is_p
         told.append(asyncio.create_task(parts.services.applier.tell(RUN, project=DEFAULT)))
         for _ in range(2):  # the second would be behind the run on the thread that writes
             await parts.services.store.touch_keys({})
-        assert await parts.services.store.last_run("telemetry") is None
+        assert (await parts.services.store.remembered("telemetry", held=0)).last_run is None
 
     async with asyncio.timeout(SECONDS), started(tmp_path, reader=Interleaved(between)) as parts:
         applier, store = parts.services.applier, parts.services.store
@@ -85,4 +85,4 @@ async def test_what_a_run_tells_without_a_plan_is_stored_before_a_redaction_is_p
         planned = await applier.redact(KEY, CANARY, request=REQUEST, dry_run=False)
         assert planned.versions == (1,)
         await told[0]
-        assert await store.last_run("telemetry") == "run"
+        assert (await store.remembered("telemetry", held=0)).last_run == "run"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.server.services import Services
+from api.calls import Services
 from reconciler.store.records import Changes, Record
 
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from reconciler.review import annotations
 from reconciler.review.annotations import NoPlan
-from reconciler.review.markdown import MINIMUM
+from reconciler.review.plan import MINIMUM
 from tests import hostile_text
 from tests.review import commonplace
 from tests.review.strategies import NAMES, TEXTS

@@ -27,13 +27,13 @@ def link(place: PlanPlace, side: PlanTip) -> str:
 
 def commented(plan: Plan) -> str:
     """A comment; of a large plan a part."""
-    limit = CUT if len(list(plan.all)) > 1_000 else markdown.LIMIT
+    limit = CUT if len(list(plan.all)) > 1_000 else review_plan.LIMIT
     return markdown.render_markdown(plan, marker="shop/prod", limit=limit, link=link)
 
 
 SKINS: dict[str, Callable[[Plan], str]] = {
     "txt": lambda plan: "".join(text.render_text(plan, color=False)),
-    "ansi": lambda plan: "".join(text.render_text(plan, color=True, width=60)),
+    "ansi": lambda plan: "".join(text.render_text(plan, color=True)),
     "md": commented,
     "json": lambda plan: review_plan.render_json(plan).decode(),
     "github": lambda plan: "".join(annotations.render_annotations(plan)),

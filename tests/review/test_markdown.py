@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.model.plan import Plan, PlanPlace, PlanTip
 from reconciler.review import markdown
-from reconciler.review.markdown import LIMIT, MINIMUM
+from reconciler.review.plan import LIMIT, MINIMUM
 from tests import hostile_text
 from tests.review import commonplace, samples
 from tests.review.strategies import PLANS

@@ -98,11 +98,11 @@ def test_any_file_and_any_path_have_an_answer(text: str, path: str) -> None:
 def test_hostile_patterns_take_no_time() -> None:
     lines = "".join(f"/{'*a' * 20}{number}/**/*{'?*' * 20}b @x\n" for number in range(2_000))
     asked = code_owners.parse(lines + "".join(f"/teams/team-{number}/ @team-{number}\n" for number in range(10_000)))
-    begun = time.perf_counter()
+    begun = time.process_time()
     assert asked.of("teams/team-77/x.yaml") == ("@team-77",)
     for number in range(300):
         asked.of(f"{'a' * 100}/{number % 10}/{'ab' * 50}{number}.yaml")
-    assert time.perf_counter() - begun < 5
+    assert time.process_time() - begun < 5
 
 
 def test_a_path_of_thousands_of_folders_is_answered() -> None:

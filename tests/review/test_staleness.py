@@ -87,7 +87,7 @@ async def are_stale(disks: Disks, known: Known) -> list[bool]:
     applier = Applier(
         cast("Store", None),
         WorkerClient(),
-        store_path="",
+        store_address="",
         limits=ApplyLimits(frozenset(), 1),
         secrets=disks.read,
         clock=lambda: pytest.fail("nobody asks what time it is"),

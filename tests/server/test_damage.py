@@ -1,11 +1,16 @@
 """A byte of a stored resource was flipped on the disk: nobody is served it, and Git restores what it owns."""
 
+import contextlib
+import resource
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
+from reconciler.model.errors import OPEN_FILES
 from tests import daemons
 from tests.daemons import Daemon, asked, destination, statuses, watched
 from tests.repositories import Repository
@@ -66,7 +71,7 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
     for name in ("a", "s", "x"):
         answer = daemon.get(f"/v1/resources/Destination/{name}")
         told = DAMAGED.format(name)
-        assert (answer.status, answer.body) == (500, {"errors": [f"T{told[1:]}."]})
+        assert (answer.status, answer.body) == (500, {"errors": [f"T{told[1:]}."], "codes": ANY})
     assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s", "x")}
     assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "x", "y"]
     daemons.until(lambda: "StoreDamaged" in daemon.opened(), "the damage is notified of")
@@ -112,3 +117,54 @@ def test_another_version_takes_the_place_of_a_damaged_one_and_what_is_damaged_ca
     }
     assert daemon.delete("/v1/resources/Destination/x").status == 204
     assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "y"]
+
+
+def test_a_damaged_file_of_sessions_is_set_aside_and_told_until_it_is_removed(tmp_path: Path) -> None:
+    with daemons.running(tmp_path / "daemon", settings={"notifications": {"interval": "1s"}}) as daemon:
+        daemon.apply(asked("a"))
+        daemon.stop()
+        file = daemon.state / "ops.db"
+        file.write_bytes(b"a text, and no database" * 100)
+        daemon.start()
+        daemons.until(lambda: daemon.opened() == ["SessionsLost"], "it is notified of")
+        [kept] = daemon.state.glob("ops.db.damaged-*")
+        assert kept.read_bytes() == b"a text, and no database" * 100
+        [line] = [line for line in daemon.messages() if "is damaged" in line]
+        assert line == (
+            f"{file} is damaged (file is not a database): it is {kept} now, and a new one takes its place. Everybody "
+            "signs in again, and what is wrong is notified anew."
+        )
+        assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a"]
+        daemon.restart()
+        daemons.until(lambda: daemon.opened() == ["SessionsLost"], "it still is after a restart")
+        kept.unlink()
+        daemons.until(lambda: daemon.opened() == [], "it is resolved")
+
+
+def test_too_many_open_files_are_told_in_the_log_and_notified_of(tmp_path: Path) -> None:
+    """No more connection is answered then: the event loop closes it without a word."""
+    with daemons.running(tmp_path / "daemon", settings={"notifications": {"interval": "1s"}}) as daemon:
+        process = daemon.process.pid
+        limits = resource.prlimit(process, resource.RLIMIT_NOFILE)
+        limit = len(list(Path(f"/proc/{process}/fd").iterdir())) + 20
+        resource.prlimit(process, resource.RLIMIT_NOFILE, (limit, limits[1]))
+        with contextlib.ExitStack() as opened:
+            for _ in range(30):
+                opened.enter_context(socket.create_connection((daemon.host, daemon.port)))
+
+            def told() -> str | None:
+                return next((line for line in daemon.messages() if OPEN_FILES in line), None)
+
+            line = daemons.until(told, "the log says so")
+        assert line.startswith(f"Of {limit} files that the service may open, ")
+        resource.prlimit(process, resource.RLIMIT_NOFILE, limits)
+
+        def is_over() -> bool:
+            try:
+                return daemon.opened() == []
+            except ConnectionError:
+                return False
+
+        daemons.until(is_over, "connections are answered again, and it is resolved")
+        [one] = daemon.get("/v1/api/notifications").body["notifications"]
+        assert (one["spec"]["notificationType"], one["spec"]["severity"]) == ("TooManyOpenFiles", "critical")

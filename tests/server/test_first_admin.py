@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.auth import changes, passwords
+from reconciler.auth import changes
+from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.passwords import SigningIn
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model.directory import Amendment, User
 from reconciler.model.errors import Refused
 from reconciler.server import sign_in
@@ -189,11 +190,11 @@ async def ensure(accounts: Accounts, folder: Path) -> None:
 def opens(accounts: Accounts, folder: Path) -> bool:
     """Whether the password in the file is the admin's."""
     password = (folder / sign_in.FILE).read_text().strip()
-    return passwords.is_right_password(password, accounts.directory.users[NAME].password or "")
+    return auth_sign_in.is_right_password(password, accounts.directory.users[NAME].password or "")
 
 
 async def give_password(accounts: Accounts, password: str) -> None:
-    admin = changes.with_password(accounts.directory.users[NAME], passwords.encode_password(password))
+    admin = changes.with_password(accounts.directory.users[NAME], auth_sign_in.encode_password(password))
     await accounts.amend(lambda directory: changes.change_user(directory, admin), actor="user:admin", request="R")
 
 

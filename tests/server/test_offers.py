@@ -2,8 +2,8 @@
 
 import pytest
 
+from api.responses import Header
 from reconciler.server import connections
-from reconciler.server.connections import Header
 
 LINE = b"GET / HTTP/1.1"
 

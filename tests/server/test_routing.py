@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.delivery.reporting import Behind
+from reconciler.delivery.contract import Behind
 from reconciler.model import errors
 from reconciler.model.routes import Routes
 from reconciler.server.delivering import RouteFollowing
@@ -86,7 +86,7 @@ async def test_a_project_that_cannot_be_read_keeps_its_routes_and_is_read_again(
     async def read(project: str, _left: tuple[str, ...]) -> Routes:
         if fails:
             fails.clear()
-            raise errors.Transient("The reader ended.")
+            raise errors.Transient("The worker ended.")
         return Routes(project=project)
 
     routing = RouteFollowing(read, followed, monotonic=clock, again_seconds=0.01)
@@ -115,7 +115,7 @@ async def test_routes_are_behind_since_the_first_change_that_no_reading_saw() ->
     now[0] = 12.5
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
     assert routing.behind("b") is None
-    reads[0].set_exception(errors.Transient("The reader ended."))
+    reads[0].set_exception(errors.Transient("The worker ended."))
     await until(lambda: len(reads) == 2)
     assert routing.behind("a") == Behind(is_late=True, changed_endpoints=frozenset({"siem", "lake"}))
     routing.heard(ResourceChange(None, project="a"))

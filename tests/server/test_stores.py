@@ -100,22 +100,22 @@ from pathlib import Path
 path = Path(sys.argv[1])
 opened = []
 sys.addaudithook(lambda event, told: opened.append(str(told[0])) if event == "open" else None)
-from reconciler.worker.child import StoreViews as Views
+from reconciler.store import engines
 from reconciler.store.records import Record
 from reconciler.store.sqlite import SqliteStore
 from reconciler.ops import backup as backing_up, databases as upgrading
-from reconciler.ops.checks import stores as audits, stores
+from reconciler.ops.checks import files
 from reconciler.store.files import STORE, DatabasePlaces as Places
 from reconciler.ops.databases import ProgressWatch as Watch
 async def use():
     store = SqliteStore(path)
-    Views().of(str(path))
+    engines.open_view(str(path))
     places = Places(path, path.with_name("ops.db"))
     upgrading.copy_before_upgrade(places, clock=lambda: 0.0)
     watch = Watch(lambda: 0.0, 60, lambda _: None)
     backing_up.back_up(places, path.parent / "backup", now=datetime.now(UTC), watch=watch)
-    stores.judge_stores(stores.gather_stores(path, STORE, is_full=True))
-    audits.judge_audits(audits.gather_audits(path, is_full=True))
+    files.check_database(path, STORE, is_full=True)
+    files.check_audit(path, is_full=True)
     await store.commit((), record=Record(redacts=True))
     await store.erase_traces()
     store.figures()

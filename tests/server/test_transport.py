@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from api import responses as answer_headers
 from reconciler.model import errors
-from reconciler.server import connections, serving, sign_in
+from reconciler.server import serving, sign_in
 from tests import daemons, needs
 from tests.daemons import Daemon
 
@@ -182,7 +183,7 @@ def test_a_certificate_is_used_old_versions_of_tls_and_plain_http_are_refused_an
             assert not plain.recv(100).startswith(b"HTTP/1.1 200")
         assert daemon.get("/v1/repositories").body == {"repositories": []}
         answer = daemon.get("/livez")
-        assert answer.headers["strict-transport-security"] == connections.HSTS[1].decode()
+        assert answer.headers["strict-transport-security"] == answer_headers.HSTS[1].decode()
     finally:
         daemons.end(daemon)
 

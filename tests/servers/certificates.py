@@ -22,6 +22,10 @@ class Certificate:
     chain: Path
     key: Path
 
+    def settings(self) -> dict[str, str]:
+        """Return it as the settings of the service name it."""
+        return {"certFile": str(self.chain), "keyFile": str(self.key)}
+
     def context(self) -> ssl.SSLContext:
         """What a server shows it with."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -57,12 +57,15 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An answer instead of the repository's. `only`: to requests in whose target this occurs."""
+    """An answer instead of the repository's. `only`: to requests in whose target this occurs, and of these to each
+    second, fourth and so on with `every` 2.
+    """
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
     only: str = ""
+    every: int = 1
 
 
 def too_many(*, seconds: int | None = None, until: datetime | None = None, status: int = 429) -> Refusal:
@@ -92,6 +95,14 @@ class Server:
     def url(self, name: str = "telemetry.git", *, host: str = ADDRESS, port: int | None = None) -> str:
         """The URL of a repository beneath the folder; `port` is that of a proxy before the server."""
         return f"{self.scheme}://{host}:{self.port if port is None else port}/{name}"
+
+    def refuses(self, target: str) -> bool:
+        """Whether the request that was noted last gets the refusal."""
+        refusal = self.refusal
+        if refusal is None or refusal.only not in target:
+            return False
+        matching = sum(refusal.only in f"{one.path}?{one.query}" for one in self.requests)
+        return matching % refusal.every == 0
 
     def admits(self, authorization: str | None) -> bool:
         """Whether who shows this header may read."""
@@ -185,7 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         server.requests.append(Request(self.command, path, query, headers, time.monotonic(), body))
         refusal = server.refusal
-        if refusal is not None and refusal.only in self.path:
+        if refusal is not None and server.refuses(self.path):
             self._refuse(refusal)
         elif server.admits(headers.get("authorization")):
             self._serve(server, path, query, body)

@@ -118,8 +118,15 @@ def listening(handler: Handler) -> Iterator[Listener]:
 async def closed(writer: asyncio.StreamWriter) -> None:
     """Cut a connection, and wait until its socket is closed."""
     writer.transport.abort()
-    with contextlib.suppress(OSError):
+    try:
         await writer.wait_closed()
+    except OSError:
+        pass
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        await asyncio.sleep(0)  # a task that waited too was cancelled, and with it what all wait for; it closes now
 
 
 async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

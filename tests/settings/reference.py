@@ -18,6 +18,15 @@ COMPUTED = {
     "store.url": "`sqlite:///<stateDir>/store.db`",
 }
 
+# Values that many settings take are explained once on the page.
+EXPLAINED = {
+    "a duration such as 250ms, 10s, 5m or 1h": "a [duration](#values)",
+    'an absolute path, or "" for none': 'a [path](#values), or ""',
+    "an absolute path": "a [path](#values)",
+    "a list, each a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; "
+    "no name": "a list of [networks](#values)",
+}
+
 
 class Row(NamedTuple):
     """One setting, as the reference has it."""
@@ -41,7 +50,8 @@ def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
         section = loading.section_at(field.annotation)
         path = f"{prefix}{key}{'[]' if 'tuple' in str(field.annotation) and section else ''}"
         if section is None:
-            yield Row(path, field.description or "", allowed(field), default(path, field))
+            takes = allowed(field)
+            yield Row(path, field.description or "", EXPLAINED.get(takes, takes), default(path, field))
         else:
             yield from rows(section, f"{path}.")
 

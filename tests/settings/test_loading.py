@@ -503,6 +503,8 @@ auth: {type: local}
 delivery:
   otlpListen: ""
   maxInFlightBytes: 134217728
+  maxRequestBytes: 20971520
+  maxRequestRecords: 100000
   recordsPerSecond: 1000000
   drainTimeout: 5s
   egress: {allow: [], deny: []}

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from reconciler.notifications import texts
+from reconciler.notifications import rendering
 from reconciler.store.contract import Store
 from reconciler.store.records import Attention, Changes, DeprecatedRow, Record, Some
 from tests.store import rows
@@ -70,7 +70,7 @@ class AttentionPromises:
         info = {"message": "x" * 100_000}
         await commit(store, holding("old", deprecated=True, additionalInfo=info), rows.referring("a", "old"))
         [found] = (await store.attention(rows.PROJECT, named=2)).deprecated
-        assert found.message == "x" * (texts.MOST + 1)
+        assert found.message == "x" * (rendering.MOST + 1)
 
     @pytest.mark.parametrize("info", [None, {}, {"message": 7}, "text"])
     async def test_a_deprecated_resource_need_not_say_what_replaces_it(self, store: Store, info: object) -> None:

@@ -43,7 +43,7 @@ async def check_whole(store: Store, *, acknowledged: int) -> None:
     assert found == dict.fromkeys(writing_process.NAMES, revision)
     for name in (writing_process.NAMES[0], writing_process.NAMES[-1]):
         assert await looking.versions(store, name) == list(range(revision, 0, -1))
-    runs = [json.loads(run)["id"] for run in await store.runs(repository=None, limit=1_000_000)]
+    runs = [run["id"] for run in await looking.runs(store, limit=1_000_000)]
     assert runs == [writing_process.run_id(number) for number in range(revision, 0, -1)]
 
 

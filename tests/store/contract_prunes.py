@@ -75,12 +75,12 @@ class PrunePromises:
         await hold(store, "b", "a", "c")
         await commit(store, rows.held("d", why="in-use"), rows.held("e", why="protected"))
         await hold(store, "z", repository="other")
-        assert await store.held("telemetry", limit=2) == Held(3, [rows.key("a"), rows.key("b")])
+        assert (await store.remembered("telemetry", held=2)).held == Held(3, [rows.key("a"), rows.key("b")])
         assert seen(engine)[0] == {"held a", "held b", "held c", "in-use d", "protected e"}
         await hold(store, "c", "x")
-        assert await store.held("telemetry", limit=9) == Held(2, [rows.key("c"), rows.key("x")])
-        assert await store.held("none", limit=9) == Held(0, [])
-        assert await store.held("other", limit=9) == Held(1, [rows.key("z")])
+        assert (await store.remembered("telemetry", held=9)).held == Held(2, [rows.key("c"), rows.key("x")])
+        assert (await store.remembered("none", held=9)).held == Held(0, [])
+        assert (await store.remembered("other", held=9)).held == Held(1, [rows.key("z")])
 
     async def test_what_is_in_use_waits_for_the_store(self, store: Store) -> None:
         await commit(store, rows.held("a"), rows.held("b", why="protected"))

@@ -137,10 +137,6 @@ class ViewPromises:
                 rows.wanted("b.yaml", "b", position=1),
                 unnamed,
             ]
-            assert view.paths_wanting("telemetry", [rows.key("a"), rows.key("b"), rows.key("x")]) == {
-                "a.yaml",
-                "b.yaml",
-            }
             assert view.standing_at("telemetry", rows.PROJECT, ["a.yaml", "c.yaml"]) == [("a.yaml", rows.key("a"))]
             assert view.places_of("telemetry", [rows.key("b"), rows.key("x")]) == [(rows.key("b"), "b.yaml")]
             assert view.vacant_files("telemetry") == [("empty.yaml", "is empty"), ("link", "is a link")]

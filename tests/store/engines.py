@@ -86,6 +86,7 @@ def flip(path: Path, text: bytes, *, by: int = 1) -> None:
 @contextlib.contextmanager
 def full(connection: sqlite3.Connection) -> Iterator[None]:
     """While it lasts, the file has no room."""
+    connection.execute("vacuum")  # migrations leave free pages
     (pages,) = connection.execute("pragma page_count").fetchone()
     connection.execute(f"pragma max_page_count = {pages}").fetchone()
     try:

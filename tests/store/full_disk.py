@@ -43,7 +43,7 @@ async def on_a_full_disk(folder: Path) -> dict[str, object]:
     ballast = fill(folder)
     told: dict[str, object] = {"faults": [await refused(store) for _ in range(3)]}
     told["reads go on"] = await looking.everything(store) == before
-    view = SqlitePlanningView.open(store.path)
+    view = SqlitePlanningView(store.path)
     with view.snapshot() as revision:
         told["planned"] = [revision, len(view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")]))]
     view.close()

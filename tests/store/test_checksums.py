@@ -91,7 +91,7 @@ async def test_what_has_no_checksum_yet_is_served(tmp_path: Path) -> None:
     before_checksums(path, {"a": rows.sound_body("a", 1), "b": rows.sound_body("b", 1).replace(b"padding", b"pbdding")})
     with contextlib.closing(database.open_writer(path)) as connection:
         database.migrate(connection, steps=database.migrations())
-    view = SqlitePlanningView.open(path)
+    view = SqlitePlanningView(path)
     with view.snapshot():
         assert not any(one.damaged for one in view.compared(rows.PROJECT, [rows.key("a"), rows.key("b")]).values())
     view.close()

@@ -38,7 +38,7 @@ async def test_only_the_owner_may_read_the_files(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b.db", "50%.db", "a?mode=ro.db", "a#b.db", "%61.db", "ü.db"])
 async def test_any_path_is_that_path(tmp_path: Path, name: str) -> None:
     store = SqliteStore(tmp_path / name)
-    view = SqlitePlanningView.open(tmp_path / name)
+    view = SqlitePlanningView(tmp_path / name)
     await store.create_project("there", at=rows.AT)
     with view.snapshot() as revision:
         assert revision == 0
@@ -100,7 +100,7 @@ def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
 
 def test_a_view_of_a_store_that_is_missing_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(StoreFault, match=r"^The store could not be opened \(unable to open database file\); "):
-        SqlitePlanningView.open(tmp_path / "store.db")
+        SqlitePlanningView(tmp_path / "store.db")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from api import audit_events
 from api.audit_events import NoSuchFilter
-from reconciler.auth import people, rate_limits
+from reconciler.auth import rate_limits, sign_in
 from reconciler.model import names, principals
 from reconciler.reconcile import interventions
 
@@ -54,7 +54,7 @@ def test_what_is_none_is_told_with_those_that_there_are(meant: Callable[[str], s
 
 
 def test_whoever_the_service_names_is_somebody() -> None:
-    machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, interventions.SETTINGS, people.ACTOR)
+    machines = (rate_limits.NOBODY, rate_limits.OTHERS, interventions.SYSTEM, interventions.SETTINGS, sign_in.ACTOR)
     keys = (principals.SERVICE_KEY.name, principals.LOCAL.name)
     assert [audit_events.actor_filter(name) for name in (*machines, *keys)] == [*machines, *keys]
 

@@ -9,8 +9,8 @@ import pytest
 
 from reconciler.store import audit, audit_chain, database
 from reconciler.store.audit import BrokenChain, RedactedEvents
-from reconciler.store.audit_chain import ChainedEvent, ChainHead, ChainRewrite, Content
-from reconciler.store.records import Record
+from reconciler.store.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.store.records import AuditRow, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 from tests.store.contract_audit import names
@@ -96,17 +96,15 @@ class ChainOf11:
         self._head = ChainHead(0, audit_chain.ZERO)
         self._hashed: dict[int, bytes] = {}
 
-    def event(self, number: int, *, since: int = 0, at: str = rows.AT, detail: str | None = None) -> ChainedEvent:
+    def event(self, number: int, *, since: int = 0, at: str = rows.AT, detail: str | None = None) -> AuditRow:
         """Write one that nobody sees yet."""
-        event = ChainedEvent(
-            number, at, rows.PROJECT, "user:ana", "did", rows.KIND, f"n{number}", None, 1, None, "q", detail, None
-        )
+        event = AuditRow(at, rows.PROJECT, "user:ana", "did", rows.KIND, f"n{number}", None, 1, None, "q", detail, None)
         self._connection.execute(
             "insert into audit_row (id, at, project, actor, action, kind, name, version_before, version_after, run, "
             "request, detail, address, since, salt) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-            (*event, since, None if detail is None else b"salt"),
+            (number, *event, since, None if detail is None else b"salt"),
         )
-        self._hashed[number] = audit_chain.leaf(event, None if detail is None else b"salt")
+        self._hashed[number] = audit_chain.leaf(number, event, None if detail is None else b"salt")
         return event
 
     def link(self, *spans: tuple[int, int, int], at: str = rows.AT, rewrites: Iterable[ChainRewrite] = ()) -> None:
@@ -128,11 +126,11 @@ class ChainOf11:
             "insert into audit_span values (?, ?, ?, ?)", [(self._head.number, *span) for span in spans]
         )
 
-    def redacted(self, event: ChainedEvent) -> ChainRewrite:
+    def redacted(self, number: int, event: AuditRow) -> ChainRewrite:
         """Take the text out of an event."""
-        left = audit_chain.leaf(event._replace(detail="gone"), None)
-        one = ChainRewrite(event.id, self._hashed[event.id], left)
-        self._connection.execute("update audit_row set detail = 'gone', salt = null where id = ?", (event.id,))
+        left = audit_chain.leaf(number, event._replace(detail="gone"), None)
+        one = ChainRewrite(number, self._hashed[number], left)
+        self._connection.execute("update audit_row set detail = 'gone', salt = null where id = ?", (number,))
         self._connection.execute(
             "insert into audit_rewrite values (?, ?, ?, ?)", (one.event, self._head.number + 1, one.before, one.after)
         )
@@ -159,7 +157,7 @@ def chained(connection: sqlite3.Connection) -> None:
     made.event(8, since=-SHOWN - 1)
     made.link((4, 8, -SHOWN - 1))
     made.event(9)
-    made.link((9, 9, 0), rewrites=[made.redacted(quoting)])
+    made.link((9, 9, 0), rewrites=[made.redacted(5, quoting)])
     made.event(10, since=LEFT)
     [(hashed, content)] = connection.execute("select hash, content from audit_link where number = 1").fetchall()
     proof = audit_chain.proof(audit_chain.ZERO, audit_chain.ChainHeader(1, 1, OLD, OLD, "192.0.2.1"), content)

@@ -186,7 +186,7 @@ async def test_what_is_said_of_many_is_kept_once_and_a_status_says_nothing_twice
 
 async def test_what_is_not_explained_is_still_found_and_what_is_stored_goes_on(path: Path) -> None:
     store = SqliteStore(path)
-    view = SqlitePlanningView.open(path)
+    view = SqlitePlanningView(path)
     with view.snapshot():
         found = view.without_lineage("telemetry", rows.PROJECT, limit=100)
         identities = view.identities(rows.PROJECT, [rows.key("older"), rows.key("gone")])

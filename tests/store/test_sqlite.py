@@ -9,11 +9,14 @@ import stat
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from reconciler.model.errors import Refused
+from reconciler.store import files
 from reconciler.store import operations as store_operations
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import SqliteOperations
@@ -39,6 +42,32 @@ asyncio.run(main())
 """
 
 
+CROWDED = """
+import os, resource, sys
+from pathlib import Path
+from reconciler.model.errors import ReconcilerError
+from reconciler.store import database
+from reconciler.store.operations import PACKAGE, SqliteOperations
+from reconciler.store.sqlite import SqliteStore
+
+path = Path(sys.argv[1])
+database.load_queries()
+database.load_queries(PACKAGE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (30, 30))
+try:
+    while True:
+        os.dup(0)
+except OSError:
+    pass
+for opening in (SqliteOperations, SqliteStore):
+    try:
+        opening(path)
+    except ReconcilerError as problem:
+        print(problem.message)
+"""
+NOW = datetime(2026, 11, 27, 1, 2, 3, tzinfo=UTC)
+
+
 async def left(path: Path) -> list[SessionRow]:
     """What another opening finds."""
     opened = SqliteOperations(path)
@@ -55,10 +84,6 @@ def killed(path: Path) -> int:
 def damage(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2] + b"\xff" * (len(data) - len(data) // 2))
-
-
-def remove(path: Path) -> None:
-    path.unlink()
 
 
 async def test_each_file_has_another_key_of_sealed_sign_ins(path: Path) -> None:
@@ -159,17 +184,81 @@ async def test_one_of_a_later_version_is_refused_and_left_alone(path: Path) -> N
     assert refused(path) == (refusal(path, "a later version of this program wrote them"), True)
 
 
-async def test_a_damaged_one_is_refused_and_with_the_file_gone_the_service_starts(path: Path) -> None:
+async def _fill(path: Path) -> None:
     operations = SqliteOperations(path)
     for number in range(100):
         await operations.put_session(row(number)._replace(id_token="x" * 1_000))
     await operations.close()
-    damage(path)
-    message, is_left_alone = refused(path)
-    assert message.startswith(f"The sessions in {path} cannot be used (")
-    assert is_left_alone
-    remove(path)
-    assert await left(path) == []
+
+
+def _without_a_table(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("drop table session")
+
+
+def _without_a_column(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("alter table session drop column id_token")
+
+
+def _without_a_version(path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma user_version = 0")
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "pages": damage,
+    "a text": lambda path: path.write_bytes(b"a text, and no database\n" * 100),
+    "a few bytes": lambda path: path.write_bytes(path.read_bytes()[:100]),
+    "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
+    "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "a missing table": _without_a_table,
+    "a missing column": _without_a_column,
+    "no version": _without_a_version,
+}
+
+
+@pytest.mark.parametrize("break_", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_one_is_set_aside_with_its_logs_and_a_new_one_takes_its_place(
+    path: Path, break_: Callable[[Path], object]
+) -> None:
+    asyncio.run(_fill(path))
+    assert files.set_aside_damaged(path, at=NOW) is None
+    for turn in range(2):
+        break_(path)
+        path.with_name("ops.db-wal").write_bytes(b"log")
+        broken = path.read_bytes()
+        kept = files.set_aside_damaged(path, at=NOW)
+        assert kept == path.with_name(f"ops.db.damaged-20261127T010203{turn:06}Z")
+        assert (kept.read_bytes(), kept.with_name(f"{kept.name}-wal").read_bytes()) == (broken, b"log")
+        assert files.damaged_copies(path)[turn:] == [kept]
+        assert asyncio.run(left(path)) == []
+    assert [one.name for one in path.parent.glob("ops.db-*")] == []
+
+
+def test_what_is_not_damaged_is_not_set_aside(path: Path) -> None:
+    assert files.set_aside_damaged(path, at=NOW) is None
+    for content in ("", "create table theirs (name text)"):
+        path.touch()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(content)
+        assert files.set_aside_damaged(path, at=NOW) is None
+    path.unlink()
+    path.mkdir()
+    assert files.set_aside_damaged(path, at=NOW) is None
+
+
+def test_too_many_open_files_are_told_as_that(path: Path) -> None:
+    """In a process of its own, which then can open nothing more."""
+    told = subprocess.run([sys.executable, "-c", CROWDED, path], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (told.stdout, told.stderr) == (
+        f"The sessions in {path} cannot be used (too many files are open: raise `LimitNOFILE` in the service's unit, "
+        "or `ulimit -n` where it is started); look at the disk's space and permissions, or remove ops.db and what is "
+        "called so with `-wal` and `-shm`: everybody signs in again, and what is wrong is notified anew; no more is "
+        "lost.\nThe store could not be opened; nothing was changed: too many files are open: raise `LimitNOFILE` in "
+        "the service's unit, or `ulimit -n` where it is started.\n",
+        "",
+    )
 
 
 async def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -13,9 +13,9 @@ import pytest
 from reconciler.model.errors import Refused
 from reconciler.store import audit, audit_chain, database
 from reconciler.store.audit import BrokenChain, RedactedEvents
-from reconciler.store.audit_chain import ZERO, ChainedEvent, ChainHead
+from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.contract import StoreFault
-from reconciler.store.records import AuditWanted, Changes, Record
+from reconciler.store.records import AuditRow, AuditWanted, Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import chains, rows
 from tests.store.chains import tamper
@@ -94,10 +94,10 @@ async def test_an_empty_store_fits(tmp_path: Path) -> None:
     assert (found.links, found.events, found.head) == (0, 0, ChainHead(0, ZERO))
 
 
-def _event(path: Path, number: int) -> tuple[ChainedEvent, bytes | None]:
-    with closing(sqlite3.connect(path)) as connection:
-        *shown, salt = connection.execute(database.load_queries()["event"], (number,)).fetchone()
-    return ChainedEvent(*shown), salt
+def _event(path: Path, number: int) -> tuple[AuditRow, bytes | None]:
+    with closing(database.open_reader(path)) as connection:
+        [(_, *shown, salt)] = connection.all("event", number)
+    return AuditRow(*shown), salt
 
 
 TAMPERED = {
@@ -165,7 +165,7 @@ def test_a_redaction_that_no_link_holds_excuses_nothing(path: Path) -> None:
     """The hashes before and after are right, and so is the chain: but nobody redacted that event."""
     event, salt = _event(path, 8)
     changed = event._replace(actor="user:eve")
-    before, after = audit_chain.leaf(event, salt).hex(), audit_chain.leaf(changed, salt).hex()
+    before, after = audit_chain.leaf(8, event, salt).hex(), audit_chain.leaf(8, changed, salt).hex()
     tamper(
         path,
         "update audit set actor = 'user:eve' where id = 8",

@@ -1,4 +1,4 @@
-"""A reader child that a hostile file took over: confined as ever, it runs the program that it is given.
+"""A worker that a hostile file took over: confined as ever, it runs the program that it is given.
 
 subprocess.run(attacking.command(program, *granted), capture_output=True)
 """
@@ -10,7 +10,7 @@ from reconciler.worker import child
 
 
 def command(program: str, *granted: str) -> tuple[str, ...]:
-    """What starts it; `granted` are the arguments of the reader child. What the program prints comes out."""
+    """What starts it; `granted` are the arguments of the worker. What the program prints comes out."""
     return (sys.executable, "-c", "from tests.worker.attacking import main; main()", program, *granted)
 
 
@@ -28,6 +28,6 @@ class Attacker:
 
 
 def main() -> None:
-    """The reader child, with what took it over."""
+    """The worker, with what took it over."""
     child.Worker = Attacker  # type: ignore[misc,assignment]  # `main` makes one
     child.main(*sys.argv[2:])

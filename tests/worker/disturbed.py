@@ -1,4 +1,4 @@
-"""A real reader child, store and repository, in which something goes wrong, beside the same where nothing does."""
+"""A real worker, store and repository, in which something goes wrong, beside the same where nothing does."""
 
 import asyncio
 import contextlib
@@ -86,7 +86,8 @@ class World:
 
     async def outcomes(self) -> list[str]:
         """Of all recorded runs, the newest first."""
-        return [msgspec.json.decode(run)["outcome"] for run in await self.store.runs(repository="one", limit=MOST)]
+        pages = self.store.runs_pages(repository="one", projects=None, limit=MOST)
+        return [msgspec.json.decode(run)["outcome"] async for page in pages for run in page]
 
 
 async def until(look: Callable[[], Awaitable[bool]]) -> None:

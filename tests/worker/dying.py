@@ -1,4 +1,4 @@
-"""A reader child that is killed at one step of a commit, or out of memory there, so many times; then it lives.
+"""A worker that is killed at one step of a commit, or out of memory there, so many times; then it lives.
 
 Reader(command=dying.command(Step.PART, 3, marks=folder))
 """
@@ -116,7 +116,7 @@ class Child(child.Worker):
 
 
 def main() -> None:
-    """The reader child, with a death ahead of it."""
+    """The worker, with a death ahead of it."""
     step, number, marks, times, harm = sys.argv[1:6]  # it is not confined: it writes marks
     death = Death(Step(step), int(number), marks=Path(marks), times=int(times), harm=Harm(harm))
     parse = documents.read

@@ -47,7 +47,7 @@ async def stored(store: SqliteStore) -> Stored:
                 for name in names
                 for version in await _all(store.history_pages(project, Key(kind.name, name)))
             ]
-    runs = await store.runs(repository=None, limit=MOST)
+    runs = await _all(store.runs_pages(repository=None, projects=None, limit=MOST))
     found["run"] = sorted(_run(run) for run in runs if b'"outcome":"failed"' not in run)
     found["run_status"] = _rows(store.path, "run_status", "ordinal, kind, name, status, reason, path, line")
     return found

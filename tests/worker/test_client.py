@@ -8,9 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker.client import Busy, Overdue, WorkerClient, WorkerGone
+from reconciler.worker.client import SECONDS, Busy, Overdue, WorkerClient, WorkerGone, WorkerSeconds
 from reconciler.worker.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
-from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository
@@ -29,7 +28,7 @@ async def test_a_reader_that_cannot_be_started_is_told_as_that_and_counts_as_an_
     reader = WorkerClient(command=("/nowhere/reader",))
     with pytest.raises(WorkerGone) as gone:
         await reader.start()
-    why = "The reader could not be started (No such file or directory)"
+    why = "The worker could not be started (No such file or directory)"
     assert gone.value.message == f"{why}; look at the machine's memory, and at its limits of processes."
     assert caplog.messages == [f"{why}; it is started again when it is needed (1 so far)."]
     await reader.stop()
@@ -44,7 +43,7 @@ async def test_all_who_wait_for_a_reader_that_cannot_be_started_are_told_soon(
         told = await asyncio.gather(*(reader.plan(job) for job in jobs), return_exceptions=True)
         again = await asyncio.gather(reader.plan(jobs[0]), return_exceptions=True)
     assert [str(one) for one in (*told, *again)] == [
-        "The reader could not be started (No such file or directory);"
+        "The worker could not be started (No such file or directory);"
         " look at the machine's memory, and at its limits of processes."
     ] * 9
     assert len(caplog.messages) == 2
@@ -58,7 +57,7 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
     for steps in range(8):
         reader, job = WorkerClient(command=("sh", "-c", "cat > /dev/null")), commit_job()
         if is_suspect:
-            reader._memory.suspect(job)
+            reader.memory.suspect(job)
         async with asyncio.timeout(5):
             asked = asyncio.create_task(reader.plan(job))
             for _ in range(steps):
@@ -66,7 +65,7 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
             await reader.stop()
             with pytest.raises(WorkerGone):
                 await asked
-        assert (reader.process_id, reader._apart) == (None, set())
+        assert reader.process_id is None
 
 
 async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
@@ -74,23 +73,24 @@ async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_en
 ) -> None:
     reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=0.1)})
     for _ in range(10):
-        reader._pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
+        reader.pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
     job = ReviewJob(commit=commit_job(), head="h")
-    reader._memory.suspect(job.commit)
+    reader.memory.suspect(job.commit)
     with pytest.raises(Overdue):
         await reader.plan(job)
     assert caplog.messages == ["A proposal was given up: it took longer than 0.1 seconds apart from all others."]
-    assert reader._pace_apart.ends == 10
+    assert reader.pace_apart.ends == 10
 
 
 async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
-    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=60.0, wait=0.1)})
-    async with reader._turn(ReviewJob):
-        with pytest.raises(Busy):
-            async with reader._turn(ReviewJob):
-                pass
-    async with reader._turn(ReviewJob):
-        pass
+    silent = WorkerClient(
+        command=("sh", "-c", "cat > /dev/null"), seconds={**SECONDS, ReviewJob: WorkerSeconds(run=60.0, wait=0.3)}
+    )
+    job = ReviewJob(commit=commit_job(), head="h")
+    silent.memory.suspect(job)
+    both = await asyncio.gather(silent.plan(job), silent.plan(job), return_exceptions=True)
+    assert [type(told) for told in both] == [Busy, Busy]
+    await silent.stop()
 
 
 async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_p
     )
     job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
     reader = WorkerClient(command=crashing.COMMAND, seconds={**SECONDS, CommitJob: WorkerSeconds(run=60.0, file=0.3)})
-    reader._memory.suspect(job)  # it hung before, and nobody knew over which file
+    reader.memory.suspect(job)  # it hung before, and nobody knew over which file
     answered = await reader.plan(job)
     assert isinstance(answered.planned, CommitPlanned)
     assert answered.planned.counts == {"created": 2, "invalid": 1}

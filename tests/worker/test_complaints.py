@@ -1,45 +1,43 @@
-"""What the reader child writes to standard error: lines of the daemon's log, so many and so long as it bears."""
+"""What the worker writes to standard error: lines of the daemon's log, so many and so long as it bears."""
 
 import asyncio
 import sys
 
 import pytest
 
-from reconciler.worker import process
-from reconciler.worker.client import WorkerClient
+from reconciler.worker import client
+from reconciler.worker.client import WorkerClient, WorkerLog
 from tests import hostile_text
 
-pytestmark = pytest.mark.anyio
-SAYS = "The reader said: "
+SAYS = "The worker said: "
 SHOUTS = f"import sys; sys.stderr.write({hostile_text.EVERYTHING!r}); sys.exit({hostile_text.CLEAR!r})"
 
 
-async def said(*parts: bytes, caplog: pytest.LogCaptureFixture) -> list[str]:
+def said(*parts: bytes, caplog: pytest.LogCaptureFixture) -> list[str]:
     """What is logged of a stream that comes in these parts."""
-    stream = asyncio.StreamReader()
-    for part in parts:
-        stream.feed_data(part)
-    stream.feed_eof()
-    await process.log_complaint(stream)
+    log = WorkerLog()
+    for part in (*parts, b"\n"):
+        log.feed(part)
     return [message.removeprefix(SAYS) for message in caplog.messages]
 
 
-async def test_each_line_is_a_record(caplog: pytest.LogCaptureFixture) -> None:
-    assert await said(b"one\ntw", b"o\n\n\xff\nthree", caplog=caplog) == ["one", "two", "\\xff", "three"]
+def test_each_line_is_a_record(caplog: pytest.LogCaptureFixture) -> None:
+    assert said(b"one\ntw", b"o\n\n\xff\nthree", caplog=caplog) == ["one", "two", "\\xff", "three"]
 
 
-async def test_a_long_line_is_cut(caplog: pytest.LogCaptureFixture) -> None:
-    found = await said(b"a" * 9_000 + b"\nb", caplog=caplog)
-    assert max(map(len, found)) == process.LONGEST_BYTES
+def test_a_long_line_is_cut(caplog: pytest.LogCaptureFixture) -> None:
+    found = said(b"a" * 9_000 + b"\nb", caplog=caplog)
+    assert max(map(len, found)) == WorkerLog.LONGEST_BYTES
     assert "".join(found).count("a") <= 9_000
     assert found[-1] == "b"
 
 
-async def test_of_very_many_lines_the_first_are_told(caplog: pytest.LogCaptureFixture) -> None:
-    found = await said(b"x\n" * 100_000, caplog=caplog)
-    assert found == ["x"] * (process.MOST_LINES - 1) + ["x; what else it says is not logged"]
+def test_of_very_many_lines_the_first_are_told(caplog: pytest.LogCaptureFixture) -> None:
+    found = said(b"x\n" * 100_000, caplog=caplog)
+    assert found == ["x"] * (WorkerLog.MOST_LINES - 1) + ["x; what else it says is not logged"]
 
 
+@pytest.mark.anyio
 async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
     caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -48,8 +46,8 @@ async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
     shouted = f"{hostile_text.EVERYTHING}{hostile_text.CLEAR}"
 
     def told() -> str:
-        found = (one.getMessage() for one in caplog.records if one.name == process.__name__)
-        return "\n".join(message.removeprefix(SAYS) for message in found)
+        found = (one.getMessage() for one in caplog.records if one.name == client.__name__)
+        return "\n".join(message.removeprefix(SAYS) for message in found if message.startswith(SAYS))
 
     for _ in range(1_000):
         if told() == shouted:

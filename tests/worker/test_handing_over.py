@@ -10,9 +10,9 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Transient
 from reconciler.model.values import Value
-from reconciler.worker import commits, history
-from reconciler.worker.allowance import ASIDE, SMALLER, Allowance, CommitLimits
+from reconciler.worker import commits
 from reconciler.worker.messages import CommitJob, CommitPlanned
+from reconciler.worker.trees import ASIDE, SMALLER, Allowance, CommitLimits
 from tests import worlds
 from tests.daemons import destination
 from tests.worlds import Following, World
@@ -66,13 +66,13 @@ def test_more_than_one_commit_may_read_is_refused_but_not_for_a_while(world: Wor
 
 def test_what_is_read_again_since_the_store_moved_counts_once(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}, "spec": {}}
-    search = history.lineage_of_run
+    search = commits.lineage_of_run
 
     def slow(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
         assert world.apply([fleet]).statuses == ["created"]
         return search(snapshot, paths, is_first=is_first)
 
-    monkeypatch.setattr(history, "lineage_of_run", slow)
+    monkeypatch.setattr(commits, "lineage_of_run", slow)
     read: list[str] = []
     planned(world, world.commit_job("a", full=False), read=read)
     assert read == [*blobs(world, "a"), "", *blobs(world, "b"), "", "", *blobs(world, "b"), ""]

@@ -17,8 +17,8 @@ from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker import commits
-from reconciler.worker.allowance import Allowance
 from reconciler.worker.messages import CommitPlanned, Context
+from reconciler.worker.trees import Allowance
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository
@@ -57,12 +57,12 @@ edits = st.builds(
 
 
 class Reading:
-    """Plans commits of a repository as the reader child does, and stores what it plans."""
+    """Plans commits of a repository as the worker does, and stores what it plans."""
 
     def __init__(self, folder: Path, store: SqliteStore) -> None:
         self.source = Repository.init(folder / "source")
         self.store = store
-        self.view = SqlitePlanningView.open(store.path)
+        self.view = SqlitePlanningView(store.path)
         self.row: RepositoryRow | None = None
         self.number = 0
 

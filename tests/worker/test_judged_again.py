@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.worker import history
+from reconciler.worker import commits
 from tests.projects import NEEDED, OPTIONAL, Resource, configuration, destination, labelled, resource, type_of
 from tests.worlds import Options, Ran, World
 
@@ -93,7 +93,7 @@ def test_a_commit_that_was_read_before_a_write_is_planned_as_if_it_was_read_afte
     world: World, name: str, monkeypatch: pytest.MonkeyPatch, *, full: bool
 ) -> None:
     # Which commit changed a file is looked up before the lock; of what could not be stored then, it is found later.
-    monkeypatch.setattr(history, "lineage_of_run", lambda *_, **__: {})
+    monkeypatch.setattr(commits, "lineage_of_run", lambda *_, **__: {})
     case = CASES[name]
     if case.before:
         assert set(world.apply(case.before, ACCEPTING).statuses) == {"created"}

@@ -1,4 +1,4 @@
-"""A lane of the reader child: what its thread cannot bear ends the process, since others would wait for it for ever."""
+"""A lane of the worker: what its thread cannot bear ends the process, since others would wait for it for ever."""
 
 import subprocess
 import sys
@@ -8,11 +8,11 @@ import threading
 from reconciler.worker.child import JobLane as Lane
 from reconciler.worker.messages import Envelope
 
-def fails(job, views):
+def fails(job, open_view):
     if job.number == 2:
         raise MemoryError("no room to say so")
 
-lane = Lane("test", fails, fails, one_at_a_time=False)
+lane = Lane("test", fails, lambda *_: False, one_at_a_time=False)
 lane.put(Envelope(1, "", None))
 lane.put(Envelope(2, "", None))
 threading.Event().wait(60)

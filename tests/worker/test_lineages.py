@@ -13,7 +13,7 @@ from reconciler.model.values import Value
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, SourcePlace
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker import history
+from reconciler.worker import commits as commit_jobs
 from reconciler.worker.messages import Context, LineageFound, LineageJob
 from tests import worlds
 from tests.repositories import Repository
@@ -68,8 +68,8 @@ def explain(
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
-    view = SqlitePlanningView.open(store.path)
-    found = history.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
+    view = SqlitePlanningView(store.path)
+    found = commit_jobs.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
     view.close()
     return found, sent
 
@@ -141,7 +141,7 @@ async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteS
 async def test_many_are_explained_some_at_a_time(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MAX_RESOURCES", 2)
+    monkeypatch.setattr(commit_jobs, "MOST_EXPLAINED", 2)
     commits = written(repository, "a.yaml")
     parts = [came(name, source(commits["a.yaml"]), "a.yaml") for name in "abc"]
     await store.commit(parts, record=Record())
@@ -156,7 +156,7 @@ async def test_many_are_explained_some_at_a_time(
 async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(history, "MAX_RESOURCES", 2)
+    monkeypatch.setattr(commit_jobs, "MOST_EXPLAINED", 2)
     head = written(repository, "a.yaml")["a.yaml"]
     await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record())
     assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
@@ -171,7 +171,7 @@ async def test_a_search_rests_while_there_is_other_work(
     monkeypatch.setattr(time, "sleep", slept.append)
     busy = iter([True, True, True, False, True, False])
     found, _ = explain(store, repository, rests=lambda: next(busy, False))
-    assert (found.explained, slept) == (1, [history.REST_SECONDS] * 4)
+    assert (found.explained, slept) == (1, [commit_jobs.REST_SECONDS] * 4)
 
 
 async def test_a_search_ends_after_a_time(
@@ -179,7 +179,7 @@ async def test_a_search_ends_after_a_time(
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
     await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
-    monkeypatch.setattr(history, "BACKGROUND_SECONDS", 0.05)
+    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.05)
     assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
 
 
@@ -189,12 +189,12 @@ async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_
     head = written(repository, "a.yaml", "b.yaml")["b.yaml"]
     parts = [came("a", source(head), "a.yaml"), came("b", source(head), "b.yaml")]
     await store.commit(parts, record=Record())
-    monkeypatch.setattr(history, "BACKGROUND_SECONDS", 0.5)
+    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.5)
     busy = iter([False, False])  # before the walk, and before the step that finds the newer file; then until the end
     found, sent = explain(store, repository, rests=lambda: next(busy, True))
     assert (found, named(sent)) == (LineageFound(7, explained=1, more=True), ["b"])
     await store.commit(sent, record=Record())
-    monkeypatch.setattr(history, "BACKGROUND_SECONDS", 60.0)
+    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 60.0)
     found, sent = explain(store, repository)
     assert (found, named(sent)) == (LineageFound(7, explained=1, more=False), ["a"])
 
@@ -205,17 +205,17 @@ def test_a_run_searches_for_a_moment_only(
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
     with Snapshot.open(repository.path / ".git", commits["b.yaml"]) as snapshot:
-        monkeypatch.setattr(history, limit, 60.0)
-        assert history.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {
+        monkeypatch.setattr(commit_jobs, limit, 60.0)
+        assert commit_jobs.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {
             "a.yaml": {"author": AUTHOR, "commit": commits["a.yaml"], "date": FIRST_DATE}
         }
-        monkeypatch.setattr(history, limit, 0.0)
-        assert history.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {}
+        monkeypatch.setattr(commit_jobs, limit, 0.0)
+        assert commit_jobs.lineage_of_run(snapshot, ["a.yaml"], is_first=is_first) == {}
 
 
 def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkeypatch: pytest.MonkeyPatch) -> None:
     resource = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}, "spec": {}}
-    search = history.lineage_of_run
+    search = commit_jobs.lineage_of_run
 
     def slow(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
         found = search(snapshot, paths, is_first=is_first)
@@ -224,7 +224,7 @@ def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkey
 
     with worlds.world({"a": worlds.Following()}) as world:
         world.push("a", {"edge.json": json.dumps(resource)})
-        monkeypatch.setattr(history, "lineage_of_run", slow)
+        monkeypatch.setattr(commit_jobs, "lineage_of_run", slow)
         ran = world.look("a")
         assert ran is not None
         assert (ran.planned.counts, ran.planned.revision) == ({"unchanged": 1}, 1)

@@ -1,4 +1,4 @@
-"""What a reader child that was taken over can still do, tried in real ones, and on kernels that have less."""
+"""What a worker that was taken over can still do, tried in real ones, and on kernels that have less."""
 
 import asyncio
 import ctypes
@@ -125,11 +125,11 @@ class Scene(NamedTuple):
 
     @property
     def granted(self) -> tuple[str, str]:
-        """The arguments of its reader child."""
+        """The arguments of its worker."""
         return str(self.state / "store.db"), str(self.mirror.parent)
 
     def run(self, program: str, *granted: str, prefix: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a program in a reader child."""
+        """Run a program in a worker."""
         prepared = PREPARED.format(state=str(self.state), mirror=str(self.mirror))
         command = list(attacking.command(prepared + program, *granted))
         command[2] = prefix + command[2]

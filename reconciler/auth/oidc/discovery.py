@@ -87,7 +87,7 @@ def _refuse(_: str) -> object:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfiguration:
-    """What the settings say; `redirect_uri` is `<webURL>/oidc/redirect`."""
+    """The provider and the client in the settings; `redirect_uri` is `<webURL>/oidc/redirect`."""
 
     issuer: str
     client_id: str
@@ -100,7 +100,7 @@ class ProviderConfiguration:
     wants_groups: bool = False  # ask for the scope `groups` too where the provider offers it
 
 
-# How much of a provider is taken, and how long anything about it lasts.
+# Limits on sizes and times of a provider's answers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +118,7 @@ class ProviderLimits:
 LIMITS = ProviderLimits()
 
 
-# Why nobody was proved, named by who has to do something about it.
+# Errors of a sign-in, by who can mend them.
 #
 #     Refused      Unfit        the operator: the provider is another one, or offers nothing that is safe
 #                  NotProved    the person: begin again
@@ -158,7 +158,7 @@ def quoted(value: object) -> str:
     return text if len(text) <= LONGEST_QUOTE else text[:LONGEST_QUOTE] + "..."
 
 
-# What a provider says of itself (OpenID Connect Discovery 1.0).
+# The discovery document (OpenID Connect Discovery 1.0).
 
 LONGEST_URL = 2048  # characters
 GROUPS = "groups"  # no standard names this scope; Dex, Okta and others give the claim `groups` for it
@@ -167,7 +167,7 @@ _BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 @dataclass(frozen=True, slots=True)
 class ProviderDocument:
-    """What of the discovery document is used."""
+    """The used parts of the discovery document."""
 
     issuer: str
     authorization_endpoint: str
@@ -181,12 +181,12 @@ class ProviderDocument:
 
 
 def discovery_url(issuer: str) -> str:
-    """Where the document is: the issuer without a slash at its end, and the well-known path (Discovery, 4.1)."""
+    """Return the URL of the document: the issuer without its last slash, and the well-known path (Discovery, 4.1)."""
     return issuer.removesuffix("/") + "/.well-known/openid-configuration"
 
 
 def provider_document(told: Mapping[str, object], *, issuer: str) -> ProviderDocument:
-    """What was told, when it comes from the provider that is configured and can be used safely. Raises Unfit."""
+    """Read the document of the configured provider. Raises Unfit for another provider's, or an unsafe one."""
     if told.get("issuer") != issuer:  # character by character (Discovery, 4.3)
         raise ProviderUnfit(
             f"The provider at {quoted(issuer)} says that its issuer is {quoted(told.get('issuer'))}; set "
@@ -218,7 +218,7 @@ def requested_scopes(configuration: ProviderConfiguration, document: ProviderDoc
 
 
 def is_local(url: str) -> bool:
-    """Whether a URL is plain http to this machine alone, where nobody else listens."""
+    """Return True for plain http to this machine alone, where nobody else listens."""
     parts = _split(url)
     return parts is not None and parts.scheme == "http" and _is_loopback(parts.hostname or "")
 
@@ -263,7 +263,7 @@ def _end_session(told: Mapping[str, object], *, issuer: str) -> str | None:
 
 
 def _is_safe(url: str, *, issuer: str) -> bool:
-    """Whether what goes there reaches the provider alone: https, or this machine when the issuer is on it."""
+    """Return True when a request there reaches the provider alone: https, or this machine when the issuer is on it."""
     parts = _split(url)
     if parts is None or not parts.hostname or parts.username is not None or parts.fragment:
         return False

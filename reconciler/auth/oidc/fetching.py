@@ -93,7 +93,7 @@ class ProviderClient:
         return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, proxy=proxy)
 
     async def _trust(self, url: str) -> ssl.SSLContext:
-        """Whom to trust; the authorities are read again when their file is another one. Raises Unfit."""
+        """Return the trusted authorities; they are read again when their file is another one. Raises Unfit."""
         if discovery.is_local(url):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
         self._trusting = await asyncio.to_thread(_trusting, self._ca_file, self._trusting)

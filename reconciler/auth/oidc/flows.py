@@ -92,7 +92,7 @@ def seal_flow(flow: Flow, *, key: bytes) -> str:
 
 
 def open_flow(text: str, *, key: bytes, now: float) -> Flow | None:
-    """What was sealed; None for another key, changed text, or one that is too old."""
+    """Return the sealed flow; None for another key, a changed text, or one that is too old."""
     found = _SEALED.fullmatch(text) if len(text) <= LONGEST_SEALED else None
     if found is None or not hmac.compare_digest(_signature(found[1], key), found[2]):
         return None
@@ -103,7 +103,7 @@ def open_flow(text: str, *, key: bytes, now: float) -> Flow | None:
 
 
 def _is_segment(segment: str) -> bool:
-    """Whether a part of a path names something, and the same to whoever reads its escapes once or twice."""
+    """Return True when a part of a path has one meaning, also when its escapes are read twice."""
     return (
         bool(segment)
         and _is_text(segment)
@@ -113,7 +113,7 @@ def _is_segment(segment: str) -> bool:
 
 
 def _is_text(escaped: str) -> bool:
-    """Whether the escapes stand for characters, as UTF-8, that can be seen."""
+    """Return True when the escapes stand for visible characters, as UTF-8."""
     try:
         return unquote(escaped, errors="strict").isprintable()
     except ValueError:
@@ -127,7 +127,7 @@ def _signature(body: str, key: bytes) -> str:
 
 
 def _parts(body: str) -> object:
-    """What the signed text holds; None when that is not JSON."""
+    """Return the content of the signed text; None when it is not JSON."""
     try:
         return json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
     except (ValueError, RecursionError, binascii.Error):

@@ -35,7 +35,7 @@ log = logging.getLogger(__name__)
 
 __all__ = ["Declined", "NotProved", "Provider", "ProviderConfiguration", "ProviderUnfit", "ProviderUnreachable"]
 
-# What the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
+# The callback: the parameters that the browser brings back from the provider (RFC 6749, 4.1.2; RFC 9207).
 
 LONGEST_CODE = 2048  # characters
 LONGEST_ERROR = 64  # characters
@@ -46,7 +46,7 @@ AGAIN = "begin again at the sign-in page"
 
 
 def is_callback_of(callback: Mapping[str, list[str]], flow: Flow) -> bool:
-    """Whether it has the state of this sign-in, once: that is, whether this browser began it."""
+    """Return True when it has the state of this sign-in once: this browser began it."""
     states = callback.get("state", [])
     return len(states) == 1 and hmac.compare_digest(
         states[0].encode("utf-8", "surrogatepass"), flow.state.encode("utf-8")
@@ -94,7 +94,7 @@ MOST = 20_000  # some 4 MB; the oldest goes for a new one
 
 
 class ReplayGuard:
-    """Who comes first with a state has it."""
+    """Accepts each state once."""
 
     def __init__(self, *, lifetime: float, monotonic: Callable[[], float], most: int = MOST) -> None:
         """`lifetime` is in seconds."""
@@ -104,7 +104,7 @@ class ReplayGuard:
         self._states: OrderedDict[bytes, float] = OrderedDict()  # digest to the time when it came
 
     def take(self, state: str) -> bool:
-        """Whether it is the first time."""
+        """Accept a state; False when it came before."""
         now = self._monotonic()
         while self._states and now - next(iter(self._states.values())) > self._lifetime:
             self._states.popitem(last=False)
@@ -154,7 +154,7 @@ class CachedFetch(Generic[Value]):
 
     @property
     def at_hand(self) -> Value | None:
-        """What is kept, however old."""
+        """The kept value, however old."""
         return self._value
 
     async def get(self) -> Value:
@@ -190,7 +190,7 @@ class CachedFetch(Generic[Value]):
             self._under_way = None  # one that had not begun did not say so itself
 
     async def _shared(self) -> Value:
-        """What one fetch brings to all who want it meanwhile."""
+        """Share one fetch between all who want the value meanwhile."""
         if self._under_way is None:
             self._heed_failure()
             self._under_way = asyncio.create_task(self._fetch_and_keep(), name=self._name)
@@ -221,7 +221,7 @@ class CachedFetch(Generic[Value]):
 
 
 def _noticed(task: asyncio.Task[Value]) -> None:
-    """Whoever waited may be gone; then nobody else would take note of how it ended."""
+    """Retrieve the exception: nobody may wait for the task any more."""
     if not task.cancelled():
         task.exception()
 
@@ -256,16 +256,16 @@ class Provider:
         self._spent = ReplayGuard(lifetime=LIFETIME_SECONDS, monotonic=monotonic)
 
     async def check(self) -> None:
-        """Whether it can be used at this moment. Raises Unreachable, Unfit."""
+        """Raise Unreachable or Unfit when it cannot be used at this moment."""
         await self._document.get()
         await self._keys.get()
 
     async def authorization(self, flow: Flow) -> str:
-        """Where the browser goes to sign in. Raises Unreachable, Unfit."""
+        """Return the URL at which the browser signs in. Raises Unreachable, Unfit."""
         return await self._tokens.authorization_url(self._configuration, await self._document.get(), flow)
 
     async def proved(self, callback: Mapping[str, list[str]], flow: Flow) -> ProvedIdentity:
-        """Who came back. `callback` has every parameter of the redirect's query.
+        """Return the person who came back. `callback` has every parameter of the redirect's query.
 
         A state opens one callback only. Raises NotProved, Declined, Unreachable, Unfit.
         """
@@ -286,8 +286,8 @@ class Provider:
         return await self._judged(tokens, document, flow)
 
     async def end_session(self, *, id_token: str) -> str | None:
-        """Where the browser goes to sign out there as well (OpenID Connect RP-Initiated Logout 1.0); None when the
-        provider offers none or cannot be asked at this moment.
+        """Return the URL to sign out there as well (OpenID Connect RP-Initiated Logout 1.0); None when the provider
+        offers none or cannot be asked at this moment.
         """
         try:
             document = self._document.at_hand or await self._document.get()
@@ -309,7 +309,7 @@ class Provider:
         await self._keys.close()
 
     async def _judged(self, tokens: "Tokens", document: ProviderDocument, flow: Flow) -> ProvedIdentity:
-        """Whom the ID token proves, with the keys of now when those that are kept did not sign it."""
+        """Return the person of an ID token; when no kept key signed it, the keys are fetched again."""
         alg, kid = self._tokens.token_header(tokens.id_token, allowed=document.algorithms)
         among = await self._keys.get()
         payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)

@@ -47,7 +47,7 @@ _BUSY: Final = ("temporarily_unavailable", "server_error", "slow_down")
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a code is worth. Neither is kept longer than it takes to prove who came."""
+    """The tokens for a code. Neither is kept longer than it takes to prove who came."""
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
@@ -62,7 +62,7 @@ class WrongClaim(Exception):
 
 
 async def authorization_url(configuration: ProviderConfiguration, document: ProviderDocument, flow: Flow) -> str:
-    """Where the browser goes (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3)."""
+    """Return the URL for the browser (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3)."""
     async with _client(configuration, document, _NoNetwork()) as client:
         url, _ = client.create_authorization_url(
             document.authorization_endpoint, state=flow.state, nonce=flow.nonce, code_verifier=flow.verifier
@@ -110,7 +110,7 @@ def check_claims(
     now: float,
     leeway: float,
 ) -> None:
-    """What Authlib checks of an ID token's claims (OpenID Connect Core 1.0, 3.1.3.7). Raises WrongClaim."""
+    """Have Authlib check an ID token's claims (OpenID Connect Core 1.0, 3.1.3.7). Raises WrongClaim."""
     checked = {name: claims[name] for name in CHECKED if name in claims}
     token = CodeIDToken(
         checked,
@@ -188,7 +188,7 @@ def _refused(error: object) -> NotProved | ProviderUnfit | ProviderUnreachable:
     )
 
 
-# What an ID token must be before anything in it is believed (OpenID Connect Core 1.0, 2 and 3.1.3.7).
+# Checks of an ID token before anything in it is believed (OpenID Connect Core 1.0, 2 and 3.1.3.7).
 
 LEEWAY_SECONDS = 60.0  # between the provider's clock and ours
 # A token with the nonce of a sign-in is never older than the sign-in: nobody knew the nonce before. So this turns away
@@ -212,7 +212,7 @@ _WRONG: Final = {
 
 
 class TokenHeader(NamedTuple):
-    """What of a token's header is used. Keys that it brings or points to (`jwk`, `jku`, `x5c`, `x5u`) are not."""
+    """The used parts of a token's header. Keys that it brings or points to (`jwk`, `jku`, `x5c`, `x5u`) are not."""
 
     alg: str
     kid: str | None
@@ -245,7 +245,7 @@ def not_signed() -> NotProved:
 def proved_identity(
     payload: bytes, tokens: Tokens, *, alg: str, configuration: ProviderConfiguration, nonce: str, now: float
 ) -> ProvedIdentity:
-    """Whom the signed claims prove; `now` is in seconds since the epoch. Raises NotProved."""
+    """Return the identity that the signed claims prove; `now` is in seconds since the epoch. Raises NotProved."""
     try:
         claims = discovery.json_object(payload)
     except discovery.NotAnObject:
@@ -268,7 +268,7 @@ def proved_identity(
 
 
 def _check(claims: Mapping[str, object], *, client_id: str, now: float) -> None:
-    """What Authlib takes more lightly than we do. Raises WrongClaim."""
+    """Check what Authlib takes more lightly than we do. Raises WrongClaim."""
     wrong = {
         "sub": not _is_subject(claims.get("sub")),
         "azp": claims.get("azp", client_id) != client_id,
@@ -290,7 +290,7 @@ def _is_subject(value: object) -> bool:
 
 
 def _is_recent(value: object, now: float) -> bool:
-    """Whether it is a number of seconds (RFC 7519, 2) from now; compared before anything is computed with it."""
+    """Return True for a number of seconds (RFC 7519, 2) near now, compared before anything is computed with it."""
     earliest, latest = now - OLDEST_SECONDS - LEEWAY_SECONDS, now + LEEWAY_SECONDS
     return isinstance(value, int | float) and earliest <= value <= latest
 
@@ -322,7 +322,7 @@ class SigningKey:
     public: jwk.Key = field(repr=False)
 
     def takes(self, alg: str, kid: str | None) -> bool:
-        """Whether a token of this algorithm and key id may be signed with it (RFC 7515, 4.1.4; 10.7)."""
+        """Return True when a token of this algorithm and key id may be signed with it (RFC 7515, 4.1.4; 10.7)."""
         return PINNED[alg] == self.fit and self.alg in (None, alg) and (kid is None or self.kid in (None, kid))
 
 
@@ -362,7 +362,7 @@ def signing_keys(told: Mapping[str, object]) -> tuple[SigningKey, ...]:
 
 
 def signed_payload(token: str, *, alg: str, kid: str | None, among: Iterable[SigningKey]) -> bytes | None:
-    """What one of the keys signed; None when none of them did. `alg` is pinned."""
+    """Return the payload that one of the keys signed; None when none of them did. `alg` is pinned."""
     for key in among:
         if key.takes(alg, kid):
             try:

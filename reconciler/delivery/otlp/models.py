@@ -1,4 +1,4 @@
-"""Export requests of log records, refusals of them, and answers to senders."""
+"""Export requests of log records, limits and refusals of them, and answers to senders."""
 
 import math
 from collections.abc import Mapping
@@ -13,10 +13,20 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsPar
 
 from reconciler.model import errors
 
-# What an export request of log records is to the rest of the service: counted pieces of the bytes that came.
 
-MOST_RECORDS = 10_000  # of one request
-MOST_BYTES = 8 << 20  # of one request, decoded
+class RequestLimits(NamedTuple):
+    """The size of one request: bytes, as sent and as decoded, and log records."""
+
+    bytes: int = 20 << 20
+    records: int = 100_000
+
+    @property
+    def containers(self) -> int:
+        """Resources and scopes: each record may have its own."""
+        return 2 * self.records
+
+
+LIMITS: Final = RequestLimits()
 
 
 class RecordGroup(NamedTuple):
@@ -27,35 +37,40 @@ class RecordGroup(NamedTuple):
     and false, decimal integers.
     """
 
-    data: bytes | memoryview
+    data: bytes
     records: int
     attributes: Mapping[str, str]
 
 
 class Logs(NamedTuple):
-    """One export request that was found to be sound. `size` is the bytes of all groups."""
+    """One sound export request. `size` is the bytes of all groups."""
 
     groups: tuple[RecordGroup, ...]
     records: int
     size: int
 
 
-# Why a request is not taken, named by what its sender is answered.
+class RecordShare(NamedTuple):
+    """The part of a request for one destination: pieces which one after another are a request again."""
+
+    pieces: tuple[bytes | memoryview, ...]
+    records: int
+    size: int
 
 
 class MalformedRequest(errors.Refused):
-    """It is not what its headers say: 400."""
+    """The request is not what its headers say: 400."""
 
 
 class RequestTooLarge(errors.Refused):
-    """It is over a limit, and would be in parts of it that are under: 413."""
+    """The request is over a limit, and would be in parts of it that are under: 413."""
 
 
 class UnknownEncoding(errors.Refused):
-    """Its Content-Encoding is none that the service reads: 415."""
+    """The service does not read the request's Content-Encoding: 415."""
 
 
-# What senders of log records are answered, in the encoding in which they asked.
+# Answers to senders of log records, in the encoding of their request.
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"

@@ -1,245 +1,261 @@
-"""Reading requests of log records: decoding, counting, refusing."""
+"""Decoded request bodies made into `Logs`: counted, checked, cut at their resources.
+
+The queue keeps the bytes that came. A request is counted on skeletons first, level by level, so that a hostile one is
+refused before much of it is built. Then protobuf's parser checks all of it: any receiver must be able to read what is
+queued.
+
+OTLP/JSON is made into the same request in protobuf by protobuf's own JSON. OTLP differs from that in two ways: ids are
+hexadecimal instead of base64, and a receiver ignores members that it does not know. Text is decoded in two steps, the
+frame of resources, scopes and records first and then each of these by itself, so that little of a large request is in
+memory as objects at a time.
+"""
 
 import asyncio
-import zlib
+import base64
+import re
+import threading
 from collections.abc import Callable
-from typing import Final, TypeAlias
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from typing import Any, Final
 
-import zstandard
+import msgspec
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError, EncodeError, Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import InstrumentationScope
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from reconciler.delivery.otlp import json_requests, protobuf, wire
-from reconciler.delivery.otlp.models import (
-    MOST_BYTES,
-    Logs,
-    MalformedRequest,
-    RecordGroup,
-    RequestTooLarge,
-    UnknownEncoding,
-)
-from reconciler.delivery.otlp.wire import Cut
+from reconciler.delivery.otlp import bodies, skeletons
+from reconciler.delivery.otlp.models import LIMITS, Logs, MalformedRequest, RecordGroup, RequestLimits, RequestTooLarge
 
-# Requests of strangers made into `Logs`, or refused.
-
-_PAUSE: Final = 16 << 10  # bytes of resources whose attributes are read at a stretch, about a millisecond
+MOST_VALUES: Final = 2_000_000  # of a request; 20 MiB of usual records have fewer
+MOST_DEPTH: Final = 100  # of values inside of each other; protobuf's own limit is lower for most of them
+_LONGEST_REASON: Final = 200  # characters
+_MOST_NAMES: Final = 8  # of members inside of each other that are told
+_IDS: Final = ("traceId", "spanId")
+_NULL: Final = msgspec.Raw(b"null")
+_TOKEN: Final = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"|[,{[]', re.DOTALL)
+_INSIDE: Final = re.compile(r"Failed to parse (\S+) field: ")
 
 
-async def read(body: bytes, *, json: bool) -> Logs:
-    """A decoded body, in JSON or protobuf. Groups without records are left out; a request may have none at all.
+class _ScopeLogs(msgspec.Struct, rename="camel"):
+    scope: msgspec.Raw = _NULL
+    log_records: list[msgspec.Raw] | None = None
+    schema_url: str | None = None
 
-    The event loop is held for about a millisecond at a time, longer only by a single record that is very large. Raises
-    Malformed, TooLarge.
+
+class _ResourceLogs(msgspec.Struct, rename="camel"):
+    resource: msgspec.Raw = _NULL
+    scope_logs: list[_ScopeLogs] | None = None
+    schema_url: str | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    resource_logs: list[_ResourceLogs] | None = None
+
+
+_frame: Final = msgspec.json.Decoder(_Request).decode
+_object: Final = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+def to_protobuf(body: bytes, *, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> bytes:
+    """Return the same request in protobuf. `is_given_up` ends it before a record, with an exception that nobody awaits.
+
+    Raises MalformedRequest, with the place in the document; RequestTooLarge.
     """
-    request = await json_requests.protobuf(body) if json else body
-    logs = at_once(request)
-    if logs is not None:
-        return logs
-    cuts = _small(request)
-    if cuts is None:
-        cuts = await _checked(request)
-    else:
-        protobuf.check_whole(request)
-    return await _grouped(request, cuts)
-
-
-def at_once(request: bytes) -> Logs | None:
-    """What `read` would make of a request in protobuf, small and of one resource; None for any other. Raises
-    Malformed.
-    """
-    cuts = _small(request)
-    if cuts is None or len(cuts) != 1 or cuts[0].end - cuts[0].start != len(request):
-        return None
-    protobuf.check_whole(request)
-    cut = cuts[0]
-    return Logs((RecordGroup(request, cut.records, protobuf.attributes(cut.resource)),), cut.records, len(request))
-
-
-def _small(request: bytes) -> list[Cut] | None:
-    return wire.cut_small(request) if len(request) < wire.SMALL else None
-
-
-async def _checked(request: bytes) -> list[Cut]:
-    cuts = []
-    for step in wire.walk(request):
-        if isinstance(step, Cut):
-            if step.records:
-                cuts.append(step)
-            continue
-        if step is None:
-            await asyncio.sleep(0)
-            continue
-        if step.start:  # not before the first run, which is all of a small request
-            await asyncio.sleep(0)
-        protobuf.check(request, step)
-    return cuts
-
-
-async def _grouped(request: bytes, cuts: list[Cut]) -> Logs:
-    view = memoryview(request)
-    groups = []
-    records = size = work = 0
-    for cut in cuts:
-        groups.append(RecordGroup(view[cut.start : cut.end], cut.records, protobuf.attributes(cut.resource)))
-        records += cut.records
-        size += cut.end - cut.start
-        work += 64 + len(cut.resource)
-        if work > _PAUSE:
-            work = 0
-            await asyncio.sleep(0)
-    return Logs(tuple(groups), records, size)
-
-
-# Bodies as their Content-Encoding has them, decoded: identity, gzip, zstd, of answers also deflate. The door of
-# zstandard.
-#
-# What is refused: a stream that ends early, bytes behind its end, more than `MOST_MEMBERS` gzip members one after
-# another (each costs a call and a copy), a zstd window beyond what RFC 9659 lets anybody use over HTTP.
-
-MOST_MEMBERS: Final = 64
-MOST_ENCODINGS: Final = 2  # of an answer, one over the other
-MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
-INLINE: Final = 64 << 10  # bytes of input that are decoded on the event loop ...
-INLINE_DECODED: Final = 256 << 10  # ... while they come to no more than this: about a millisecond
-
-_GZIP: Final = 16 + zlib.MAX_WBITS  # with the header and the trailer of gzip, whose checksum zlib compares
-_CHUNK: Final = 64 << 10
-_SMALL_CHUNK: Final = 1 << 10  # of what may be damaged: as much is lost with the damage
-# What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
-# can be taken for the rest of a frame that was cut off; but then the text comes out in another way, or what follows
-# does not begin a frame.
-_END: Final = b"end of the request;" * 8
-_END_FRAMES: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END) * 2
-_ENDS: Final = _END * 2
-
-_Decode: TypeAlias = Callable[[bytes, int], bytes]
-
-
-async def decode_body(body: bytes, encoding: str) -> bytes:
-    """The body without its encoding (the header's value, "" for none), at most MOST_BYTES.
-
-    Long ones are decoded on a thread, in calls that let go of the interpreter. Raises Malformed, TooLarge,
-    UnknownEncoding.
-    """
-    decode = _DECODERS.get(encoding.strip().lower())
-    if decode is None:
-        raise UnknownEncoding("The Content-Encoding of the request is not supported; use gzip, zstd or none.")
-    if decode is _identity:
-        return decode(body, MOST_BYTES)
-    if len(body) <= INLINE:
-        try:
-            return decode(body, INLINE_DECODED)
-        except RequestTooLarge:
-            pass  # for the event loop; the thread finds out whether it is at all
-    return await asyncio.to_thread(decode, body, MOST_BYTES)
-
-
-def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
-    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encodings (the header's
-    value, "" for none); None for what is encoded in another way. Never raises: it is an answer, and a stranger's.
-    """
-    named = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
-    if not named:
-        named = [name for name, magic in _MAGIC.items() if body.startswith(magic)]
-    if len(named) > MOST_ENCODINGS or any(name not in _BEGINNINGS for name in named):
-        return None
-    for name in reversed(named):
-        body = _BEGINNINGS[name](body, most)
-    return body[:most]
-
-
-def _inflated(body: bytes, most: int, *, bits: int = _GZIP) -> bytes:
-    stream = zlib.decompressobj(bits)
-    data = b""
-    for at in range(0, len(body), _SMALL_CHUNK):
-        try:
-            data += stream.decompress(body[at : at + _SMALL_CHUNK], most - len(data))
-        except zlib.error:
-            break
-        if stream.eof or len(data) >= most:
-            break
-    return data
-
-
-def _deflated(body: bytes, most: int) -> bytes:
-    """Of the format of zlib, as RFC 9110 says, or without its header, as some servers have it."""
-    return _inflated(body, most, bits=zlib.MAX_WBITS) or _inflated(body, most, bits=-zlib.MAX_WBITS)
-
-
-def _unzstd_beginning(body: bytes, most: int) -> bytes:
+    if _exceeds(body, MOST_VALUES):
+        raise RequestTooLarge(f"The request has more than {MOST_VALUES:,} JSON values; send fewer records at a time.")
     try:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
-        with decompressor.stream_reader(body, read_across_frames=True) as stream:
-            return stream.read(most)
-    except zstandard.ZstdError:
-        return b""
+        request = _frame(body)
+        check_counts(request, limits)
+        groups = [
+            _group(one, f"resourceLogs[{number}]", is_given_up)
+            for number, one in enumerate(request.resource_logs or ())
+        ]
+    except UnicodeDecodeError:
+        raise _malformed("it is not UTF-8") from None
+    except msgspec.DecodeError as error:
+        raise _malformed(str(error)) from None
+    except (RecursionError, EncodeError):
+        raise _malformed("its values are nested too deep") from None
+    written: bytes = skeletons.Request(groups=groups).SerializeToString()
+    return written
 
 
-def _identity(body: bytes, most: int) -> bytes:
-    if len(body) > most:
-        raise _too_large()
-    return body
+def check_counts(request: _Request, limits: RequestLimits) -> None:
+    """Refuse more resources, scopes and records than a request may have, before any is built."""
+    groups = request.resource_logs or ()
+    scopes = [scope for group in groups for scope in group.scope_logs or ()]
+    if len(groups) + len(scopes) > limits.containers:
+        raise too_many_containers(limits)
+    if sum(len(scope.log_records or ()) for scope in scopes) > limits.records:
+        raise too_many_records(limits)
 
 
-def _gunzip(body: bytes, most: int) -> bytes:
-    pieces: list[bytes] = []
-    size, at = 0, 0
-    for _ in range(MOST_MEMBERS):
-        stream = zlib.decompressobj(_GZIP)
-        while not stream.eof:
-            chunk = body[at : at + _CHUNK]  # small: what is left behind a member's end is copied
-            if not chunk:
-                raise MalformedRequest("The request ends in the middle of its gzip stream; send it whole.")
-            try:
-                piece = stream.decompress(chunk, most - size + 1)
-            except zlib.error:
-                raise MalformedRequest("The body of the request is not gzip, as its Content-Encoding says.") from None
-            pieces.append(piece)
-            size += len(piece)
-            if size > most:
-                raise _too_large()
-            at += len(chunk) - len(stream.unused_data)
-        if at == len(body):
-            return b"".join(pieces)
-    raise MalformedRequest(f"The request has more than {MOST_MEMBERS} gzip members; compress it as one.")
+def too_many_records(limits: RequestLimits) -> RequestTooLarge:
+    """Say what the sender can do."""
+    return RequestTooLarge(f"The request has more than {limits.records:,} log records; send fewer at a time.")
 
 
-def _unzstd(body: bytes, most: int) -> bytes:
-    """A stream that ends early raises nothing in the library. So frames of ours go behind it: what the stream lacks is
-    taken from those, which then are not read as themselves.
-    """
+def too_many_containers(limits: RequestLimits) -> RequestTooLarge:
+    """Say what the sender can do."""
+    return RequestTooLarge(
+        f"The request has more than {limits.containers:,} resources and scopes; send fewer at a time."
+    )
+
+
+def _group(group: _ResourceLogs, path: str, is_given_up: Callable[[], bool]) -> bytes:
+    """Write one part after the other as bytes: a value of three bytes takes a hundred as a message."""
+    scopes = [
+        _scope(one, f"{path}.scopeLogs[{number}]", is_given_up) for number, one in enumerate(group.scope_logs or ())
+    ]
+    resource = _part(Resource, group.resource, f"{path}.resource")
+    written: bytes = skeletons.ResourceLogs(
+        resource=resource, scopes=scopes, schema_url=[group.schema_url.encode()] if group.schema_url else []
+    ).SerializeToString()
+    return written
+
+
+def _scope(scope: _ScopeLogs, path: str, is_given_up: Callable[[], bool]) -> bytes:
+    records: list[bytes] = []
+    for number, record in enumerate(scope.log_records or ()):
+        if is_given_up():
+            raise CancelledError
+        records.append(_written(LogRecord, record, f"{path}.logRecords[{number}]"))
+    written: bytes = skeletons.ScopeLogs(
+        scope=_part(InstrumentationScope, scope.scope, f"{path}.scope"),
+        records=records,
+        schema_url=[scope.schema_url.encode()] if scope.schema_url else [],
+    ).SerializeToString()
+    return written
+
+
+def _part(kind: type[Message], text: msgspec.Raw, path: str) -> list[bytes]:
+    """A resource or scope that may be missing."""
+    return [] if text == _NULL else [_written(kind, text, path)]
+
+
+def _written(kind: type[Message], text: msgspec.Raw, path: str) -> bytes:
+    if _exceeds(bytes(text), skeletons.MOST_FIELDS):
+        raise skeletons.too_many_fields()
     try:
-        if zstandard.get_frame_parameters(body).window_size > MOST_WINDOW:
-            raise RequestTooLarge("The zstd window of the request is over 8 MiB; compress it with a smaller one.")
-        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
-        with decompressor.stream_reader(body + _END_FRAMES, read_across_frames=True) as stream:
-            data = stream.read(most + len(_ENDS) + 1)
-    except zstandard.ZstdError:
+        members = _object(text)
+        for name in _IDS:
+            if members.get(name):
+                members[name] = base64.b64encode(bytes.fromhex(_hexadecimal(members[name]))).decode()
+        message = json_format.ParseDict(members, kind(), ignore_unknown_fields=True, max_recursion_depth=MOST_DEPTH)
+        return message.SerializeToString()
+    except UnicodeDecodeError:
+        raise
+    except msgspec.ValidationError as error:
+        raise _malformed(f"{path}: {error}") from None
+    except (json_format.ParseError, ValueError, TypeError, OverflowError) as error:
+        names = _INSIDE.findall(str(error))
+        place = ".".join([path, *(names if len(names) < _MOST_NAMES else [*names[:_MOST_NAMES], "..."])])
+        raise _malformed(f"{place}: {_INSIDE.sub('', str(error)).rstrip('.')[:_LONGEST_REASON]}") from None
+
+
+def _hexadecimal(value: Any) -> str:
+    """An id as OTLP/JSON has it. `bytes.fromhex` alone would pass over spaces."""
+    if not isinstance(value, str) or not value.isalnum() or len(value) % 2:
+        raise ValueError("traceId and spanId are hexadecimal digits, two for each byte")
+    return value
+
+
+def _exceeds(text: bytes, most: int) -> bool:
+    """Tell whether a text has more values than `most`, by the characters between them that are outside of strings."""
+    if text.count(b",") + text.count(b"{") + text.count(b"[") <= most:
+        return False
+    separators = (one for one in _TOKEN.finditer(text) if one.end() - one.start() == 1)
+    return next(islice(separators, most, None), None) is not None
+
+
+def _malformed(what: str) -> MalformedRequest:
+    return MalformedRequest(f"The request is no ExportLogsServiceRequest in JSON: {what}.")
+
+
+INLINE: Final = 1 << 20  # bytes of a protobuf request that are read on the event loop, some milliseconds at most
+INLINE_JSON: Final = 16 << 10  # of one in JSON, which takes a hundred times as long
+
+# Of our own, so that large requests hold up nothing else that uses threads.
+_threads: Final = ThreadPoolExecutor(2, thread_name_prefix="otlp-reading")
+
+
+async def read(body: bytes, *, json: bool, limits: RequestLimits = LIMITS) -> Logs:
+    """Read a decoded body, on a thread if it is large. Groups without records are left out; there may be none at all.
+
+    Raises MalformedRequest, RequestTooLarge.
+    """
+    if len(body) <= (INLINE_JSON if json else INLINE):
+        return _read(body, json=json, limits=limits)
+    given_up = threading.Event()
+    read_ = partial(_read, body, json=json, limits=limits, is_given_up=given_up.is_set)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(_threads, read_)
+    finally:
+        given_up.set()  # when the service stops, a thread may have seconds of work left
+
+
+def _read(body: bytes, *, json: bool, limits: RequestLimits, is_given_up: Callable[[], bool] = lambda: False) -> Logs:
+    request = to_protobuf(body, limits=limits, is_given_up=is_given_up) if json else body
+    try:
+        return _cut(request, limits)
+    except DecodeError:
         raise MalformedRequest(
-            "The body of the request is not zstd, as its Content-Encoding says, or not whole."
+            "The request is no ExportLogsServiceRequest in protobuf: a length is wrong, a string is not UTF-8, or its "
+            "values are nested too deep. Look at what sends it, and at its Content-Type."
         ) from None
-    if len(data) > most + len(_ENDS):
-        raise _too_large()
-    if not data.endswith(_ENDS):
-        raise MalformedRequest("The request ends in the middle of its zstd stream; send it whole.")
-    return data[: -len(_ENDS)]
 
 
-def _too_large() -> RequestTooLarge:
-    return RequestTooLarge(f"The request is over {MOST_BYTES >> 20} MiB when decoded; send fewer records at a time.")
+def _cut(request: bytes, limits: RequestLimits) -> Logs:
+    whole = skeletons.Request.FromString(request)
+    is_large = len(request) > INLINE
+    groups: list[RecordGroup] = []
+    containers, records = len(whole.groups), 0
+    if containers > limits.containers:
+        raise too_many_containers(limits)
+    for data in whole.groups:
+        group = skeletons.ResourceLogs.FromString(data)
+        containers += len(group.scopes)
+        if containers > limits.containers:
+            raise too_many_containers(limits)
+        resource = b"".join(group.resource)  # to protobuf the same as merging them
+        skeletons.check_size(resource, "Resource")
+        before = records
+        for scope in group.scopes:
+            records += _count_records(scope, is_large=is_large)
+            if records > limits.records:
+                raise too_many_records(limits)
+        if is_large:
+            _check_frame(group, ResourceLogs, "scopes")
+        if records > before:
+            piece = request if len(whole.groups) == 1 else skeletons.Request(groups=[data]).SerializeToString()
+            groups.append(RecordGroup(piece, records - before, bodies.read_attributes(resource)))
+    if not is_large:
+        ExportLogsServiceRequest.FromString(request)
+    return Logs(tuple(groups), records, sum(len(group.data) for group in groups))
 
 
-_DECODERS: Final[dict[str, _Decode]] = {
-    "": _identity,
-    "identity": _identity,
-    "gzip": _gunzip,
-    "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
-    "zstd": _unzstd,
-}
+def _count_records(data: bytes, *, is_large: bool) -> int:
+    """Count the records of a scope. In a large request each of them is checked by itself, to build little at a time."""
+    scope = skeletons.ScopeLogs.FromString(data)
+    count = len(scope.records)
+    if len(data) >= skeletons.LARGE:
+        for part in scope.scope:
+            skeletons.check_size(part, "Scope")
+        for record in scope.records:
+            skeletons.check_size(record, "LogRecord")
+    if is_large:
+        for record in scope.records:
+            LogRecord.FromString(record)
+        _check_frame(scope, ScopeLogs, "records")
+    return count
 
-_BEGINNINGS: Final[dict[str, _Decode]] = {
-    "gzip": _inflated,
-    "x-gzip": _inflated,
-    "deflate": _deflated,
-    "zstd": _unzstd_beginning,
-}
 
-_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}
+def _check_frame(skeleton: Any, message: type[ResourceLogs] | type[ScopeLogs], inside: str) -> None:
+    """Check a message without what is inside of it. Raises DecodeError."""
+    skeleton.ClearField(inside)
+    message.FromString(skeleton.SerializeToString())

@@ -1,13 +1,20 @@
-"""A queue on disk."""
+"""A queue on disk: two journals, one of batches and one of dead letters, and the line of what can be claimed.
+
+The front of the line is in memory, without payloads; the rest is read from the journal when the front is used up.
+
+The time in a dead letter's frame is that of its death. A letter that was replayed and died again keeps the time of its
+first death: its age does not begin anew. A replayed letter is on disk in the queue before it leaves the dead letters: a
+crash between the two makes two of it.
+"""
 
 import asyncio
+import contextlib
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.queue import dead_letters, folders, frames, journal
-from reconciler.delivery.queue.appending import Mode
-from reconciler.delivery.queue.committer import Committer
+from reconciler.delivery.queue import appender, folders, segments
 from reconciler.delivery.queue.contract import (
     Batch,
     DeadLetter,
@@ -19,31 +26,189 @@ from reconciler.delivery.queue.contract import (
     Storage,
     load,
 )
-from reconciler.delivery.queue.dead_letters import DeadLetters
-from reconciler.delivery.queue.files import QueueFiles, Space
-from reconciler.delivery.queue.frames import DeadLetterFrame, QueueEntry
-from reconciler.delivery.queue.journal import Journal, KeptPayloads
-from reconciler.delivery.queue.line import QueueLine, progress_of
+from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
+from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
+from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals, pack_places
+from reconciler.model.text import counted
+
+log = logging.getLogger(__name__)
+
+ROUND_BATCHES = 64  # that are appended together
+ROUND_BYTES = 4 << 20
+
+NEVER_FIT = "Of the dead letters in %s, %s never fit into their queue: raise its `max_bytes`, or discard them."
+HANGS = "The disk of the queues does not answer; try again when it does."
+
+Append = Callable[[QueueEntry, DeadLetterFrame], asyncio.Future[None]]
+"""Appends a letter's payload to the queue, on disk."""
+
+
+class DeadLetters:
+    """Changes wait for each other; listing sees what is there when it comes to it."""
+
+    def __init__(self, folder: Path, *, recovered: Recovered, shared: Shared) -> None:
+        self.journal = Journal(folder, recovered=recovered, shared=shared, committed=self._committed)
+        self.limit = 0  # in bytes; `expire` deletes the oldest letters that are over it
+        self.oldest: int | None = None  # when the first letters died
+        self._changing = asyncio.Lock()
+        self._moving: dict[int, int] = {}  # letters that are being appended to the queue: numbers, and sizes
+
+    def _committed(self, entries: Sequence[QueueEntry]) -> None:
+        """Take note of new letters."""
+        oldest = min(entry.taken_at for entry in entries)
+        self.oldest = oldest if self.oldest is None else min(self.oldest, oldest)
+
+    def bury(
+        self,
+        payload: Sequence[Piece],
+        obituary: Obituary,
+        *,
+        records: int,
+        taken_at: int,
+        died: int | None = None,
+        most: int | None = None,
+    ) -> asyncio.Future[None] | None:
+        """Append a letter, which is on disk when the future is done. `died` is when it died first, if it did before.
+
+        Returns None when all letters would then take more than `most` bytes.
+        """
+        pieces = segments.encode_dead_letter(obituary, payload, taken_at=taken_at)
+        appender = self.journal.appender
+        size = self.journal.left.size + appender.waiting_size + segments.FRAME_HEADER_BYTES + sum(map(len, pieces))
+        if most is not None and size > most:
+            return None
+        at = obituary.at if died is None else died
+        return appender.append(pieces, records=records, at=at, synced=True, flags=segments.DEAD_LETTER)
+
+    async def letters(self, *, after: int = 0) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
+        """Return the letters in the order of their numbers, with their bytes. An unreadable one is lost."""
+        last = self.journal.last
+        async for entry in self._entries():
+            if entry.number > last:
+                return
+            if entry.number <= after or entry.has_left:
+                continue
+            data = await self.journal.payload(entry)
+            if entry.has_left:
+                continue  # meanwhile
+            letter = segments.decode_dead_letter(data) if data is not None else None
+            if letter is not None:
+                yield entry, letter
+            else:
+                self.journal.acknowledge([entry])
+                self.journal.report_damage(entry.segment, lost=1)
+
+    async def _entries(self) -> AsyncIterator[QueueEntry]:
+        walk = JournalWalk(self.journal)
+        while found := await walk.soon():
+            for entry in found:
+                yield entry
+
+    async def find_oldest(self) -> None:
+        """Find when the first letters died. A replayed letter may come later, and be older."""
+        self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).soon()), default=None)
+
+    async def replay(
+        self,
+        append: Append,
+        *,
+        room: Callable[[int], Shortage | None],
+        may_hold: Callable[[int], bool],
+        outages_only: bool,
+        most: int | None,
+    ) -> tuple[int, int]:
+        """See the contract."""
+        too_large = begun = 0
+        async with self._change(limit=None if outages_only else appender.END_SECONDS) as done:
+            waiting: list[asyncio.Future[None]] = []
+            size = 0
+            async for entry, letter in self.letters():
+                if entry.number in self._moving or (outages_only and not letter.obituary.outage):
+                    continue
+                shortage = room(len(letter.payload)) if most is None or begun < most else Shortage.BATCHES
+                if shortage is Shortage.BYTES and not may_hold(len(letter.payload)):
+                    too_large += 1
+                    continue
+                if shortage is not None:
+                    break
+                waiting.append(self._move(entry, append(entry, letter), done))
+                begun, size = begun + 1, size + len(letter.payload)
+                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
+                    await asyncio.wait(waiting)
+                    if len(done) < begun:
+                        break
+                    waiting, size = [], 0
+            if waiting:
+                await asyncio.wait(waiting)
+        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
+            log.warning(NEVER_FIT, self.journal.folder, counted(too_large, "letter"))
+        return len(done), sum(done)
+
+    def _move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> asyncio.Future[None]:
+        """Take a letter off once it is in the queue, even if nobody waits for that any more."""
+        self._moving[entry.number] = entry.size
+
+        def hear(future: asyncio.Future[None]) -> None:
+            del self._moving[entry.number]
+            if future.exception() is None:
+                self.journal.acknowledge([entry])
+                done.append(entry.records)
+            if self.journal.left.batches <= 0:
+                self.oldest = None  # nobody may wait any more who would find out
+
+        written.add_done_callback(hear)
+        return written
+
+    async def delete(self, is_wanted: Callable[[QueueEntry], bool]) -> tuple[int, int]:
+        """Delete the wanted letters that are not on their way to the queue; how many batches and records."""
+        last = self.journal.last
+        async with self._change(limit=appender.END_SECONDS) as done:
+            async for entry in self._entries():
+                if (
+                    entry.number <= last
+                    and not entry.has_left
+                    and entry.number not in self._moving
+                    and is_wanted(entry)
+                ):
+                    self.journal.acknowledge([entry])
+                    done.append(entry.records)
+        return len(done), sum(done)
+
+    async def expire(self, *, before: int) -> tuple[int, int]:
+        """See the contract. Letters that are on their way to the queue do not count against the limit."""
+
+        def is_old(entry: QueueEntry) -> bool:
+            return entry.taken_at < before or self.journal.left.size - sum(self._moving.values()) > self.limit
+
+        return await self.delete(is_old)
+
+    @contextlib.asynccontextmanager
+    async def _change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
+        """Make one change at a time, in so many seconds. Its body adds the records of each letter that left to a list.
+
+        A change that takes longer ends early. Raises QueueFault when no letter left by then.
+        """
+        done: list[int] = []
+        try:
+            async with asyncio.timeout(limit), self._changing:
+                yield done
+                await self.find_oldest()
+        except TimeoutError:
+            if not done:
+                raise QueueFault(HANGS) from None
+
 
 REFUSED_SECONDS = 1.0  # for which a disk that took nothing is not asked again
+READY = 1024  # entries in the front of the line, or some more when they were read together
+AGAIN_SECONDS = 1.0  # after reading met a fault of the program
 SMALLEST_ROLL = 64 << 10
-MOST_BYTES = frames.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead letter then
-ROLLS = 16  # segments of a queue that is full, at least: space comes back in such parts
-
-
-class SharedParts(NamedTuple):
-    """What all queues share."""
-
-    committer: Committer
-    files: QueueFiles
-    kept: KeptPayloads
-    clock: Callable[[], int]
-    space: Space
+ROLLS = 16  # segments of a full queue, at least: space comes back in such parts
+MOST_BYTES = segments.MOST_BYTES - (64 << 10)  # of a batch, which fits in a dead letter then
 
 
 class QueueLimits(NamedTuple):
-    """Of one queue."""
+    """The limits of one queue."""
 
     max_batches: int
     max_bytes: int
@@ -54,80 +219,55 @@ class DiskQueue:
     """See the contract."""
 
     def __init__(
-        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: SharedParts, limits: QueueLimits, sync: str
+        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: str
     ) -> None:
         self.folder = folder
-        self._shared = shared
-        self._journal = Journal(
-            folder,
-            recovered=queued,
-            committer=shared.committer,
-            clock=shared.clock,
-            space=shared.space,
-            committed=self._committed,
-            refused=self._refused,
-            forget=shared.files.forget,
-        )
-        dead_journal = Journal(
-            folder / folders.DEAD_LETTERS,
-            recovered=buried,
-            committer=shared.committer,
-            clock=shared.clock,
-            space=shared.space,
-            committed=self._buried,
-            refused=lambda _: None,
-            forget=shared.files.forget,
-        )
-        self._dead = DeadLetters(dead_journal, shared.files, limit=limits.dead_bytes)
-        self._line = QueueLine(self._journal, shared.files)
-        self._limits = limits
-        self._kept = 0
-        self._replayed: dict[int, int] = {}  # by numbers of batches that are being written: when they died first
+        self._committer = shared.committer
+        self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
+        self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
+        self._line: QueueLine[QueueEntry] = QueueLine(self._fill)
+        self._walk = JournalWalk(self._journal, held=self._held)
+        self._filling: asyncio.Task[None] | None = None
         self._configure(limits, sync)
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:
-        """Take over changed settings."""
+        """See the contract."""
         if storage is not None:
             self._configure(self._limits._replace(max_batches=max_batches, max_bytes=storage.max_bytes), storage.sync)
 
     def _configure(self, limits: QueueLimits, sync: str) -> None:
         self._limits = limits
         self._dead.limit = limits.dead_bytes
-        self._journal.appender.mode = Mode(synced=sync == "commit", interval=sync == "interval")
-        self._journal.appender.roll_bytes = _roll(limits.max_bytes)
-        self._dead.journal.appender.roll_bytes = _roll(limits.dead_bytes)
+        self._journal.appender.sync = sync
+        self._journal.appender.roll_bytes = _roll_bytes(limits.max_bytes)
+        self._dead.journal.appender.roll_bytes = _roll_bytes(limits.dead_bytes)
 
     async def start(self) -> None:
-        """Learn what only the files say; from then on files that were used up go."""
-        await self._dead.look()
+        """Find the oldest dead letter, and begin to write."""
+        await self._dead.find_oldest()
         self._journal.start()
         self._dead.journal.start()
+
+    # Appending.
 
     def room(self, *, size: int) -> Shortage | None:
         """See the contract."""
         appender, left = self._journal.appender, self._journal.left
         if load(left.records + appender.waiting_records, left.size + appender.waiting_size) >= self._limits.max_batches:
             return Shortage.BATCHES
-        if self._journal.kept + self._coming(size) > self._limits.max_bytes:
+        kept = self._journal.kept
+        if kept + self._coming(size) > self._limits.max_bytes:
             return Shortage.BYTES
-        refused = appender.refused_at
-        if refused is not None and asyncio.get_running_loop().time() < refused + REFUSED_SECONDS:
-            return Shortage.DISK
-        return Shortage.DISK if self._shared.space.spare() + self._journal.spare < size else None
+        has_space = self._committer.has_space(self._coming(size) + kept - self._journal.disk)
+        return Shortage.DISK if not has_space or appender.was_refused(within=REFUSED_SECONDS) else None
 
     def may_hold(self, *, size: int) -> bool:
         """See the contract."""
-        return frames.SEGMENT_HEADER_BYTES + frames.HEADER_BYTES + size <= self._limits.max_bytes
-
-    def _is_tight(self, size: int) -> bool:
-        """Whether the limit or the disk may have no room for it; a quota of the disk shows only when it refuses."""
-        journal = self._journal
-        is_beyond = journal.disk + self._coming(size) > self._limits.max_bytes
-        return is_beyond or self._shared.space.spare() < size or journal.appender.refused_at is not None
+        return segments.SEGMENT_HEADER_BYTES + segments.FRAME_HEADER_BYTES + size <= self._limits.max_bytes
 
     def _coming(self, size: int) -> int:
-        """The bytes on disk of what waits to be written, and of another batch."""
-        return self._journal.appender.waiting_size + frames.HEADER_BYTES + size
+        """Return the bytes of what waits to be written, and of another batch."""
+        return self._journal.appender.waiting_size + segments.FRAME_HEADER_BYTES + size
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """See the contract."""
@@ -136,42 +276,58 @@ class DiskQueue:
     def _append(
         self, payload: Sequence[Piece], *, records: int, at: int, died: int | None = None
     ) -> asyncio.Future[None]:
-        """`died` is when a dead letter that is queued again died first; it is on disk then, whatever the mode."""
+        """`died` is when a replayed dead letter died first; it is on disk then, whatever the setting."""
         size = sum(map(len, payload))
         if size > MOST_BYTES:
-            return _refusal(size)
-        if self._is_tight(size):
+            refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            refused.set_exception(QueueFault(f"A batch of {size} bytes is over the {MOST_BYTES} that a queue takes."))
+            return refused
+        is_beyond = self._journal.disk + self._coming(size) > self._limits.max_bytes
+        # A quota of the disk shows only when the disk refuses.
+        if (
+            is_beyond
+            or self._committer.space.spare < self._coming(size)
+            or self._journal.appender.refused_at is not None
+        ):
             self._journal.make_room()
-        keep = self._line.has_room and self._kept + size <= journal.KEPT_OF_ONE and self._shared.kept.take(size)
-        if keep:
-            self._kept += size
-        self._shared.space.take(size)
-        if died is not None:
-            self._replayed[self._journal.appender.next_number] = died
-        return self._journal.appender.append(payload, records=records, at=at, keep=keep, synced=died is not None)
+        return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
-        for entry in self._line.add(entries):
-            self._drop(entry)
-        for entry in entries if self._replayed else ():
-            died = self._replayed.pop(entry.number, None)
-            if died is not None:
-                self._journal.replayed(entry, died)
-
-    def _buried(self, entries: Sequence[QueueEntry]) -> None:
-        self._dead.committed(entries)
-
-    def _refused(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
-            self._drop(entry)
-            self._replayed.pop(entry.number, None)
+            if len(self._line.ready) < READY and self._filling is None and self._walk.step(entry):
+                self._line.ready.append(_queued(entry))
+        self._line.wake()
 
-    def _drop(self, entry: QueueEntry) -> None:
-        """Keep the bytes of an entry in memory no more."""
-        if entry.kept is not None:
-            entry.kept = None
-            self._kept -= entry.size
-            self._shared.kept.give(entry.size)
+    # The line.
+
+    def _fill(self) -> bool:
+        """Read on; False when there is nothing, or the disk has to be asked first."""
+        if self._filling is not None:
+            return False
+        found = self._walk.now()
+        if found is None:
+            self._filling = asyncio.create_task(self._fill_soon(), name="queue-reading")
+            return False
+        self._line.ready.extend(map(_queued, found))
+        return bool(found)
+
+    async def _fill_soon(self) -> None:
+        try:
+            self._line.ready.extend(map(_queued, await self._walk.soon()))
+        except Exception:
+            log.exception("Reading the queue in %s met a fault of the program; it is read again soon.", self.folder)
+            await asyncio.sleep(AGAIN_SECONDS)
+        finally:
+            self._filling = None
+            self._line.wake()
+
+    def _held(self, segment: Segment) -> Totals:
+        """Return how much of a segment is in the line."""
+        held = Totals()
+        for one in self._line.all():
+            if one.source.segment is segment:
+                held = held.plus(one.source.totals)
+        return held
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
         """See the contract."""
@@ -183,55 +339,47 @@ class DiskQueue:
 
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
-        held = self._line.claimed.get(batch.number)
+        held = self._line.find_claimed(batch.number)
         if held is None:
             return None
-        kept = held.entry.kept
-        if kept is not None:
-            self._drop(held.entry)
-            return kept
-        data = await journal.read_payload(held.entry, self._journal, self._shared.files)
-        if data is None and batch.number in self._line.claimed:
-            self._leave([batch.number])
-            self._journal.damaged(held.entry.segment, lost=1)
+        data = await self._journal.payload(held.source)
+        if data is None and self._line.find_claimed(batch.number) is not None:
+            self.delivered([batch])
+            self._journal.report_damage(held.source.segment, lost=1)
         return data
 
     def delivered(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
-        self._leave([batch.number for batch in batches])
-
-    def _leave(self, numbers: Sequence[int]) -> None:
-        self._forget(self._line.leave(numbers))
-
-    def _forget(self, entries: Sequence[QueueEntry]) -> None:
-        for entry in entries:
-            self._drop(entry)
-        self._journal.acknowledge(entries)
+        left = [self._line.leave(batch.number) for batch in batches]
+        self._journal.acknowledge(entry for entry in left if entry is not None)
 
     def progressed(self, batch: Batch) -> None:
         """See the contract."""
-        held = self._line.claimed.get(batch.number)
+        held = self._line.find_claimed(batch.number)
         if held is not None:
             held.batch = batch
-            self._journal.progressed(held.entry, progress_of(batch))
+            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, pack_places(batch.done)))
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         self._line.give_back(batches)
+
+    # Dead letters.
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        held = self._line.claimed.get(batch.number)
-        died = None if held is None else held.entry.segment.died.get(batch.number)
+        held = self._line.find_claimed(batch.number)
+        died = None if held is None else held.source.segment.acknowledged.died.get(batch.number)
         written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at, died=died)
+        assert written is not None  # without a limit
 
         def hear(done: asyncio.Future[None]) -> None:
             failure = done.exception()
             if failure is None and leaves:
-                self._leave([batch.number])
+                self.delivered([batch])
             if not told.done():
                 told.set_exception(failure) if failure is not None else told.set_result(None)
 
@@ -242,15 +390,18 @@ class DiskQueue:
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
     ) -> asyncio.Future[None] | None:
         """See the contract."""
-        most = min(self._limits.max_bytes, self._limits.dead_bytes, self._dead.size + self._shared.space.spare())
-        if sum(map(len, payload)) > MOST_BYTES or self._dead.was_refused(within=REFUSED_SECONDS):
+        dead = self._dead.journal
+        if sum(map(len, payload)) > MOST_BYTES or dead.appender.was_refused(within=REFUSED_SECONDS):
             return None
-        return self._dead.bury_within(most, payload, obituary, records=records, taken_at=at)
+        spare = dead.left.size + dead.appender.waiting_size + self._committer.space.spare
+        most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
+        return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
 
     async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
         """See the contract."""
         async for entry, letter in self._dead.letters(after=after):
-            yield dead_letters.listed(entry, letter), letter.payload
+            listed = DeadLetter(entry.number, entry.records, len(letter.payload), letter.taken_at, letter.obituary)
+            yield listed, letter.payload
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
@@ -260,35 +411,21 @@ class DiskQueue:
 
         return await self._dead.replay(
             append,
-            lambda size: self.room(size=size),
-            lambda size: self.may_hold(size=size),
+            room=lambda size: self.room(size=size),
+            may_hold=lambda size: self.may_hold(size=size),
             outages_only=outages_only,
             most=most,
         )
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""
-        batches, records = self._discard_queued() if queued else (0, 0)
-        if dead:
-            more = await self._dead.discard()
-            batches, records = batches + more[0], records + more[1]
-        return batches, records
-
-    def _discard_queued(self) -> tuple[int, int]:
         before = self._journal.left
-        self._forget(self._line.leave_unclaimed())
-        walk = self._line.walk
-        if not walk.is_at_end:
-            segment, first = walk.segment, walk.next_number
-            while segment is not None:
-                following = segment.following
-                if not segment.is_gone:
-                    last = following.first - 1 if following is not None else self._journal.last
-                    self._journal.acknowledge_rest(segment, max(first, segment.first), last)
-                segment = following
-            walk.to_end()
+        if queued:
+            self._journal.acknowledge(held.source for held in self._line.leave_unclaimed())
+            self._walk.discard_rest()
         gone = before.minus(self._journal.left)
-        return gone.batches, gone.records
+        batches, records = await self._dead.delete(lambda _: True) if dead else (0, 0)
+        return gone.batches + batches, gone.records + records
 
     async def expire(self, *, before: int) -> tuple[int, int]:
         """See the contract."""
@@ -297,39 +434,41 @@ class DiskQueue:
     def depth(self) -> Depth:
         """See the contract."""
         queued, buried = self._journal, self._dead.journal
+        first = self._line.first()
         return Depth(
             batches=queued.left.batches + queued.appender.waiting,  # else it would seem empty while they are written
             records=queued.left.records,
             size=queued.left.size,
             disk=queued.disk + buried.disk,
             limited=queued.kept + queued.appender.waiting_size,
-            claimed=len(self._line.claimed),
-            oldest=self._line.oldest(),
+            claimed=self._line.claimed,
+            oldest=first.taken_at if first is not None else None,
             dead_batches=buried.left.batches,
             dead_records=buried.left.records,
             dead_size=buried.left.size,
             dead_oldest=self._dead.oldest,
-            quarantined=queued.quarantined + buried.quarantined,
+            damaged=(*queued.damaged, *buried.damaged),
             lost=queued.lost + buried.lost,
             refused=any(one.appender.refused_at is not None for one in (queued, buried)),
         )
 
     async def close(self) -> None:
         """See the contract."""
-        self._line.close()
+        if self._filling is not None:
+            self._filling.cancel()
         await self._journal.close()
         await self._dead.journal.close()
-        for kept in (self._journal, self._dead.journal):
-            for segment in kept.segments:
-                self._shared.files.forget(segment.path)
 
 
-def _refusal(size: int) -> asyncio.Future[None]:
-    refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    refused.set_exception(QueueFault(f"A batch of {size} bytes is over the {MOST_BYTES} that a queue takes."))
-    return refused
+def _queued(entry: QueueEntry) -> QueuedBatch[QueueEntry]:
+    """Return an entry as a batch, with the attempts that an earlier process made."""
+    batch = Batch(entry.number, entry.records, entry.size, entry.taken_at)
+    progress = entry.segment.acknowledged.progress.get(entry.number)
+    if progress is not None:
+        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.places)
+    return QueuedBatch(batch, entry)
 
 
-def _roll(most: int) -> int:
-    """From how many bytes on another segment is begun, of a journal that may have `most`."""
-    return max(SMALLEST_ROLL, min(frames.ROLL_BYTES, most // ROLLS))
+def _roll_bytes(most: int) -> int:
+    """Return the length at which a segment ends, of a journal that may have `most` bytes."""
+    return max(SMALLEST_ROLL, min(segments.ROLL_BYTES, most // ROLLS))

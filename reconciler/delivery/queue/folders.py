@@ -1,32 +1,49 @@
-"""Folders of queues, and the identity file in each."""
+"""Folders of queues, `<root>/<directory>/<ULID>/`, and reading them without changing them.
+
+The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once: the root
+is locked, so no other process makes or removes a folder. A folder that cannot be read for now does not block the
+others. It is read again by each caller who asks for all queues, or would otherwise take its queue for a missing one.
+
+`peek` reads the batches of a queue beside a service that runs: anything that is written at the same moment may be seen
+or not, and a file that is removed meanwhile is skipped.
+"""
 
 import contextlib
 import logging
 import os
 import re
 import shutil
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from reconciler.delivery.queue import frames, recovery
-from reconciler.delivery.queue.contract import QueueFault
+from reconciler.delivery.queue import files, segments
+from reconciler.delivery.queue.contract import Obituary, QueueFault
 from reconciler.delivery.queue.files import PASSING, System
+from reconciler.delivery.queue.segments import Acknowledgements, Frame
 from reconciler.model import ids
 from reconciler.model.text import counted
 from reconciler.settings import bounded_io
 
-# Whose a queue's folder is: the small file `queue.json` in it, so that no text of users is ever part of a path.
+log = logging.getLogger(__name__)
 
 FILE = "queue.json"
 GONE = "queue.gone.json"  # of a queue that was removed, and of which damaged files are kept
-DEAD_LETTERS = "dead"  # the folder of their segments
-PARTIAL = ".new"  # how the name of a folder ends that is being made
+DEAD_LETTERS = "dead"  # the folder of the segments of dead letters
+QUARANTINE = "quarantine"  # the folder of damaged segments, in that of the queue
+PARTIAL = ".new"  # the end of the name of a folder that is being made
 VERSION = 1
 MOST_BYTES = 64 << 10
 DIRECTORY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
+TOLD = 10  # unreadable folders in one line of the log
+
+WHOSE = "Whose the queue in {} is cannot be read ({}); {}."
+WHICH = "Which queues are in {} cannot be read ({}); {}."
+DO = "look at its permissions, the disk, and the limit of open files"
 
 
 class QueueIdentity(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,8 +67,16 @@ class FoundIdentity(NamedTuple):
     created: int
 
 
+class WantedQueue(NamedTuple):
+    """The owner of a queue, and the name of the folder that its own folder is in."""
+
+    project: str
+    name: str
+    directory: str
+
+
 def read_identity(folder: Path) -> FoundIdentity | None:
-    """Whose a folder is; None when that cannot be read. Raises OSError for what passes: then none is made anew."""
+    """Return the owner of a folder; None when the file is damaged. Raises OSError for a passing fault."""
     try:
         identity = msgspec.json.decode(bounded_io.read_file(folder / FILE, limit=MOST_BYTES), type=QueueIdentity)
     except (bounded_io.NotAFile, bounded_io.FileTooLarge, msgspec.MsgspecError):
@@ -68,175 +93,144 @@ def read_identity(folder: Path) -> FoundIdentity | None:
 
 
 def is_partial_identity(folder: Path) -> bool:
-    """Whether a folder is what a crash left of making one."""
+    """Return true for the remains of a folder that a crash kept from being made."""
     return folder.name.startswith(".")
 
 
-def make_identity(
-    directory: Path, *, project: str, name: str, at: int, randomness: bytes, system: System
-) -> FoundIdentity:
-    """Make a folder for a queue; it is there, with its file, or not at all. Raises OSError.
-
-    `randomness` are 14 bytes, of which the last 4 are the mark.
-    """
-    mark = int.from_bytes(randomness[ids.RANDOM_BYTES :], "little")
-    folder = directory / ids.ulid(milliseconds=at, randomness=randomness[: ids.RANDOM_BYTES])
-    identity = QueueIdentity(version=VERSION, project=project, destination=name, created=at, mark=mark)
-    partial = folder.with_name(f".{folder.name}{PARTIAL}")
-    partial.mkdir(mode=0o700)
-    try:
-        _fill(partial, identity, system)
-        partial.rename(folder)
-    except OSError:
-        shutil.rmtree(partial, ignore_errors=True)  # whoever wants the queue tries again, with another name
-        raise
-    system.synchronise_folder(directory)
-    return FoundIdentity(project, name, directory.name, folder, mark, at)
-
-
 def sweep_folders(root: Path) -> None:
-    """Remove what a process that ended while it made a folder has left. Nothing is in it."""
+    """Remove the remains of folders that a process did not finish to make. Nothing is in them."""
     for partial in root.glob(f"*/.*{PARTIAL}"):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def _fill(partial: Path, identity: QueueIdentity, system: System) -> None:
-    (partial / DEAD_LETTERS).mkdir(mode=0o700)  # now: a disk that is full later must not keep what dies from it
-    descriptor = os.open(partial / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")
-        system.synchronise(descriptor)
-    finally:
-        os.close(descriptor)
-    system.synchronise_folder(partial)
-
-
-# The folders below the root of queues: which queue is in which, and how one comes and goes.
-#
-# The files that say whose a folder is are read once: the root is locked, so nobody else makes or removes any. What
-# cannot be read for now (`read_identity`) keeps nobody from the others; it is read again by whoever asks for all, or
-# would otherwise take its queue for a missing one.
-
-log = logging.getLogger(__name__)
-
-TOLD = 10  # folders that cannot be read, in one line of the log
-
-WHOSE = "Whose the queue in {} is cannot be read ({}); {}."
-WHICH = "Which queues are in {} cannot be read ({}); {}."
-DO = "look at its permissions, the disk, and the limit of open files"
-
-
-class WantedQueue(NamedTuple):
-    """Whose queue, and the name of the folder that its own folder is in."""
-
-    project: str
-    name: str
-    directory: str
-
-
 class QueueFolders:
-    """See the module. Every method but `forget` may wait for the disk; they are called one after another, but for
-    `remove`, which knows nothing of the index.
+    """The folders below a root. Every method but `forget` may wait for the disk, so they run on a thread, one after
+    another, but for `remove`, which does not use the index.
     """
 
     def __init__(
         self, root: Path, *, system: System, clock: Callable[[], int], randomness: Callable[[int], bytes]
     ) -> None:
-        """`clock` gives Unix milliseconds, `randomness` so many bytes."""
+        """`clock` returns Unix milliseconds, `randomness` so many bytes."""
         self._root = root
         self._system = system
         self._clock = clock
         self._randomness = randomness
         self._known: dict[Path, FoundIdentity] = {}
-        self._first: dict[WantedQueue, FoundIdentity] = {}  # of several for the same, that with the lowest folder
-        self._unread: dict[Path, OSError] = {}  # folders of queues, and those of the root whose content is not known
+        self._unread: dict[Path, OSError] = {}  # folders of queues, and of the root, whose content is not known
 
     def scan(self) -> None:
-        """Read whose every folder is; what cannot be read is told. Raises OSError when the root cannot be read."""
+        """Read the owner of every folder; log what cannot be read. Raises OSError when the root cannot be read."""
         self._known.clear()
         self._unread.clear()
-        for place in sorted(self._root.iterdir()):
+        for place in self._root.iterdir():
             if place.is_dir():
                 self._read(place)
-        self._sort()
         faults = self._faults()
         if faults:
             told = " ".join(fault.message for fault in faults[:TOLD])
             log.error("Of what is in %s, %s cannot be read: %s", self._root, counted(len(faults), "folder"), told)
 
     def all(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
-        """The queues that are on disk, sorted by their folders, and what cannot be read for now, of whomever it is."""
+        """Return the queues that are on disk, sorted by their folders, and the folders that cannot be read for now."""
         self._read_rest()
         return [self._known[folder] for folder in sorted(self._known)], self._faults()
 
     def find_or_make(self, wanted: WantedQueue) -> FoundIdentity:
-        """The queue of a destination; made when there is none. Raises OSError, and QueueFault when nobody knows for now
-        whether there is one.
+        """Return the queue of a destination, and make it if there is none. Raises OSError, and QueueFault when it may
+        be in a folder that cannot be read for now.
         """
-        found = self._first.get(wanted)
+        found = self._find(wanted)
         if found is None:
             self._read_rest()
-            found = self._first.get(wanted)
+            found = self._find(wanted)
         if found is None:
-            self._refuse_unknown(wanted)
-        return found or self._make(wanted)
+            for path in sorted(self._unread):
+                if self._root / wanted.directory in (path, path.parent):
+                    message = f"{self._fault(path).message} Until then the queue of {wanted.name} is not opened."
+                    raise QueueFault(message)
+            found = self._make(wanted)
+        return found
 
     def remove(self, folder: Path) -> bool:
-        """Remove the folder of a queue in which nothing is queued; whether it is no queue any more. Damaged files are
-        kept. Raises OSError.
-        """
+        """Remove the folder of an empty queue; True when it is no queue any more. Damaged files are kept."""
         with contextlib.suppress(OSError):
-            _remove(folder)
+            if not (folder / QUARANTINE).exists():
+                shutil.rmtree(folder)
+            else:
+                (folder / FILE).rename(folder / GONE)
+                for path in [*folder.glob(f"*{segments.SUFFIX}"), *folder.glob(f"*{segments.ACKNOWLEDGED}")]:
+                    path.unlink()
+                shutil.rmtree(folder / DEAD_LETTERS, ignore_errors=True)
         return read_identity(folder) is None
 
     def forget(self, folder: Path) -> None:
-        """This one was removed."""
+        """Forget a folder that was removed."""
         self._known.pop(folder, None)
-        self._sort()
 
-    def _refuse_unknown(self, wanted: WantedQueue) -> None:
-        for path in sorted(self._unread):
-            if self._root / wanted.directory in (path, path.parent):
-                raise QueueFault(f"{self._fault(path).message} Until then the queue of {wanted.name} is not opened.")
+    def _find(self, wanted: WantedQueue) -> FoundIdentity | None:
+        """Return the queue of a destination; of several the one with the lowest folder."""
+        found = [one for one in self._known.values() if (one.project, one.name, one.directory) == wanted]
+        return min(found, key=lambda one: str(one.folder), default=None)
 
     def _make(self, wanted: WantedQueue) -> FoundIdentity:
+        """Make a folder; it is there, with its file, or not at all. Raises OSError."""
         place = self._root / wanted.directory
         if not place.exists():
             place.mkdir(mode=0o700)
             self._system.synchronise_folder(self._root)
-        made = make_identity(
-            place,
-            project=wanted.project,
-            name=wanted.name,
-            at=self._clock(),
-            randomness=self._randomness(ids.RANDOM_BYTES + 4),
-            system=self._system,
+        at, randomness = self._clock(), self._randomness(ids.RANDOM_BYTES + 4)
+        mark = int.from_bytes(randomness[ids.RANDOM_BYTES :], "little")
+        folder = place / ids.ulid(milliseconds=at, randomness=randomness[: ids.RANDOM_BYTES])
+        identity = QueueIdentity(
+            version=VERSION, project=wanted.project, destination=wanted.name, created=at, mark=mark
         )
-        self._known[made.folder] = self._first[wanted] = made
+        partial = folder.with_name(f".{folder.name}{PARTIAL}")
+        partial.mkdir(mode=0o700)
+        try:
+            self._fill(partial, identity)
+            partial.rename(folder)
+        except OSError:
+            shutil.rmtree(partial, ignore_errors=True)  # the next attempt takes another name
+            raise
+        self._system.synchronise_folder(place)
+        made = self._known[folder] = FoundIdentity(wanted.project, wanted.name, place.name, folder, mark, at)
         return made
 
+    def _fill(self, partial: Path, identity: QueueIdentity) -> None:
+        (partial / DEAD_LETTERS).mkdir(mode=0o700)  # now: a disk that is full later must have it
+        descriptor = os.open(partial / FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(descriptor, msgspec.json.format(msgspec.json.encode(identity)) + b"\n")
+            self._system.synchronise(descriptor)
+        finally:
+            os.close(descriptor)
+        self._system.synchronise_folder(partial)
+
     def _read_rest(self) -> None:
-        """Read what is not read; what fails is left for the next time."""
-        if not self._unread:
-            return
+        """Read the folders that could not be read before."""
         unread, self._unread = self._unread, {}
         for path in unread:
             self._read(path)
-        self._sort()
 
     def _read(self, path: Path) -> None:
-        """A folder of the root, with all in it, or that of one queue."""
+        """Read a folder of the root, with all queues in it, or the folder of one queue."""
         try:
             if path.parent == self._root:
                 for folder in sorted(path.iterdir()):
                     if folder.is_dir() and not is_partial_identity(folder):
                         self._read(folder)
-            else:
-                self._identify(path)
+                return
+            found = read_identity(path)
         except FileNotFoundError:
             return  # it went meanwhile
         except OSError as fault:
             self._unread[path] = fault
+            return
+        if found is not None:
+            self._known[path] = found
+        elif not (path / GONE).exists():
+            log.error("Whose the queue in %s is cannot be read; it is left as it is.", path)
 
     def _faults(self) -> list[QueueFault]:
         return [self._fault(path) for path in sorted(self._unread)]
@@ -245,24 +239,107 @@ class QueueFolders:
         said = WHICH if path.parent == self._root else WHOSE
         return QueueFault(said.format(path, os.strerror(self._unread[path].errno or 0), DO))
 
-    def _identify(self, folder: Path) -> None:
-        found = read_identity(folder)
-        if found is not None:
-            self._known[folder] = found
-        elif not (folder / GONE).exists():
-            log.error("Whose the queue in %s is cannot be read; it is left as it is.", folder)
 
-    def _sort(self) -> None:
-        ordered = [self._known[folder] for folder in sorted(self._known, key=str, reverse=True)]
-        self._first = {WantedQueue(one.project, one.name, one.directory): one for one in ordered}
+class PeekedState(StrEnum):
+    """The state of a batch."""
+
+    QUEUED = "queued"
+    ACKNOWLEDGED = "acknowledged"  # it left the queue, or the dead letters, and its bytes are still there
+    DEAD = "dead"
 
 
-def _remove(folder: Path) -> None:
-    """Of a queue with damaged files, those and its file stay; the latter under another name."""
-    if (folder / recovery.FOLDER).exists():
-        (folder / FILE).rename(folder / GONE)
-        for path in [*folder.glob(f"*{frames.SUFFIX}"), *folder.glob(f"*{frames.ACKNOWLEDGED}")]:
-            path.unlink()
-        shutil.rmtree(folder / DEAD_LETTERS, ignore_errors=True)
+class Peeked(NamedTuple):
+    """A batch or dead letter in a file. Times are Unix milliseconds; `payload` is None when it is damaged.
+
+    `done` are the records, by their place in the batch, that need no sending any more.
+    """
+
+    state: PeekedState
+    number: int
+    records: int
+    taken_at: int
+    payload: bytes | None
+    attempts: int = 0
+    done: frozenset[int] = frozenset()
+    obituary: Obituary | None = None
+
+
+def peek_queues(root: Path) -> list[FoundIdentity]:
+    """Return the queues below a root, sorted by their folders."""
+    known = [read_identity(one) for one in sorted(root.glob("*/*/")) if not is_partial_identity(one)]
+    return [one for one in known if one is not None]
+
+
+def peek(queue: FoundIdentity) -> Iterator[Peeked]:
+    """Return the content of a queue: the batches in their order, then the dead letters in theirs."""
+    for path in sorted(queue.folder.glob(f"*{segments.SUFFIX}")):
+        yield from _segment(path, mark=queue.mark, is_dead=False)
+    for path in sorted((queue.folder / DEAD_LETTERS).glob(f"*{segments.SUFFIX}")):
+        yield from _segment(path, mark=queue.mark, is_dead=True)
+
+
+def _segment(path: Path, *, mark: int, is_dead: bool) -> Iterator[Peeked]:
+    first = segments.segment_number(path.stem)
+    try:
+        descriptor = files.open_file(path)
+    except OSError:
         return
-    shutil.rmtree(folder)
+    try:
+        header = segments.decode_segment(os.pread(descriptor, segments.SEGMENT_HEADER_BYTES, 0))
+        first = header.first if header is not None else first
+        if first is None or (header is not None and header.flags & segments.DRAINED):
+            return
+        acknowledged = Acknowledgements(first, mark=mark)
+        acknowledged.read(_acknowledgements(path))
+        for frame, payload in _frames(path, descriptor, mark=mark):
+            if frame.number >= first:
+                yield _peeked(frame, payload, acknowledged, is_dead=is_dead)
+    except (OSError, segments.UnknownVersion):
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _acknowledgements(path: Path) -> bytes:
+    try:
+        limit = segments.MOST_ACKNOWLEDGEMENT_BYTES
+        return files.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=limit).data
+    except OSError:
+        return b""
+
+
+def _frames(path: Path, descriptor: int, *, mark: int) -> Iterator[tuple[Frame, bytes]]:
+    at = segments.SEGMENT_HEADER_BYTES
+    while True:
+        header = os.pread(descriptor, segments.FRAME_HEADER_BYTES, at)
+        if len(header) < segments.FRAME_HEADER_BYTES:
+            return
+        frame = segments.decode_frame(header, 0, mark=mark)
+        payload = os.pread(descriptor, frame.size, at + segments.FRAME_HEADER_BYTES) if frame is not None else b""
+        if frame is None or len(payload) < frame.size:
+            region = files.read_whole(path, limit=segments.LONGEST_BYTES).data
+            following = segments.find_frame(region, at + 1, mark=mark)
+            if following is None:
+                return
+            at = following
+            continue
+        yield frame, payload
+        at += frame.length
+
+
+def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_dead: bool) -> Peeked:
+    whole = payload if zlib.crc32(payload) == frame.checksum else None
+    state = PeekedState.DEAD if is_dead else PeekedState.QUEUED
+    if frame.number in acknowledged.done:
+        state = PeekedState.ACKNOWLEDGED
+    if is_dead:
+        letter = segments.decode_dead_letter(whole) if whole is not None else None
+        if letter is None:
+            return Peeked(state, frame.number, frame.records, frame.taken_at, None)
+        obituary = letter.obituary
+        return Peeked(
+            state, frame.number, frame.records, letter.taken_at, letter.payload, obituary.attempts, obituary=obituary
+        )
+    progress = acknowledged.progress.get(frame.number)
+    attempts, done = (progress.attempts, progress.places) if progress is not None else (0, frozenset())
+    return Peeked(state, frame.number, frame.records, frame.taken_at, whole, attempts, done)

@@ -1,49 +1,145 @@
-"""A queue in memory."""
+"""A queue in memory, and the line of batches, which the queue on disk uses too."""
 
 import asyncio
-import heapq
+import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from reconciler.delivery.queue.contract import (
-    Batch,
-    DeadLetter,
-    Depth,
-    Obituary,
-    Piece,
-    Shortage,
-    Storage,
-    Waiters,
-    load,
-)
+from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, Storage, load
 
-MOST_BATCHES = 100_000  # each takes half a KiB beside its bytes
-MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for want of room
+Source = TypeVar("Source")
 
 
 @dataclass(eq=False, slots=True)
-class _Held:
+class QueuedBatch(Generic[Source]):
+    """A batch in the line. `source` gives its bytes."""
+
     batch: Batch
+    source: Source
+
+
+class QueueLine(Generic[Source]):
+    """Used in the event loop only. `ready` are the next batches that nobody has claimed yet.
+
+    `fill` is called when `ready` is empty: it may add to it, and returns true if it did.
+    """
+
+    def __init__(self, fill: Callable[[], bool]) -> None:
+        self.ready: deque[QueuedBatch[Source]] = deque()
+        self._fill = fill
+        self._held: dict[int, QueuedBatch[Source]] = {}  # claimed or given back, in the order of their numbers
+        self._returned: list[int] = []  # numbers that were given back, sorted
+        self._change: asyncio.Future[None] | None = None
+
+    @property
+    def claimed(self) -> int:
+        """The number of claimed batches."""
+        return len(self._held) - len(self._returned)
+
+    def has_next(self) -> bool:
+        """Return true if there is something to claim."""
+        return bool(self._returned or self.ready) or self._fill()
+
+    async def wait(self) -> None:
+        """Return when there is something to claim."""
+        while not self.has_next():
+            if self._change is None:
+                self._change = asyncio.get_running_loop().create_future()
+            await asyncio.shield(self._change)
+
+    def wake(self) -> None:
+        """Let everybody who waits look again."""
+        if self._change is not None:
+            self._change.set_result(None)
+            self._change = None
+
+    def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
+        """See the contract."""
+        claimed: list[Batch] = []
+        records = size = 0
+        while self.has_next():
+            batch = self._held[self._returned[0]].batch if self._returned else self.ready[0].batch
+            records, size = records + batch.records, size + batch.size
+            if claimed and (records > most_records or size > most_bytes):
+                break
+            if self._returned:
+                del self._returned[0]
+            else:
+                self._held[batch.number] = self.ready.popleft()
+            claimed.append(batch)
+        return tuple(claimed)
+
+    def find_claimed(self, number: int) -> QueuedBatch[Source] | None:
+        """Return a claimed batch."""
+        return None if self._is_returned(number) else self._held.get(number)
+
+    def give_back(self, batches: Iterable[Batch]) -> None:
+        """See the contract."""
+        for batch in batches:
+            held = self.find_claimed(batch.number)
+            if held is not None:
+                held.batch = batch
+                bisect.insort(self._returned, batch.number)
+        self.wake()
+
+    def leave(self, number: int) -> Source | None:
+        """Remove a batch that was claimed; None when it is not there."""
+        if self._is_returned(number):
+            self._returned.remove(number)
+        held = self._held.pop(number, None)
+        return held.source if held is not None else None
+
+    def leave_unclaimed(self) -> list[QueuedBatch[Source]]:
+        """Remove all batches that nobody has claimed, and return them."""
+        left = [*(self._held.pop(number) for number in self._returned), *self.ready]
+        self._returned.clear()
+        self.ready.clear()
+        return left
+
+    def first(self) -> Batch | None:
+        """Return the batch with the lowest number, as far as it is in memory."""
+        if self._held:
+            return next(iter(self._held.values())).batch
+        return self.ready[0].batch if self.ready or self._fill() else None
+
+    def all(self) -> Iterable[QueuedBatch[Source]]:
+        """Return every batch in the line."""
+        return [*self._held.values(), *self.ready]
+
+    def _is_returned(self, number: int) -> bool:
+        place = bisect.bisect_left(self._returned, number)
+        return place < len(self._returned) and self._returned[place] == number
+
+
+MOST_BATCHES = 100_000  # each takes half a KiB beside its bytes
+MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for lack of room
+
+
+@dataclass(eq=False, slots=True)
+class HeldLetter:
+    """A dead letter in memory. `died` is when it died first."""
+
+    listed: DeadLetter
     payload: bytes
+    died: int
 
 
 class MemoryQueue:
-    """Bounded by batches and by bytes, dead letters included in the latter."""
+    """Bounded by batches and by bytes, dead letters included in the latter.
+
+    `line` has the batches, `letters` the dead letters.
+    """
 
     def __init__(self, *, max_batches: int, max_bytes: int) -> None:
         self._max_batches = max_batches
         self._max_bytes = max_bytes
-        self._ready: deque[_Held] = deque()
-        self._returned: dict[int, _Held] = {}
-        self._first_returned: list[int] = []
-        self._claimed: dict[int, _Held] = {}
-        self._dead: deque[tuple[DeadLetter, bytes]] = deque()
-        self._died: dict[int, int] = {}  # when each dead letter died first
-        self._died_before: dict[int, int] = {}  # the same of batches that were dead letters
+        self.line: QueueLine[bytes] = QueueLine(lambda: False)
+        self.letters: deque[HeldLetter] = deque()
+        self._died: dict[int, int] = {}  # of batches that were dead letters: when they died first
         self._last = self._last_dead = 0
-        self._records = self._size = self._dead_size = 0
-        self._waiters = Waiters()
+        self._batches = self._records = self._size = self._dead_size = 0
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:  # noqa: ARG002 - it has no storage
         """See the contract."""
@@ -51,8 +147,7 @@ class MemoryQueue:
 
     def room(self, *, size: int) -> Shortage | None:
         """See the contract."""
-        batches = len(self._ready) + len(self._returned) + len(self._claimed)
-        if batches >= MOST_BATCHES or load(self._records, self._size) >= self._max_batches:
+        if self._batches >= MOST_BATCHES or load(self._records, self._size) >= self._max_batches:
             return Shortage.BATCHES
         return Shortage.BYTES if self._size + self._dead_size + size > self._max_bytes else None
 
@@ -62,84 +157,55 @@ class MemoryQueue:
 
     def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """See the contract."""
-        # One piece of bytes is taken as it is; views would keep all of the request that they are of.
+        # One piece of bytes is taken as it is; views would keep the whole request in memory.
         data = payload[0] if len(payload) == 1 and isinstance(payload[0], bytes) else b"".join(payload)
         self._last += 1
-        self._ready.append(_Held(Batch(self._last, records, len(data), at), data))
-        self._records += records
-        self._size += len(data)
-        self._waiters.wake()
+        self.line.ready.append(QueuedBatch(Batch(self._last, records, len(data), at), data))
+        self._count(1, records, len(data))
+        self.line.wake()
         return _done()
+
+    def _count(self, batches: int, records: int, size: int) -> None:
+        self._batches, self._records, self._size = self._batches + batches, self._records + records, self._size + size
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
         """See the contract."""
-        claimed: list[Batch] = []
-        records = size = 0
-        while (held := self._next()) is not None:
-            records, size = records + held.batch.records, size + held.batch.size
-            if claimed and (records > most_records or size > most_bytes):
-                break
-            self._take(held)
-            claimed.append(held.batch)
-        return tuple(claimed)
-
-    def _next(self) -> _Held | None:
-        while self._first_returned:
-            held = self._returned.get(self._first_returned[0])
-            if held is not None:
-                return held
-            heapq.heappop(self._first_returned)
-        return self._ready[0] if self._ready else None
-
-    def _take(self, held: _Held) -> None:
-        if self._returned.pop(held.batch.number, None) is not None:
-            heapq.heappop(self._first_returned)
-        else:
-            self._ready.popleft()
-        self._claimed[held.batch.number] = held
+        return self.line.claim(most_records=most_records, most_bytes=most_bytes)
 
     async def wait(self) -> None:
         """See the contract."""
-        await self._waiters.until(lambda: self._next() is not None)
+        await self.line.wait()
 
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
-        held = self._claimed.get(batch.number)
-        return held.payload if held is not None else None
+        held = self.line.find_claimed(batch.number)
+        return held.source if held is not None else None
 
     def delivered(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         for batch in batches:
-            held = self._claimed.pop(batch.number, None) or self._returned.pop(batch.number, None)
-            if held is not None:
-                self._forget(held)
+            if self.line.leave(batch.number) is not None:
+                self._forget(batch)
 
-    def _forget(self, held: _Held) -> None:
-        self._died_before.pop(held.batch.number, None)
-        self._records -= held.batch.records
-        self._size -= held.batch.size
+    def _forget(self, batch: Batch) -> None:
+        self._died.pop(batch.number, None)
+        self._count(-1, -batch.records, -batch.size)
 
     def progressed(self, batch: Batch) -> None:
         """See the contract."""
-        held = self._claimed.get(batch.number)
+        held = self.line.find_claimed(batch.number)
         if held is not None:
             held.batch = batch
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
-        for batch in batches:
-            held = self._claimed.pop(batch.number, None)
-            if held is not None:
-                held.batch = batch
-                self._returned[batch.number] = held
-                heapq.heappush(self._first_returned, batch.number)
-        self._waiters.wake()
+        self.line.give_back(batches)
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
-        died = self._died_before.get(batch.number, obituary.at)
+        died = self._died.get(batch.number, obituary.at)
         self._bury(b"".join(payload), obituary, records=records, taken_at=batch.taken_at, died=died)
         if leaves:
             self.delivered([batch])
@@ -147,9 +213,7 @@ class MemoryQueue:
 
     def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int, died: int) -> None:
         self._last_dead += 1
-        letter = DeadLetter(self._last_dead, records, len(data), taken_at, obituary)
-        self._dead.append((letter, data))
-        self._died[letter.number] = died
+        self.letters.append(HeldLetter(DeadLetter(self._last_dead, records, len(data), taken_at, obituary), data, died))
         self._dead_size += len(data)
 
     def bury_unqueued(
@@ -157,80 +221,67 @@ class MemoryQueue:
     ) -> asyncio.Future[None] | None:
         """See the contract."""
         size = sum(map(len, payload))
-        if len(self._dead) >= MOST_REFUSED or self._size + self._dead_size + size > self._max_bytes:
+        if len(self.letters) >= MOST_REFUSED or self._size + self._dead_size + size > self._max_bytes:
             return None
         self._bury(b"".join(payload), obituary, records=records, taken_at=at, died=obituary.at)
         return _done()
 
     async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
         """See the contract."""
-        for letter, data in [*self._dead]:
-            if letter.number > after:
-                yield letter, data
+        for letter in [*self.letters]:
+            if letter.listed.number > after:
+                yield letter.listed, letter.payload
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
         batches = records = 0
-        for letter, data in [*self._dead]:
-            if outages_only and not letter.obituary.outage:
+        for letter in [*self.letters]:
+            if outages_only and not letter.listed.obituary.outage:
                 continue
             # Its bytes move from one side of the limit to the other.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
                 break
-            died = self._died[letter.number]
-            self._bring_out(letter, data)
-            self.append([data], records=letter.records, at=letter.taken_at)
-            self._died_before[self._last] = died
-            batches, records = batches + 1, records + letter.records
+            self._remove(letter)
+            self.append([letter.payload], records=letter.listed.records, at=letter.listed.taken_at)
+            self._died[self._last] = letter.died
+            batches, records = batches + 1, records + letter.listed.records
         return batches, records
 
-    def _bring_out(self, letter: DeadLetter, data: bytes) -> None:
-        self._died.pop(letter.number, None)
-        self._dead.remove((letter, data))
-        self._dead_size -= len(data)
+    def _remove(self, letter: HeldLetter) -> None:
+        self.letters.remove(letter)
+        self._dead_size -= len(letter.payload)
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""
-        batches = records = 0
-        for held in self._unclaimed() if queued else ():
-            self._forget(held)
-            batches, records = batches + 1, records + held.batch.records
-        if queued:
-            self._ready.clear()
-            self._returned.clear()
-            self._first_returned.clear()
-        for letter, data in [*self._dead] if dead else ():
-            self._bring_out(letter, data)
-            batches, records = batches + 1, records + letter.records
-        return batches, records
-
-    def _unclaimed(self) -> Iterator[_Held]:
-        yield from self._returned.values()
-        yield from self._ready
+        left = [held.batch for held in self.line.leave_unclaimed()] if queued else []
+        for batch in left:
+            self._forget(batch)
+        batches, records = self._remove_letters(lambda _: True) if dead else (0, 0)
+        return batches + len(left), records + sum(batch.records for batch in left)
 
     async def expire(self, *, before: int) -> tuple[int, int]:
-        """See the contract. What is dead has no limit of its own in memory."""
-        batches = records = 0
-        for letter, data in [*self._dead]:
-            if self._died[letter.number] < before:
-                self._bring_out(letter, data)
-                batches, records = batches + 1, records + letter.records
-        return batches, records
+        """See the contract. Dead letters have no limit of their own in memory."""
+        return self._remove_letters(lambda letter: letter.died < before)
+
+    def _remove_letters(self, is_wanted: Callable[[HeldLetter], bool]) -> tuple[int, int]:
+        gone = [letter for letter in self.letters if is_wanted(letter)]
+        for letter in gone:
+            self._remove(letter)
+        return len(gone), sum(letter.listed.records for letter in gone)
 
     def depth(self) -> Depth:
         """See the contract."""
-        first = [next(iter(self._ready), None), *self._returned.values(), *self._claimed.values()]
-        oldest = min((held.batch for held in first if held is not None), default=None)
+        first = self.line.first()
         return Depth(
-            batches=len(self._ready) + len(self._returned) + len(self._claimed),
+            batches=self._batches,
             records=self._records,
             size=self._size,
-            claimed=len(self._claimed),
-            oldest=oldest.taken_at if oldest is not None else None,
-            dead_batches=len(self._dead),
-            dead_records=sum(letter.records for letter, _ in self._dead),
+            claimed=self.line.claimed,
+            oldest=first.taken_at if first is not None else None,
+            dead_batches=len(self.letters),
+            dead_records=sum(letter.listed.records for letter in self.letters),
             dead_size=self._dead_size,
-            dead_oldest=min(self._died.values(), default=None),
+            dead_oldest=min((letter.died for letter in self.letters), default=None),
         )
 
     async def close(self) -> None:

@@ -1,25 +1,21 @@
-"""All queues on disk of the process.
-
-`<root>/<directory>/<ULID>/` is one queue. The root is locked: two processes never use the same queues.
-"""
+"""All queues on disk of the process. The root folder is locked: two processes never use the same queues."""
 
 import asyncio
 import contextlib
 import fcntl
 import logging
 import os
-import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.delivery.queue import committer, folders, frames, recovery
-from reconciler.delivery.queue.committer import Committer
+from reconciler.delivery.queue import appender, folders, recovery, segments
+from reconciler.delivery.queue.appender import Committer
 from reconciler.delivery.queue.contract import Queue, QueueFault, Storage
-from reconciler.delivery.queue.disk import DiskQueue, QueueLimits, SharedParts
-from reconciler.delivery.queue.files import QueueFiles, Space, System
+from reconciler.delivery.queue.disk import DiskQueue, QueueLimits
+from reconciler.delivery.queue.files import QueueReader, Space, System
 from reconciler.delivery.queue.folders import FoundIdentity, QueueFolders, WantedQueue
-from reconciler.delivery.queue.journal import KeptPayloads
+from reconciler.delivery.queue.journal import Shared
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.model import errors
 
@@ -29,7 +25,7 @@ log = logging.getLogger(__name__)
 
 LOCK = ".lock"  # no directory of a storage begins with a dot
 UNLIMITED = 1 << 62
-NAMES = 10  # of queues that are told in one line
+NAMES = 10  # of queues in one log line
 
 
 class _Open(NamedTuple):
@@ -40,7 +36,7 @@ class _Open(NamedTuple):
 class _Removing(NamedTuple):
     found: FoundIdentity
     task: asyncio.Task[None]
-    until: float  # in seconds of the loop: so long somebody waits for it
+    until: float  # in seconds of the loop: nobody waits longer
 
 
 class Queues:
@@ -55,27 +51,22 @@ class Queues:
         randomness: Callable[[int], bytes] = os.urandom,
         system: System | None = None,
     ) -> None:
-        """`reserve` is how many bytes of the disk are left free; `clock` gives Unix milliseconds."""
+        """`reserve` is how many bytes of the disk are left free; `clock` returns Unix milliseconds."""
         self._root = root
-        self._system = system or System()
-        self._folders = QueueFolders(root, system=self._system, clock=clock, randomness=randomness)
-        self._shared = SharedParts(
-            Committer(self._system),
-            QueueFiles(),
-            KeptPayloads(),
-            clock,
-            Space(root, reserve=reserve, monotonic=time.monotonic),
-        )
+        system = system or System()
+        self._system = system
+        self._folders = QueueFolders(root, system=system, clock=clock, randomness=randomness)
+        self._shared = Shared(Committer(system, Space(root, reserve=reserve)), QueueReader(), clock)
         self._open: dict[Path, _Open] = {}
-        self._removing: dict[Path, _Removing] = {}  # of those that are open still
+        self._removing: dict[Path, _Removing] = {}  # they are open still
         self._opening = asyncio.Lock()
         self._lock: int | None = None
 
     async def start(self) -> None:
-        """Lock the root, which is made when it is missing, and learn which queues are there. Raises Refused."""
+        """Lock the root, which is made when it is missing, and find the queues in it. Raises Refused."""
         try:
-            await self._shared.files.run(self._take_lock)
-            await self._shared.files.run(self._folders.scan)
+            await self._shared.reader.run(self._take_lock)
+            await self._shared.reader.run(self._folders.scan)
         except BlockingIOError:
             raise errors.Refused(f"Another process uses the queues in {self._root}; stop it.") from None
         except OSError as fault:
@@ -93,10 +84,12 @@ class Queues:
             raise
         self._lock = descriptor
         folders.sweep_folders(self._root)
+        self._shared.committer.space.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
-        """The queue of a destination, which is made when there is none. One that is being removed is waited for, as
-        long as `remove` does. Raises QueueFault.
+        """Open the queue of a destination, and make it if there is none. Raises QueueFault.
+
+        If the queue is being removed, this waits for the end of it as long as `remove` does.
         """
         limits = QueueLimits(max_batches, storage.max_bytes, dead_bytes)
         if folders.DIRECTORY.fullmatch(storage.directory) is None:
@@ -105,11 +98,11 @@ class Queues:
         await self._removed_before(wanted)
         async with self._opening:
             with _faults(name):
-                found = await self._shared.files.run(lambda: self._folders.find_or_make(wanted))
+                found = await self._shared.reader.run(lambda: self._folders.find_or_make(wanted))
                 return await self._opened(found, limits, storage.sync)
 
     async def open_found(self, found: FoundIdentity, *, dead_bytes: int) -> DiskQueue:
-        """A queue that is on disk, of whose settings nothing is known: without limits. Raises QueueFault."""
+        """Open a queue on disk whose settings are unknown: without limits. Raises QueueFault."""
         async with self._opening:
             with _faults(found.name):
                 return await self._opened(found, QueueLimits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
@@ -119,7 +112,7 @@ class Queues:
             raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         if found.folder in self._open:
             raise QueueFault(f"The queue of {found.name} is open already.")
-        queued, buried = await self._shared.files.run(lambda: self._recovered(found))
+        queued, buried = await self._shared.reader.run(lambda: self._recovered(found))
         queue = DiskQueue(found.folder, queued=queued, buried=buried, shared=self._shared, limits=limits, sync=sync)
         await queue.start()
         self._open[found.folder] = _Open(found, queue)
@@ -131,43 +124,41 @@ class Queues:
             buried.mkdir(mode=0o700)
             self._system.synchronise_folder(found.folder)
         return (
-            recovery.recover(found.folder, kind=frames.QUEUE, mark=found.mark, system=self._system),
-            recovery.recover(buried, kind=frames.DEAD, mark=found.mark, system=self._system),
+            recovery.recover(found.folder, kind=segments.QUEUE, mark=found.mark),
+            recovery.recover(buried, kind=segments.DEAD, mark=found.mark),
         )
 
     async def found(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
-        """The queues that are on disk, sorted by their folders, and a fault for each folder of which nobody knows for
-        now whose it is.
-        """
+        """Return the queues on disk, sorted by their folders, and a fault for each folder that is unreadable."""
         async with self._opening:
-            return await self._shared.files.run(self._folders.all)
+            return await self._shared.reader.run(self._folders.all)
 
     def is_open(self, found: FoundIdentity) -> bool:
-        """Whether this very queue is."""
+        """Return true if this very queue is open."""
         return found.folder in self._open
 
     async def remove(self, queue: Queue) -> None:
         """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept.
 
-        A disk that hangs is waited for, `committer.END_SECONDS`. Then that goes on, and until it ends nobody opens the
-        queue again; others are opened meanwhile.
+        This waits `committer.END_SECONDS` for a disk that hangs. The removal then goes on, and until it ends nobody
+        opens the queue again; others are opened meanwhile.
         """
         if not isinstance(queue, DiskQueue):
             await queue.close()
         elif queue.folder in self._open:  # else all are closed
             removing = asyncio.create_task(self._removed(queue), name=f"remove-queue-{queue.folder.name}")
-            until = asyncio.get_running_loop().time() + committer.END_SECONDS
+            until = asyncio.get_running_loop().time() + appender.END_SECONDS
             self._removing[queue.folder] = _Removing(self._open[queue.folder].found, removing, until)
-            await asyncio.wait([removing], timeout=committer.END_SECONDS)
+            await asyncio.wait([removing], timeout=appender.END_SECONDS)
             if not removing.done():
                 log.error("The disk of the queues does not answer; %s is closed when it does.", queue.folder)
 
     async def _removed(self, queue: DiskQueue) -> None:
         try:
-            await queue.close()  # first: what is being written is in it then
+            await queue.close()  # first: afterwards it has everything that was being written
             if not any((queue.depth().batches, queue.depth().dead_batches)):
                 with contextlib.suppress(OSError):
-                    if await self._shared.files.run(lambda: self._folders.remove(queue.folder)):
+                    if await self._shared.reader.run(lambda: self._folders.remove(queue.folder)):
                         async with self._opening:
                             self._folders.forget(queue.folder)
         finally:
@@ -175,36 +166,28 @@ class Queues:
             self._removing.pop(queue.folder, None)
 
     async def _removed_before(self, wanted: WantedQueue) -> None:
-        """Wait for the end of what `remove` is at: else a folder would be found that is about to go."""
+        """Wait for the end of a removal: else a folder would be found that is about to go."""
         now = asyncio.get_running_loop().time()
         for one in [*self._removing.values()]:
             if (one.found.project, one.found.name, one.found.directory) == wanted:
                 await asyncio.wait([one.task], timeout=max(0.0, one.until - now))
 
     def spare(self) -> int:
-        """Bytes that may be written before the disk is down to its reserve; below zero when it is beyond that."""
-        return self._shared.space.spare()
+        """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
+        self._shared.committer.has_space(0)  # it asks the disk when there is none
+        return self._shared.committer.space.spare
 
     @property
     def faults(self) -> int:
-        """How often the disk failed what was written for a queue, since the start."""
+        """The number of writes that the disk failed since the start."""
         return self._shared.committer.faults
 
     async def close(self) -> None:
-        """Close what is open, and let go of the root.
+        """Close all queues, and unlock the root.
 
-        A disk that hangs is waited for once, `committer.END_SECONDS` for all. The root is locked then until the process
-        ends, since a call that hangs may still write.
+        This waits `committer.END_SECONDS`, for all queues together, for a disk that hangs. The root then stays locked
+        until the process ends, since a call that hangs may still write.
         """
-        try:
-            if await self._closed():
-                self._let_go()
-        finally:
-            self._shared.committer.stop()
-            self._shared.files.close()
-
-    async def _closed(self) -> bool:
-        """Close every queue; whether that ended in time."""
         closing = [
             (found, asyncio.create_task(queue.close()))
             for folder, (found, queue) in self._open.items()
@@ -213,24 +196,24 @@ class Queues:
         closing += [(one.found, one.task) for one in self._removing.values()]
         self._open.clear()
         try:
-            async with asyncio.timeout(committer.END_SECONDS):
+            async with asyncio.timeout(appender.END_SECONDS):
                 await asyncio.gather(*(task for _, task in closing))
         except TimeoutError:
             log.error(
                 "The disk of the queues does not answer; what was not written is not kept, of %s.",
                 _names([found for found, task in closing if task.cancelled()]),
             )
-            return False
-        return True
-
-    def _let_go(self) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        else:
+            if self._lock is not None:
+                os.close(self._lock)
+                self._lock = None
+        finally:
+            self._shared.committer.stop()
+            self._shared.reader.close()
 
 
 def _names(found: Sequence[FoundIdentity]) -> str:
-    """Queues as a log line names them."""
+    """Return queues as a log line names them."""
     names = sorted(f"{one.name} ({one.project})" for one in found)
     more = len(names) - NAMES
     return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")

@@ -1,4 +1,14 @@
-"""Recovery of a journal after a crash, and quarantine of damaged files."""
+"""Recovery of a journal when it is opened, and the quarantine of damaged files.
+
+Recovery always gives something to go on with, except for passing faults: then it raises, to be tried again, since a
+segment that was not read would count as used up, and be removed. Of all segments but the last one only the header, the
+length and the acknowledgements are read. A file is read whole when its length is not what the headers say. The torn end
+that a crash leaves is ignored: nothing is appended to a file of an earlier process.
+
+Damaged files are kept in quarantine for people to look at. A file that is still served is linked there, which takes no
+room; one of which nothing can be served is moved. Nothing in quarantine is ever written over: another file of the same
+name gets a number behind it.
+"""
 
 import contextlib
 import itertools
@@ -6,110 +16,18 @@ import logging
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from reconciler.delivery.queue import acknowledgements, files, frames
-from reconciler.delivery.queue.files import PASSING, System
-from reconciler.delivery.queue.frames import NumberSet, Segment, SegmentHeader, SegmentTotals
+from reconciler.delivery.queue import files, segments
+from reconciler.delivery.queue.files import PASSING
+from reconciler.delivery.queue.folders import QUARANTINE
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, Segment, SegmentHeader, Totals
 from reconciler.model.text import counted
-
-# Quarantine: damaged queue files, kept for people to look at.
-#
-# A file that is served still is linked, which takes no room; one of which nothing can be served is moved. What is there
-# is never written over: another file of its name has a number behind it.
 
 log = logging.getLogger(__name__)
 
-FOLDER = "quarantine"
-DEAD = "dead-"  # before the name of a segment of dead letters
-
-
-def quarantine_folder(path: Path, *, kind: int) -> Path:
-    """Where a segment of this kind is put: beside its own folder, or in its queue's."""
-    return (path.parent.parent if kind == frames.DEAD else path.parent) / FOLDER
-
-
-def copy_to_quarantine(path: Path, *, kind: int) -> None:
-    """Put a second name, or a copy, of a file there. Raises OSError."""
-    for place in _places(path, kind=kind):
-        try:
-            os.link(path, place)
-        except FileExistsError:
-            if not _is_same(path, place):
-                continue
-            # An earlier process did it.
-        except OSError:  # a file system without links: of each name the first file alone, else each start would add one
-            if place == _place(path, kind=kind):
-                shutil.copyfile(path, place)
-        return
-
-
-def move_to_quarantine(path: Path, *, kind: int) -> None:
-    """Put a file there, and what was acknowledged of it. Raises OSError."""
-    place = next(one for one in _places(path, kind=kind) if _is_free(one) or _is_same(path, one))
-    path.replace(place)
-    path.unlink(missing_ok=True)  # it stays where both names are of the same file
-    with contextlib.suppress(FileNotFoundError):
-        path.with_suffix(frames.ACKNOWLEDGED).rename(place.with_suffix(frames.ACKNOWLEDGED))
-
-
-def quarantined_segments(segments_folder: Path, *, kind: int) -> list[Path]:
-    """The segments of a journal that are in quarantine."""
-    place = quarantine_folder(segments_folder / frames.segment_name(0), kind=kind)
-    try:
-        found = [one for one in place.iterdir() if one.suffix == frames.SUFFIX]
-    except FileNotFoundError:
-        return []
-    return [one for one in found if one.name.startswith(DEAD) == (kind == frames.DEAD)]
-
-
-def first_number(path: Path) -> int | None:
-    """With which number a segment in quarantine begins, by its name."""
-    return frames.segment_number(path.name.removeprefix(DEAD)[: frames.NAME_DIGITS])
-
-
-def quarantine_note(path: Path) -> Callable[[Exception | None], None]:
-    """Tells what became of putting a file there."""
-
-    def tell(failure: Exception | None) -> None:
-        if failure is None:
-            log.error(
-                "The queue file %s is damaged; what is readable is served, and the file kept in %s.", path, FOLDER
-            )
-        else:
-            log.error("The queue file %s is damaged and could not be put in quarantine (%s).", path, failure)
-
-    return tell
-
-
-def _place(path: Path, *, kind: int) -> Path:
-    place = quarantine_folder(path, kind=kind)
-    place.mkdir(mode=0o700, exist_ok=True)
-    return place / (f"{DEAD}{path.name}" if kind == frames.DEAD else path.name)
-
-
-def _places(path: Path, *, kind: int) -> Iterator[Path]:
-    """Where a file may be put, in the order in which that is tried."""
-    first = _place(path, kind=kind)
-    yield first
-    yield from (first.with_stem(f"{first.stem}-{more}") for more in itertools.count(2))
-
-
-def _is_free(place: Path) -> bool:
-    return not any(os.path.lexists(one) for one in (place, place.with_suffix(frames.ACKNOWLEDGED)))
-
-
-def _is_same(path: Path, place: Path) -> bool:
-    return os.path.lexists(place) and os.path.samestat(path.lstat(), place.lstat())
-
-
-# What a journal finds in its folder when it is opened: what is queued, and what a crash or the disk did to it.
-#
-# It always gives something to go on with, but for what passes: then it raises, to be tried again, since a segment that
-# was not read would count as used up, and be removed. Of all segments but the last one only the header, the length and
-# the file of acknowledgements are read. A file is read whole when its length is not what the headers say.
+DEAD_PREFIX = "dead-"  # before the name of a segment of dead letters
 
 
 @dataclass(slots=True)
@@ -118,86 +36,81 @@ class Recovered:
 
     header: SegmentHeader
     segments: list[Segment] = field(default_factory=list)
-    quarantined: int = 0
+    damaged: list[Path] = field(default_factory=list)
     lost: int = 0
 
 
 @dataclass(slots=True)
+class _Content:
+    """The readable content of a whole file. `missing` counts numbers between those of its frames."""
+
+    own: list[Frame]
+    end: int
+    is_damaged: bool
+    missing: int
+
+
+@dataclass(slots=True)
 class _Found:
-    """A file: `header` is None when it cannot be read; `content` what is in it when it was read whole."""
+    """A file: `header` is None when it cannot be read, `content` is set when the file was read whole.
+
+    A foreign file is no regular file, or of a newer service, or of another journal.
+    """
 
     path: Path
     first: int
     length: int
+    highest: int
     header: SegmentHeader | None = None
-    content: "_Content | None" = None
-    highest: int = 0
-    is_foreign: bool = False  # no file, or one of a newer service, or of another journal
+    content: _Content | None = None
+    is_foreign: bool = False
+
+    @property
+    def is_drained(self) -> bool:
+        return self.header is not None and bool(self.header.flags & segments.DRAINED)
 
 
-@dataclass(slots=True)
-class _Content:
-    totals: SegmentTotals
-    end: int
-    is_damaged: bool
-    missing: int  # numbers that are between those of its frames
-    own: list[frames.Frame]
-
-
-def recover(folder: Path, *, kind: int, mark: int, system: System) -> Recovered:
-    """Read a folder, which may be missing; mend what a crash left. Raises OSError when the folder cannot be used, or a
-    file not be read for what passes.
-    """
-    found = [_look(path, kind=kind, mark=mark) for path in _files(folder)]
-    recovered = Recovered(SegmentHeader(kind, mark, 1, SegmentTotals(), 0))
+def recover(folder: Path, *, kind: int, mark: int) -> Recovered:
+    """Read a folder, which may be missing. Raises OSError when it is unreadable, and for passing faults of a file."""
+    recovered = Recovered(SegmentHeader(kind, mark, 1, Totals(), 0))
     served: list[_Found] = []
     highest = 0
-    for one in reversed(found):
+    for path in reversed(_files(folder)):
+        one = _look(path, kind=kind, mark=mark)
         if _is_known(one, served[0] if served else None, mark=mark):
             served.insert(0, one)
         else:
-            highest = max(highest, frames.highest_number(one.first, one.length))
+            highest = max(highest, segments.highest_number(one.first, one.length))
             _put_away(one, kind=kind)
-    if served and served[-1] is found[-1]:
-        _mend_end(served[-1], system)
-    _settle(served, recovered, kind=kind, mark=mark)
-    kept = quarantined_segments(folder, kind=kind)
-    highest = max([highest, _highest_of(kept), *(one.highest for one in served)])
-    recovered.header = recovered.header._replace(first=highest + 1)
-    recovered.quarantined = len(kept)
-    _sweep(folder)
+    before = Totals()
+    for one, following in itertools.zip_longest(served, served[1:]):
+        before = _add(recovered, one, following, before)
+    recovered.damaged = quarantined(folder, kind=kind)
+    highest = max([highest, *map(_highest_of, recovered.damaged), *(one.highest for one in served)])
+    recovered.header = recovered.header._replace(first=highest + 1, before=before)
+    with contextlib.suppress(OSError):
+        for path in [*folder.glob(f"*{segments.ACKNOWLEDGED}"), *folder.glob("*.new")]:
+            if path.suffix == ".new" or not path.with_suffix(segments.SUFFIX).exists():
+                path.unlink()
     return recovered
 
 
 def _files(folder: Path) -> list[Path]:
     try:
-        names = [path for path in folder.iterdir() if path.suffix == frames.SUFFIX]
+        found = [path for path in folder.iterdir() if path.suffix == segments.SUFFIX]
     except FileNotFoundError:
         return []
-    return sorted(path for path in names if frames.segment_number(path.stem) is not None)
-
-
-def _highest_of(kept: list[Path]) -> int:
-    """No number is given out again that a file in quarantine may have, also where an earlier start put it there and
-    nothing was appended since.
-    """
-    numbers = [0]
-    for path in kept:
-        first = first_number(path)
-        if first is not None:
-            with contextlib.suppress(FileNotFoundError):  # somebody has looked, and removed it
-                numbers.append(frames.highest_number(first, path.lstat().st_size))
-    return max(numbers)
+    return sorted(path for path in found if segments.segment_number(path.stem) is not None)
 
 
 def _look(path: Path, *, kind: int, mark: int) -> _Found:
-    first = frames.segment_number(path.stem)
-    assert first is not None
+    """Read the header of a file."""
+    first = segments.segment_number(path.stem) or 0
     status = path.lstat()
-    found = _Found(path, first, status.st_size, is_foreign=not stat.S_ISREG(status.st_mode))
+    found = _Found(path, first, status.st_size, highest=first, is_foreign=not stat.S_ISREG(status.st_mode))
     try:
-        header = _header(path)
-    except frames.UnknownVersion:
+        header = read_header(path)
+    except segments.UnknownVersion:
         found.is_foreign = True
         return found
     except OSError as fault:
@@ -207,34 +120,28 @@ def _look(path: Path, *, kind: int, mark: int) -> _Found:
     if header is not None and (header.kind, header.mark) != (kind, mark):
         found.is_foreign = True
     elif header is not None:
-        found.header = header
-        found.first = max(first, header.first)
         # The number in the name counts as used: a segment without frames keeps its name to itself.
-        found.highest = max(first, header.first - 1)
+        found.header, found.first, found.highest = header, max(first, header.first), max(first, header.first - 1)
     return found
 
 
-def _header(path: Path) -> SegmentHeader | None:
-    descriptor = files.open_files(path)
+def read_header(path: Path) -> SegmentHeader | None:
+    """Return the header of a file; None when there is no whole one. Raises OSError and UnknownVersion."""
+    descriptor = files.open_file(path)
     try:
-        return frames.decode_segment(os.pread(descriptor, frames.SEGMENT_HEADER_BYTES, 0))
+        return segments.decode_segment(os.pread(descriptor, segments.SEGMENT_HEADER_BYTES, 0))
     finally:
         os.close(descriptor)
 
 
-def _is_drained(one: _Found) -> bool:
-    return one.header is not None and bool(one.header.flags & frames.DRAINED)
-
-
 def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
-    """Whether something of a file can be served, and how much: it is read whole where no next header says that. A file
-    without a header may have frames of this queue all the same. Raises OSError for what passes.
+    """Return true if something of a file can be served. It is read whole where no next header says how much is in it.
+
+    A file without a header may still have frames of this queue. Raises OSError for passing faults.
     """
-    if _is_drained(one):
-        return True
-    if one.header is None and (one.is_foreign or one.length <= frames.SEGMENT_HEADER_BYTES):
+    if one.header is None and (one.is_foreign or one.length <= segments.SEGMENT_HEADER_BYTES):
         return False
-    if one.header is not None and following is not None and following.header is not None:
+    if one.is_drained or (one.header is not None and following is not None and following.header is not None):
         return True
     try:
         one.content = _read(one, mark=mark)
@@ -242,162 +149,187 @@ def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
         if fault.errno in PASSING:
             raise
         return False
-    return one.header is not None or one.content.totals.batches > 0
+    return one.header is not None or bool(one.content.own)
 
 
 def _read(one: _Found, *, mark: int) -> _Content:
-    """What is readable of a file. Raises OSError."""
-    region, is_given = files.read_gathered(one.path, limit=frames.LONGEST_BYTES)
-    scanned = frames.scan(region, frames.SEGMENT_HEADER_BYTES, mark=mark)
-    own = [found.frame for found in scanned.frames if found.frame.number >= one.first]
-    totals = _totals(own)
+    """Read a whole file. Raises OSError."""
+    region, is_complete = files.read_whole(one.path, limit=segments.LONGEST_BYTES)
+    scanned = segments.scan(region, segments.SEGMENT_HEADER_BYTES, mark=mark)
+    own = [frame for frame in scanned.frames if frame.number >= one.first]
     one.highest = max([one.highest, *(frame.number for frame in own)])
     is_longer = one.length > len(region)  # than any that was written here
-    # Zeros for what the disk does not give look like a torn end, and are none: nothing of that may be cut off.
-    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_given
+    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_complete
     missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
-    return _Content(totals, scanned.end, is_damaged, missing, own)
+    return _Content(own, scanned.end, is_damaged, missing)
 
 
-def _totals(own: list[frames.Frame]) -> SegmentTotals:
-    return SegmentTotals(len(own), sum(frame.records for frame in own), sum(frame.size for frame in own))
+def _add(recovered: Recovered, one: _Found, following: _Found | None, before: Totals) -> Totals:
+    """Add the segment of a file, and return how much was appended before the next one.
 
-
-def _mend_end(one: _Found, system: System) -> None:
-    """Cut off what a crash left at the end of the last segment. A damaged one stays as it is: the bytes in quarantine
-    are the same ones.
+    The header of the next file, or the content, says how much is in the segment. A file in the middle without a header
+    begins where the one before it ends.
     """
-    if one.content is None or one.content.is_damaged or one.content.end >= one.length:
-        return
-    try:
-        descriptor = system.open(one.path)
-        try:
-            system.cut(descriptor, one.content.end)
-        finally:
-            system.close(descriptor)
-        log.warning("Of the queue file %s, %d bytes were cut off.", one.path, one.length - one.content.end)
-        one.length = one.content.end
-    except OSError as fault:
-        log.error("The end of the queue file %s cannot be mended (%s).", one.path, fault.strerror)
-
-
-def _put_away(one: _Found, *, kind: int) -> None:
-    """Nothing can be served of it."""
-    try:
-        if one.length <= frames.SEGMENT_HEADER_BYTES and not one.is_foreign:
-            one.path.unlink()  # a crash came before the first frame
-            return
-        move_to_quarantine(one.path, kind=kind)
-    except OSError as fault:
-        log.error("The queue file %s cannot be read, nor moved away (%s).", one.path, fault.strerror)
-    else:
-        log.error("Nothing of the queue file %s can be read; it was moved to %s.", one.path, FOLDER)
-
-
-def _copy(one: _Found, *, kind: int) -> None:
-    tell = quarantine_note(one.path)
-    try:
-        copy_to_quarantine(one.path, kind=kind)
-    except OSError as fault:
-        tell(fault)
-    else:
-        tell(None)
-
-
-def _settle(served: list[_Found], recovered: Recovered, *, kind: int, mark: int) -> None:
-    """Make segments of files: how much is in each says the header of the next one, or its content."""
-    before = SegmentTotals()
-    for place, one in enumerate(served):
-        following = served[place + 1] if place + 1 < len(served) else None
-        begins = _begins(one, before if place else None, following)
-        if place and begins.batches > before.batches:
-            _lose(begins.minus(before).batches, one, recovered)
-        expected = following.header.before.minus(begins) if following is not None and following.header else None
-        held = _held(one, expected, recovered, kind=kind, mark=mark)
-        recovered.segments.append(_segment(one, begins, held, kind=kind, mark=mark))
-        before = begins.plus(held)
-        if expected is not None:
-            before = begins.plus(expected)
-        if place:
-            recovered.segments[-2].following = recovered.segments[-1]
-    recovered.header = recovered.header._replace(before=before)
-
-
-def _begins(one: _Found, before: SegmentTotals | None, following: _Found | None) -> SegmentTotals:
-    """How much was appended before a segment, which may have no header."""
+    kind, mark = recovered.header.kind, recovered.header.mark
+    end = following.header.before if following is not None and following.header is not None else None
     if one.header is not None:
-        return one.header.before
-    if before is None and following is not None and following.header is not None and one.content is not None:
-        return following.header.before.minus(one.content.totals).at_least_nothing()
-    return before or SegmentTotals()
+        begins = one.header.before
+        if recovered.segments:
+            _lose(recovered, one, begins.batches - before.batches)
+    elif not recovered.segments and end is not None and one.content is not None:
+        begins = end.minus(segments.sum_frames(one.content.own))
+    else:
+        begins = before
+    expected = end.minus(begins) if end is not None else None
+    held = _held(recovered, one, expected, mark=mark)
+    if one.content is not None and one.content.is_damaged:
+        failure = None
+        try:
+            put_in_quarantine(one.path, kind=kind, is_served=True)
+        except OSError as fault:
+            failure = fault
+        report_quarantine(one.path, failure)
+    segment = _segment(one, begins, held, kind=kind, mark=mark)
+    if recovered.segments:
+        recovered.segments[-1].following = segment
+    recovered.segments.append(segment)
+    return end if end is not None else begins.plus(held)
 
 
-def _held(one: _Found, expected: SegmentTotals | None, recovered: Recovered, *, kind: int, mark: int) -> SegmentTotals:
-    """How much is in a segment, of which so much is expected."""
-    if _is_drained(one):
-        return SegmentTotals()
-    if one.content is None and expected is not None and frames.segment_length(expected) == one.length:
-        return expected
-    if one.content is None:
+def _held(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: int) -> Totals:
+    """Return how much is in a file, of which so much is expected."""
+    if one.is_drained:
+        return Totals()
+    if one.content is None and expected is not None:
+        if segments.segment_length(expected) == one.length:
+            return expected
         try:
             one.content = _read(one, mark=mark)
         except OSError as fault:
-            if expected is None or fault.errno in PASSING:
+            if fault.errno in PASSING:
                 raise
             return expected
-    held = one.content.totals
-    if expected is None:
-        _lose(one.content.missing, one, recovered)
-    elif held.batches != expected.batches:
-        _lose(expected.batches - held.batches, one, recovered)
-    if one.content.is_damaged:
-        _copy(one, kind=kind)
+    assert one.content is not None  # of the last file, and of one before a file without a header
+    held = segments.sum_frames(one.content.own)
+    _lose(recovered, one, one.content.missing if expected is None else expected.batches - held.batches)
     return held
 
 
-def _lose(batches: int, one: _Found, recovered: Recovered) -> None:
+def _lose(recovered: Recovered, one: _Found, batches: int) -> None:
     if batches > 0:
         recovered.lost += batches
         log.error("The queue file %s lacks %s, lost for good.", one.path, counted(batches, "batch", "batches"))
 
 
-def _segment(one: _Found, before: SegmentTotals, held: SegmentTotals, *, kind: int, mark: int) -> Segment:
-    end = one.content.end if one.content is not None else one.length
-    segment = Segment(one.path, one.first, before, end=end, is_sealed=True)
-    segment.is_damaged = one.content is not None and one.content.is_damaged
-    segment.made_at = one.header.made_at if one.header else 0
-    segment.is_gone = _is_drained(one)
-    segment.done = NumberSet(one.first)
-    if segment.is_gone:
-        with contextlib.suppress(OSError):  # a crash may have come before it was removed
-            segment.acknowledged = segment.acknowledgements.lstat().st_size
+def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int) -> Segment:
+    acknowledged = Acknowledgements(one.first, mark=mark)
+    made_at = one.header.made_at if one.header is not None else 0
+    segment = Segment(one.path, one.first, before, acknowledged, made_at, end=one.length, is_sealed=True)
+    segment.is_drained = one.is_drained
+    if one.is_drained:
+        with contextlib.suppress(OSError):  # a crash came before the file was removed
+            acknowledged.length = segment.acknowledgements_path.lstat().st_size
         return segment
-    said = acknowledgements.read_acknowledgements(
-        _acknowledged(segment.acknowledgements, held, kind=kind), first=one.first, mark=mark
-    )
-    segment.done, segment.progress, segment.died, segment.acknowledged = said.done, said.progress, said.died, said.end
-    segment.gone = said.totals
-    segment.left = held.minus(said.totals).at_least_nothing()
-    if one.content is not None:  # some of what left may be unreadable now: it must not be counted off the rest
-        segment.left = _totals([frame for frame in one.content.own if frame.number not in said.done])
-    one.highest = max(one.highest, said.done.highest() or 0)
+    acknowledged.read(_acknowledgements(segment.acknowledgements_path, kind=kind))
+    segment.left = held.minus(acknowledged.gone)
+    if one.content is not None:
+        segment.end, segment.is_damaged = one.content.end, one.content.is_damaged
+        # Some of what left may be unreadable now: it must not be counted off the rest.
+        segment.left = segments.sum_frames(
+            [frame for frame in one.content.own if frame.number not in acknowledged.done]
+        )
+    one.highest = max(one.highest, acknowledged.done.highest())
     return segment
 
 
-def _acknowledged(path: Path, held: SegmentTotals, *, kind: int) -> bytes:
-    """What is missing or cannot be read is sent again. What is no file goes out of the way of the next one."""
+def _acknowledgements(path: Path, *, kind: int) -> bytes:
+    """Read the file; batches of which nothing can be read are sent again. Anything but a file is moved away."""
     with contextlib.suppress(OSError):
         if not stat.S_ISREG(path.lstat().st_mode):
-            move_to_quarantine(path, kind=kind)
-        return files.read_whole(path, limit=acknowledgements.longest(held))
+            put_in_quarantine(path, kind=kind, is_served=False)
+        return files.read_whole(path, limit=segments.MOST_ACKNOWLEDGEMENT_BYTES).data
     return b""
 
 
-def _sweep(folder: Path) -> None:
-    """Remove files of acknowledgements whose segment is gone."""
-    with contextlib.suppress(OSError):
-        for path in folder.glob(f"*{frames.ACKNOWLEDGED}"):
-            if not path.with_suffix(frames.SUFFIX).exists():
+def _put_away(one: _Found, *, kind: int) -> None:
+    """Move away a file of which nothing can be served."""
+    try:
+        if one.length <= segments.SEGMENT_HEADER_BYTES and not one.is_foreign:
+            one.path.unlink()  # a crash came before the first frame
+            return
+        put_in_quarantine(one.path, kind=kind, is_served=False)
+    except OSError as fault:
+        log.error("The queue file %s cannot be read, nor moved away (%s).", one.path, fault.strerror)
+    else:
+        log.error("Nothing of the queue file %s can be read; it was moved to %s.", one.path, QUARANTINE)
+
+
+# Quarantine.
+
+
+def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
+    """Put a file in quarantine, or only a second name of it while it is served; return the path there. Raises OSError.
+
+    A file that an earlier process put there is there once.
+    """
+    folder = _quarantine(path.parent, kind=kind)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    first = folder / (f"{DEAD_PREFIX}{path.name}" if kind == segments.DEAD else path.name)
+    for place in itertools.chain([first], (first.with_stem(f"{first.stem}-{more}") for more in itertools.count(2))):
+        beside = place.with_suffix(segments.ACKNOWLEDGED)
+        if os.path.lexists(place) and os.path.samestat(path.lstat(), place.lstat()):
+            if not is_served:
                 path.unlink()
-        for path in folder.glob("*.new"):
-            path.unlink()
+        elif os.path.lexists(place) or os.path.lexists(beside):
+            continue
+        elif not is_served:
+            path.rename(place)
+        elif not _link(path, place):  # a file system without links
+            if place == first:  # only one copy: else each start would add one
+                shutil.copyfile(path, place)
+            return first
+        if not is_served:
+            with contextlib.suppress(FileNotFoundError):
+                path.with_suffix(segments.ACKNOWLEDGED).rename(beside)
+        return place
+    raise AssertionError
+
+
+def _link(path: Path, place: Path) -> bool:
+    try:
+        os.link(path, place)
+    except OSError:
+        return False
+    return True
+
+
+def report_quarantine(path: Path, failure: Exception | None) -> None:
+    """Log the end of putting a file in quarantine."""
+    if failure is None:
+        log.error(
+            "The queue file %s is damaged; what is readable is served, and the file kept in %s.", path, QUARANTINE
+        )
+    else:
+        log.error("The queue file %s is damaged and could not be put in quarantine (%s).", path, failure)
+
+
+def quarantined(folder: Path, *, kind: int) -> list[Path]:
+    """Return the segments of a journal that are in quarantine."""
+    try:
+        found = sorted(one for one in _quarantine(folder, kind=kind).iterdir() if one.suffix == segments.SUFFIX)
+    except FileNotFoundError:
+        return []
+    return [one for one in found if one.name.startswith(DEAD_PREFIX) == (kind == segments.DEAD)]
+
+
+def _highest_of(path: Path) -> int:
+    """Return the highest number that a file in quarantine may have: none of them is given out again."""
+    first = segments.segment_number(path.name.removeprefix(DEAD_PREFIX)[: segments.NAME_DIGITS])
+    try:
+        return segments.highest_number(first, path.lstat().st_size) if first is not None else 0
+    except FileNotFoundError:  # somebody looked at it, and removed it
+        return 0
+
+
+def _quarantine(folder: Path, *, kind: int) -> Path:
+    return (folder.parent if kind == segments.DEAD else folder) / QUARANTINE

@@ -32,7 +32,7 @@ class ConcurrencyLimit:
 
     @property
     def are_free(self) -> bool:
-        """Whether nobody has one."""
+        """Return whether nobody has one."""
         return not self._taken.total()
 
     def turn(self, host: str, *, insists: bool = False) -> "ConcurrencySlot":
@@ -107,7 +107,7 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True)
 class SharedAnswer(Generic[Value]):
-    """What a call gave for one key. `began`: seconds on the clock of the rounds, when it was made."""
+    """The result of a call for one key. `began`: seconds on the clock of the rounds, when it was made."""
 
     began: float
     result: Value | Exception
@@ -237,7 +237,7 @@ class SharedCalls(Generic[Key, Value]):
 
 
 class RemoteCall(StrEnum):
-    """What was asked."""
+    """The kinds of calls to a remote."""
 
     LOOK = "look"
     FETCH = "fetch"

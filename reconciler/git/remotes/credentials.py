@@ -108,7 +108,7 @@ def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
 
 
 def is_guessable(secrets: Collection[bytes]) -> bool:
-    """Whether one of these is so short that a text without it would still tell it."""
+    """Return whether one of these is so short that a text without it would still tell it."""
     return any(len(one.decode("utf-8", "replace")) < FEWEST_CHARACTERS for one in secrets)
 
 

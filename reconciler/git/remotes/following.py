@@ -10,7 +10,7 @@ from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteTally
 from reconciler.git.remotes.proposals import Proposals, Proposing
-from reconciler.git.remotes.shared import Address, Remote, RemotePlace
+from reconciler.git.remotes.remote import Address, Remote, RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.verification import AllowedSigners
 
@@ -45,7 +45,7 @@ class Following:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the mirror was made, or found, by this process."""
+        """Return whether the mirror was made, or found, by this process."""
         return self._remote.is_ready
 
     @property

@@ -42,7 +42,7 @@ _BLANK = " \t"  # what curl and git pass over
 
 
 class HttpAnswers:
-    """What the answers of one run said, fed with the trace as it comes; the last answer of a kind counts."""
+    """The headers of one run's answers, fed with the trace as it comes; the last answer of a kind counts."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -56,12 +56,12 @@ class HttpAnswers:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether the remote does not speak Git's smart protocol: it has strayed from it, or never came to it."""
+        """Return whether the remote does not speak Git's smart protocol: it strayed from it, or never came to it."""
         return self._strayed or (self._status != 0 and not self._speaks_git)
 
     @property
     def has_strayed(self) -> bool:
-        """Whether git was told what refs there are in another way than by the smart protocol, or goes on without it:
+        """Return whether git was told the refs in another way than by the smart protocol, or goes on without it:
         by the older one it would get objects that nobody checks or counts.
         """
         return self._strayed
@@ -122,7 +122,7 @@ class HttpAnswers:
             return None
 
     def redirect(self, url: str) -> str | None:
-        """Where a redirect leads, for people: without user name and query, on one line; None when there was none."""
+        """Return the target of a redirect, for people: one line without user name and query; None without one."""
         if not self._location:
             return None
         try:
@@ -139,7 +139,7 @@ class HttpAnswers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What one run gets: variables, open files that these name, and texts that must not leave the run.
+    """The variables of one run, the open files that they name, and the texts that must not leave the run.
 
     `answers` fills while git runs, and is whole once the context that gave this has ended. When `halt` comes to be
     set, git must not go on.
@@ -167,7 +167,7 @@ class Transport:
 
     @asynccontextmanager
     async def access(self) -> AsyncIterator[Access]:
-        """What a run needs, from the files as they are now. Raises GitFault for a file that is of no use."""
+        """Return what a run needs, from the files as they are now. Raises GitFault for a file that is of no use."""
         yield Access()
 
     async def close(self) -> None:
@@ -291,7 +291,7 @@ class Https(Transport):
             self._checked = found
 
     def _answer(self, secret: bytes) -> bytes:
-        """What the file in memory holds: the answer of askpass, or configuration with the header."""
+        """Return what the file in memory holds: the answer of askpass, or configuration with the header."""
         if self._credentials.username:
             return secret + b"\n"
         header = quoted_path("Authorization: Bearer " + secret.decode("utf-8", "surrogateescape"))

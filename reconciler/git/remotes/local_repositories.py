@@ -1,13 +1,18 @@
-"""Repositories on this machine: where they lead git, and where their refs are."""
+"""Repositories on this machine: the places that they lead git to, and the places of their refs.
 
-import asyncio
-import contextlib
+Whoever writes a repository chooses its links, its alternates, and the files that name another folder; git follows
+them wherever the service's user may read. So each of them counts as the word of those who could have written it: a
+stranger's may lead only to what is the stranger's own, and nobody's into the state directory, where other repositories'
+commits are. Root and the service's own user are no strangers. Links to single objects are not checked: their names tell
+nothing to somebody who does not know the content, and there are too many.
+"""
+
 import errno
 import os
 import re
 import stat
-import threading
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -16,14 +21,7 @@ from reconciler.git.remotes import credentials
 from reconciler.git.remotes.mirrors import SLOW_DISK
 from reconciler.model.names import check_ref_name
 from reconciler.settings import bounded_io
-
-# What a repository on this machine may lead git to, which reads it as the service's user.
-#
-# Whoever writes a repository chooses its links, its alternates, and the files that name another folder; git follows
-# them wherever the service may read. So each of them counts as the word of whoever could have written it: a stranger's
-# may lead only to what is the stranger's own, and nobody's into the state directory, where other repositories' commits
-# are. Root and the service's own user are no strangers. Links to single objects are not looked at: their names tell
-# nothing to somebody who does not know the content, and there are too many.
+from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 
 # This is done before every git, and `pathlib` would take more than half of its time.
 # ruff: noqa: PTH109, PTH115, PTH116, PTH118, PTH119, PTH120
@@ -78,14 +76,14 @@ class NoRepository(ValueError):
 
 
 class RepositoryFolders(NamedTuple):
-    """Where git finds a repository: what belongs to this working tree alone, and what all of them share."""
+    """The folders of a repository: that of this working tree alone, and the one that all of them share."""
 
     own: Path
     common: Path
 
 
 class FoundRepository(NamedTuple):
-    """Where a path leads, without links. `owners` are those of the links on the way."""
+    """The end of a path, without links. `owners` are those of the links on the way."""
 
     path: str
     owner: int
@@ -94,14 +92,14 @@ class FoundRepository(NamedTuple):
 
 
 class RepositoryReach:
-    """What a repository may lead to, as it is now. `state`: where nothing may lead."""
+    """The rules for links and files that lead git elsewhere. `state`: the folder where nothing may lead."""
 
     def __init__(self, *, reader: int, state: Path | None) -> None:
         self._friends = frozenset({ROOT, reader})
         self._state = None if state is None else f"{os.path.realpath(state).rstrip('/')}/"
 
     def judge(self, folder: Path, names: Iterable[str] = ()) -> RepositoryFolders:
-        """Where the repository is. `names` are the refs that are followed.
+        """Return where the repository is. `names` are the refs that are followed.
 
         Raises Astray, NoRepository, OSError.
         """
@@ -161,7 +159,7 @@ class RepositoryReach:
     # What is in it
 
     def _entry(self, base: str, name: str, authors: Owners) -> FoundRepository | None:
-        """What is there by this name; None when nothing is."""
+        """Return what is there by this name; None when nothing is."""
         path = f"{base}/{name}"
         try:
             status = os.lstat(path)
@@ -172,7 +170,7 @@ class RepositoryReach:
         return _plain(name, FoundRepository(path, status.st_uid, status.st_mode, frozenset()))
 
     def _led(self, name: str, target: str, authors: Owners) -> FoundRepository | None:
-        """What something leads to by the word of `authors`; None when there is nothing, which a friend may say."""
+        """Return the target of something that `authors` wrote; None when there is nothing, which a friend may say."""
         try:
             place = find_repository(target)
         except (OSError, ValueError):  # a stranger is not told what there is and what not
@@ -256,7 +254,7 @@ class RepositoryReach:
 
 
 def find_repository(path: str) -> FoundRepository:
-    """Where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
+    """Return where a path leads, one link after the other. Raises OSError, and ValueError for what is no path."""
     here, left, owners, links = "", _backwards(os.path.join(os.getcwd(), path)), set(), 0
     status = os.lstat("/")
     while left:
@@ -328,7 +326,7 @@ def _is_ref(name: str) -> bool:
 
 
 def _is_plain(name: str) -> bool:
-    """Whether a name leads to something below its folder, by its text."""
+    """Return whether a name leads to something below its folder, by its text."""
     return "\0" not in name and not {"", ".", ".."} & set(name.split("/"))
 
 
@@ -355,7 +353,7 @@ RefFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that
 
 
 class RefPlaces(NamedTuple):
-    """Where a repository keeps what names its commits."""
+    """The files and folders of a repository that name its commits."""
 
     refs: Path  # watched with everything below it
     folders: tuple[Path, ...]  # when one of these is another one than before, the watch is blind
@@ -397,7 +395,7 @@ def ref_identity(folder: Path) -> RefIdentity:
 
 
 def ref_fact(file: Path) -> RefFact:
-    """What a file is now; None when there is none. Raises OSError."""
+    """Return what a file is now; None when there is none. Raises OSError."""
     try:
         status = file.stat()
     except FileNotFoundError:
@@ -405,62 +403,35 @@ def ref_fact(file: Path) -> RefFact:
     return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-# A look at the files of a repository on this machine before git has it, and what people are told of it.
-
-THREAD_NAME = "inspect a repository"
+# A check of the files of a repository on this machine before git has it.
 
 
 class Inspector:
-    """Of one repository, called `url`. `state`: the folder where nothing may lead.
-
-    A disk that hangs holds one thread, and never one of those that everybody shares.
-    """
+    """Checks one repository, called `url`. `state`: the folder where nothing may lead."""
 
     def __init__(self, url: str, folder: Path, *, state: Path) -> None:
         self._url = url
         self._folder = folder
         self._state = state
-        self._running: asyncio.Future[Exception | None] | None = None
+        self._files = BoundedIO(f"the repository {url}")
 
     async def inspect(self, refs: Iterable[str], *, seconds: float) -> None:
         """Return when it leads to nothing that it must not. `refs`: the full names that are followed.
 
         Raises GitFault: unreachable, also when its disk takes longer than `seconds`.
         """
+        check = partial(why_unreadable, self._url, self._folder, tuple(refs), state=self._state)
         try:
-            async with asyncio.timeout(seconds):
-                while self._running is not None:
-                    await asyncio.wait([self._running])
-                running = self._running = self._started(tuple(refs))
-                await asyncio.wait([running])
-        except TimeoutError:
+            fault = await self._files.answer(check, seconds=seconds)
+        except DiskHangs:
             told = f"{self._url} did not answer within {seconds:g} seconds; {SLOW_DISK}"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
-        if (fault := running.result()) is not None:
+        if fault is not None:
             raise fault
-
-    def _started(self, refs: tuple[str, ...]) -> asyncio.Future[Exception | None]:
-        loop = asyncio.get_running_loop()
-        ended = loop.create_future()
-
-        def end(fault: Exception | None) -> None:
-            self._running = None
-            ended.set_result(fault)
-
-        def work() -> None:
-            try:
-                fault: Exception | None = why_unreadable(self._url, self._folder, refs, state=self._state)
-            except Exception as error:  # of the program: who waits is to have it, and not a thread that died unseen
-                fault = error
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(end, fault)
-
-        threading.Thread(target=work, name=THREAD_NAME, daemon=True).start()
-        return ended
 
 
 def why_unreadable(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
-    """What keeps a repository from being read; None when nothing does."""
+    """Return what keeps a repository from being read; None when nothing does."""
     try:
         RepositoryReach(reader=os.geteuid(), state=state).judge(folder, refs)
     except Astray as astray:

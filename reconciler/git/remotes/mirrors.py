@@ -1,4 +1,9 @@
-"""A mirror: a bare repository of our own, fetched, swept and retired."""
+"""A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
+
+Nothing is ever checked out, and the other repository is only read. Here are also the files of a mirror: leftovers of
+killed programs, its packs, and folders that nobody uses any more. `polls` asks where refs are; `snapshots` reads what
+was fetched. At most one task may write a mirror at a time: `remote` sees to that.
+"""
 
 import asyncio
 import contextlib
@@ -17,10 +22,6 @@ from reconciler.git.refs import Followed, RefHead
 from reconciler.git.remotes import credentials, errors
 from reconciler.git.remotes.program import GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
-
-# Files of a mirror that no git uses any more: what killed ones left, and what is being replaced.
-#
-# What a mirror is, and when it is swept, is in `mirrors`.
 
 # What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
 LEFTOVERS = (
@@ -76,11 +77,6 @@ def remove_files(path: Path) -> None:
     else:
         path.unlink(missing_ok=True)
 
-
-# A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
-#
-# Nothing is ever checked out, and the other repository is only read. Where it is now is asked in `polls`; reading
-# what was fetched is in `snapshots`. At most one task may write a mirror at a time: `shared` sees to that.
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +141,7 @@ class Mirror:
         await _to_its_end(remove_files, old)
 
     async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
-        """Where our refs are, all of them when none are named; what leads to no commit is left out."""
+        """Return where our refs are, all of them when none are named; what leads to no commit is left out."""
         fields = "--format=%(refname) %(objecttype) %(objectname)"
         output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
         lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
@@ -158,7 +154,7 @@ class Mirror:
         }
 
     async def reaches(self, commit: str) -> bool:
-        """Whether one of our refs leads to this commit. That the object is there says nothing of who may have it."""
+        """Return whether one of our refs leads to this commit. An object may be there that nobody may have."""
         if (await self._peeled([commit])).get(commit) != commit:
             return False
         lacking = await self._in_mirror("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
@@ -314,7 +310,7 @@ class Mirror:
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"
             raise GitFault(RepositoryState.UNREACHABLE, f"{told_person}; {SLOW_OWN}") from None
         if output.status != 0:
-            raise errors.of_mirror(self.url, output, mirror=self.path)
+            raise errors.of_mirror(self.url, output)
         return output
 
     def _beside(self, suffix: str) -> Path:

@@ -1,4 +1,8 @@
-"""Polling a remote: where refs are, when to ask again, and heads that cannot be fetched."""
+"""Polling a remote: `git ls-remote` tells where refs are. Nothing is fetched, nothing is written.
+
+Here is also the memory of a remote between polls: where refs were, until when it wants to be left alone, and which
+heads no fetch can get.
+"""
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -12,9 +16,6 @@ from reconciler.git.remotes import errors
 from reconciler.git.remotes.mirrors import Mirror
 from reconciler.git.remotes.program import Limits
 from reconciler.git.remotes.sources import Source
-
-# A look: where the followed things of a remote are now, as `git ls-remote` tells it. Nothing is fetched, nothing is
-# written.
 
 MOST_ASKED = 256  # names in one command line, so that it stays below what the system takes
 HAS_COMMITS = "HEAD"  # asked for with all else: in most remotes it tells that they are not empty, without another call
@@ -37,7 +38,7 @@ class PollProbe:
         self._known = None
 
     async def is_empty(self, mirror: Mirror, source: Source) -> bool:
-        """Whether it has no ref at all. Raises GitFault."""
+        """Return whether it has no ref at all. Raises GitFault."""
         if self._known is None or self._clock() >= self._known[0]:
             output = await mirror.ask(source, "ls-remote", "--", source.operand, output_bytes=PROBE_BYTES)
             # To ask a folder here costs nobody anything.
@@ -48,7 +49,7 @@ class PollProbe:
 async def poll(
     mirror: Mirror, source: Source, followed: Collection[Followed], *, probe: PollProbe
 ) -> Mapping[Followed, RefHead | Exception]:
-    """Where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
+    """Return where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
 
     Raises GitFault for what concerns them all. `source` gives the URL and the limits.
     """
@@ -123,7 +124,7 @@ MOST = 256  # refs that are remembered and asked for in one look
 
 
 class RefTip(NamedTuple):
-    """Where a ref was; `commit` is None when it was not there. `at`: when the look began."""
+    """The commit of a ref; None when there was no such ref. `at`: when the poll began."""
 
     at: float
     commit: str | None
@@ -146,7 +147,7 @@ class RefCache:
             del self._known[next(iter(self._known))]
 
     def are_due(self, wanted: Collection[str]) -> bool:
-        """Whether to look again on behalf of these."""
+        """Return whether to look again on behalf of these."""
         now = self._clock()
         is_old = any(ref not in self._known or now - self._known[ref].at >= SECONDS for ref in wanted)
         return is_old and now - self._asked >= SECONDS
@@ -158,7 +159,7 @@ class RefCache:
         return sorted([*sorted(wanted), *newest][:MOST])
 
     def told(self, wanted: Collection[str]) -> dict[str, str | None]:
-        """Where they were, in the order of their names; without those of which nothing is known."""
+        """Return where they were, in the order of their names; without those of which nothing is known."""
         found = {ref: self._known.pop(ref) for ref in sorted(wanted) if ref in self._known}
         self._known |= found  # as the newest
         return {ref: tip.commit for ref, tip in found.items()}
@@ -225,7 +226,7 @@ class RetryAfter:
 
 
 def asks_to_retry_later(result: object) -> bool:
-    """Whether it is a fault with which a remote asks to be left alone."""
+    """Return whether it is a fault with which a remote asks to be left alone."""
     return isinstance(result, GitFault) and result.retry_after is not None
 
 
@@ -233,7 +234,7 @@ def asks_to_retry_later(result: object) -> bool:
 
 
 class FetchBounds(NamedTuple):
-    """What a fetch may bring: with more, a head that was too much is another case."""
+    """The bounds of a fetch: with wider ones, a head that was too large is fetched again."""
 
     bytes: int
     objects: int

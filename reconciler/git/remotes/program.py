@@ -102,12 +102,16 @@ LOCAL_CONFIGURATION = """\
 	window = 0
 """
 
+# Notes on a run, by which `errors` knows the cause.
+REDIRECTED = "redirected to "
+NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
+
 FAILED = 128  # the status with which git ends when it cannot go on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What one run of git may take."""
+    """The limits of one run of git."""
 
     seconds: float
     output_bytes: int = 1 << 20
@@ -271,13 +275,13 @@ class GitProgram:
     def _output(self, finished: Finished, access: Access) -> Output:
         answers = access.answers
         led = None if answers is None else answers.redirect(self._url)
-        notes = [finished.stopped, None if led is None else f"redirected to {led}"]
+        notes = [finished.stopped, None if led is None else f"{REDIRECTED}{led}"]
         if finished.stopped is not None and finished.status == 0:
             finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
         strayed = answers is not None and answers.has_strayed
         if answers is not None and (strayed or (finished.status == 0 and answers.is_foreign)):
             # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
-            notes.append("the remote does not speak Git's smart protocol")
+            notes.append(NO_SMART_PROTOCOL)
             finished = finished._replace(status=FAILED, stdout=b"")
         notes.append(_killed(finished))
         waiting = None if answers is None else answers.retry_after(self._now())

@@ -16,7 +16,7 @@ from reconciler.git.remotes.concurrency import ConcurrencyLimit, SharedCalls
 from reconciler.git.remotes.local_repositories import Inspector
 from reconciler.git.remotes.mirrors import MANY_PACKS, OF_ONE, Mirror
 from reconciler.git.remotes.polls import FetchBounds, RefCache, RejectedHeads, RetryAfter
-from reconciler.git.remotes.shared import Remote
+from reconciler.git.remotes.remote import Remote
 from reconciler.git.remotes.sources import Source, host_of
 
 # The second mirror of a remote: what was proposed there, and is not followed.
@@ -63,7 +63,7 @@ class SecondMirror:
         self._generation = generation
 
     async def reaches(self, commit: str) -> bool:
-        """Whether a ref of what was proposed leads to a commit. Raises GitFault, never that this mirror is damaged."""
+        """Return whether a ref of a proposal leads to a commit. Raises GitFault, never that this mirror is damaged."""
         if self._current is None:
             return False
         try:
@@ -149,7 +149,7 @@ ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # s
 
 
 class FoundCommit(NamedTuple):
-    """Where something was found; `folder` is that of the second mirror, None for what the first one holds."""
+    """A commit that was found; `folder` is that of the second mirror, None for the first one."""
 
     ref: str
     commit: str
@@ -157,7 +157,7 @@ class FoundCommit(NamedTuple):
 
 
 class _Sought(NamedTuple):
-    """What leads to something that is wanted, and where that is now."""
+    """A ref that leads to a wanted commit, and its present head."""
 
     by: Followed
     head: RefHead
@@ -187,7 +187,7 @@ class ProposalFinder:
         return [] if self._second is None else self._second.folders
 
     async def find(self, wanted: Question) -> Answered:
-        """Where these are, held with all their history, or the fault of each. Raises GitFault."""
+        """Return where these are, held with all their history, or the fault of each. Raises GitFault."""
         first = await self._remote.ready()
         second = self._second = self._second or SecondMirror(first)
         await second.prepare(self._remote.generation, max_bytes=self._remote.source().max_bytes)
@@ -197,7 +197,7 @@ class ProposalFinder:
         return found
 
     async def look(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
-        """Where refs are by the remote, or the fault of each. Raises GitFault, also that of a moment ago."""
+        """Return where refs are by the remote, or the fault of each. Raises GitFault, also that of a moment ago."""
         first = await self._remote.ready()
         await self._inspect(one.full for one in wanted)
         began = self._remote.clock()
@@ -224,7 +224,7 @@ class ProposalFinder:
             return {**found, **dict.fromkeys(rest, fault)}
 
     async def _asked(self, first: Mirror, second: SecondMirror, wanted: Question) -> Answered:
-        """What is nowhere here, or may have moved."""
+        """Return what is nowhere here, or may have moved."""
         found: dict[Followed, FoundCommit | Exception] = {}
         sought: dict[Followed, _Sought] = {}
         for one, place in (await self._located(first, wanted)).items():
@@ -370,7 +370,7 @@ class Proposing:
         self._source = source
 
     async def propose(self, head: str, *, base: str | None = None) -> Proposal:
-        """Where `head` and `base` are now, fetched; each a ref in full or a commit's id. Without `base` what the
+        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id. Without `base` what the
         repository follows.
 
         Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
@@ -391,7 +391,7 @@ class Proposing:
         )
 
     async def tips(self, refs: Collection[str]) -> dict[str, str | None]:
-        """Where refs of proposals are, by what was seen in the last half a minute; None for one that is not there.
+        """Return the commits of refs, as seen in the last half a minute; None for a ref that is not there.
 
         One is left out of which nothing is known: the remote could not be asked, or another question was asked just
         now. The commit that a commit's id is at is that commit. Raises nothing.
@@ -437,12 +437,12 @@ class Proposals:
         return self._finder.folders
 
     async def find(self, wanted: Question) -> Answered:
-        """Where these are, fetched, or the fault of each. Raises GitFault for want of time."""
+        """Return where these are, fetched, or the fault of each. Raises GitFault for want of time."""
         async with self._bounded():
             return (await self._rounds.ask(wanted, since=self._remote.clock())).value()
 
     async def tips(self, wanted: Collection[str]) -> dict[str, str | None]:
-        """Where refs are, as far as that is known, by their names."""
+        """Return where refs are, as far as that is known, by their names."""
         for began, head in self._remote.seen():
             self._finder.tips.note(head.ref, head.commit, at=began)
         if self._finder.tips.are_due(wanted):

@@ -24,7 +24,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """What one repository asks of one remote. Raises Refused for a URL that git must not be given."""
+    """A remote as one repository follows it. Raises Refused for a URL that git must not be given."""
 
     url: str
     follows: Followed = refs.HEAD
@@ -41,7 +41,7 @@ class Source:
 
     @property
     def is_local(self) -> bool:
-        """Whether the repository is a folder on this machine."""
+        """Return whether the repository is a folder on this machine."""
         return self.url.startswith(("/", "file:"))
 
     @property

@@ -82,7 +82,7 @@ class Agent:
         return tuple(map(bounded_io.file_identity, files))
 
     def _runs(self) -> bool:
-        """Whether both are alive. A descriptor of a process can be read once that has ended, reaped or not."""
+        """Return whether both are alive. A descriptor of a process can be read once that has ended, reaped or not."""
         if self._agent is None or self._cat is None:
             return False
         ended = select.poll()
@@ -148,7 +148,7 @@ class Agent:
             credentials.refuse_file(self._passphrase, SSH_PASSPHRASE_FILE, f"does not open the key {self._key}", mend)
 
     async def _opened(self, passphrase: bytes) -> bool:
-        """Whether the passphrase opened the key, which the agent has then."""
+        """Return whether the passphrase opened the key, which the agent has then."""
         with credentials.open_memory_file(passphrase + b"\n") as descriptor:
             shown = os.fsencode(self._key)[:PROMPT_BYTES].decode("utf-8", "surrogateescape")
             asked = credentials.askpass_variables(

@@ -130,7 +130,7 @@ def read_signed(kind: ObjectKind, raw: bytes) -> SignedObject | None:
 
 
 def tag_target(raw: bytes) -> tuple[str, ObjectKind]:
-    """What a stored tag is a tag of: the id of a commit or another tag. Raises Unusable."""
+    """Return what a stored tag is a tag of: the id of a commit or another tag. Raises Unusable."""
     found = TAGGED.match(raw)
     if found is None or found[2].decode() not in set(ObjectKind):
         raise UnusableSignature("leads to no commit")
@@ -335,7 +335,7 @@ async def _ask(files: "_Files", home: Path, question: str, *arguments: str) -> F
 
 
 class _Files:
-    """What ssh-keygen reads, in memory: nothing is left on a disk, however a run ends."""
+    """The files that ssh-keygen reads, in memory: nothing is left on a disk, however a run ends."""
 
     def __init__(self, signed: SignedObject, signers: AllowedSigners) -> None:
         with contextlib.ExitStack() as opened:
@@ -377,7 +377,7 @@ def _unsigned(why: str, signers: AllowedSigners) -> GitFault:
 
 
 def _reason(found: Finished, signers: AllowedSigners) -> str:
-    """What ssh-keygen has against a line of the file of signers, as `path:line: reason`; nothing when it has not."""
+    """Return the complaint of ssh-keygen about a line of the file of signers, as `path:line: reason`; '' without."""
     reasons = REASON.findall(found.errors.decode("utf-8", "replace"))
     # Of lines that cannot be used it tells too, and these are rarely the cause when another one has this very key.
     told = [reason for reason in reasons if THIS_KEY in reason] or reasons

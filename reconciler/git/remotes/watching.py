@@ -75,7 +75,7 @@ class Watcher:
             stopped.cancel()
 
     def is_set(self) -> bool:
-        """Whether to end: also when the program ends and nobody could say so, since Python waits for this thread."""
+        """Return whether to end: also when the program ends, since Python waits for this thread."""
         return not self._watches or not threading.main_thread().is_alive()
 
     def _add(self, watch: "Watch") -> None:
@@ -208,7 +208,7 @@ class Watch:
         self._facts: list[RefFact] = []
 
     def is_there(self) -> bool:
-        """Whether it is where it was, and watched by nobody's error; of a new one, whether it is a repository."""
+        """Return whether it is where it was, without a fault; of a new one, whether it is a repository."""
         if self.failure is None:
             try:
                 self._check()
@@ -217,7 +217,7 @@ class Watch:
         return self.failure is None
 
     def is_closed(self) -> bool:
-        """Whether its folder of refs leads nowhere else, so that the kernel is told of nothing else."""
+        """Return whether its folder of refs leads nowhere else, so that the kernel is told of nothing else."""
         try:
             local_repositories.check_refs(self.places.refs)
         except ERRORS as error:

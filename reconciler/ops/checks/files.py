@@ -1,76 +1,110 @@
-"""Checks of files, directories, disks and limits."""
+"""Checks of files, directories, databases, disks and limits.
+
+Each check is one function: it looks, and returns its findings. Nothing of a secret's content stays.
+"""
 
 import itertools
 import os
 import pwd
 import re
 import stat
-from collections.abc import Iterator, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
+from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.text import counted
-from reconciler.ops import backup
-from reconciler.ops import databases as ops_databases
+from reconciler.ops import backup, databases
+from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
+from reconciler.store import audit
+from reconciler.store import files as store_files
+from reconciler.store.audit import BrokenChain
+from reconciler.store.contract import StoreFault
+from reconciler.store.files import OPERATIONS, STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.records import DamagedVersion
 
-# Whether the files that the settings name can be read, and their secrets by nobody else.
+MOST_BYTES = 4 << 20
+MOST_ENTRIES = 1000
+OTHERS_READ, OTHERS_WRITE, OTHERS_ENTER = 0o004, 0o022, 0o001
+
+# Files that the settings name.
 
 NAME = "files"
-MOST_BYTES = 4 << 20
-OTHERS_READ, OTHERS_WRITE = 0o004, 0o022
-OTHERS_ENTER = 0o001
-MOST_ENTRIES = 1000
 
 
 class NamedFile(NamedTuple):
-    """A file that a setting names, and whether it holds a secret."""
+    """A file that a setting names; `is_secret` when it holds a secret."""
 
     setting: str
     path: Path
     is_secret: bool
 
 
-class SecretFileFacts(NamedTuple):
-    """One of them: what is wrong with reading it, nothing when it can be read, and its mode."""
-
-    named: NamedFile
-    wrong: str
-    mode: int
-
-
 def named_files(settings: Settings) -> list[NamedFile]:
-    """All of them, in one order."""
-    return [each for each in _named(settings) if each is not None]
+    """Return all files that the settings name, in one order."""
+    found: list[tuple[str, Path | None, bool]] = [
+        ("tls.certFile", settings.tls.cert_file, False),
+        ("tls.keyFile", settings.tls.key_file, True),
+        ("outbound.caFile", settings.outbound.ca_file, False),
+    ]
+    for number, repository in enumerate(settings.repositories):
+        at, given = f"repositories[{number}]", repository.credentials
+        found += [
+            (f"{at}.credentials.passwordFile", given.password_file, True),
+            (f"{at}.credentials.tokenFile", given.token_file, True),
+            (f"{at}.credentials.sshKeyFile", given.ssh_key_file, True),
+            (f"{at}.credentials.sshPassphraseFile", given.ssh_passphrase_file, True),
+            (f"{at}.credentials.knownHostsFile", given.known_hosts_file, False),
+            (f"{at}.credentials.caFile", given.ca_file, False),
+            (f"{at}.verify.signersFile", repository.verify.signers_file, False),
+            (f"{at}.hook.secretFile", repository.hook.secret_file, True),
+        ]
+    for number, alert in enumerate(settings.alerts):
+        found.append((f"alerts[{number}].urlFile", alert.url_file, True))  # chats take a URL for a password
+        found.append((f"alerts[{number}].secretFile", alert.secret_file, True))
+    return [NamedFile(setting, path, is_secret) for setting, path, is_secret in found if path is not None]
 
 
-def gather_secret_files(named: NamedFile) -> SecretFileFacts:
-    """Look at one; nothing of what is in it stays."""
-    try:
-        bounded_io.read_file(named.path, limit=MOST_BYTES)
-        return SecretFileFacts(named, "", stat.S_IMODE(named.path.stat().st_mode))
-    except FileNotFoundError:
-        return SecretFileFacts(named, "does not exist", 0)
-    except OSError as problem:
-        return SecretFileFacts(named, f"cannot be read ({os.strerror(problem.errno or 0)})", 0)
-    except bounded_io.NotAFile:
-        return SecretFileFacts(named, "is not a regular file", 0)
-    except bounded_io.FileTooLarge:
-        return SecretFileFacts(named, f"has more than {MOST_BYTES >> 20} MiB", 0)
-
-
-def judge_secret_files(facts: list[SecretFileFacts]) -> list[DoctorFinding]:
-    """What is wrong with them."""
-    if not facts:
+def check_named_files(named: Sequence[NamedFile]) -> list[DoctorFinding]:
+    """Check that they can be read, and secrets by nobody else."""
+    if not named:
         return [ok(NAME, "the settings name none")]
-    wrong = [finding for each in facts for finding in _of_one(each)]
-    return wrong or [ok(NAME, f"{counted(len(facts), 'file')} of the settings can be read, and no secret by everybody")]
+    wrong = [finding for each in named for finding in _named_file(each)]
+    return wrong or [ok(NAME, f"{counted(len(named), 'file')} of the settings can be read, and no secret by everybody")]
 
 
-def secrets_folder(path: Path | None) -> list[DoctorFinding]:
-    """Those below `secrets.directory`, of which resources name some."""
+def _named_file(named: NamedFile) -> Iterator[DoctorFinding]:
+    path, setting = named.path, named.setting
+    wrong, mode = "", 0
+    try:
+        bounded_io.read_file(path, limit=MOST_BYTES)
+        mode = stat.S_IMODE(path.stat().st_mode)
+    except FileNotFoundError:
+        wrong = "does not exist"
+    except OSError as problem:
+        wrong = f"cannot be read ({os.strerror(problem.errno or 0)})"
+    except bounded_io.NotAFile:
+        wrong = "is not a regular file"
+    except bounded_io.FileTooLarge:
+        wrong = f"has more than {MOST_BYTES >> 20} MiB"
+    if wrong:
+        yield error(NAME, f"{path}, the file of `{setting}`, {wrong}", f"mend that, or correct `{setting}`")
+    if named.is_secret and mode & OTHERS_READ:
+        told = f"{path}, the secret of `{setting}`, may be read by everybody (mode {mode:04o})"
+        yield error(NAME, told, f"`chmod o-rwx {path}`, and replace the secret if anybody else uses this machine")
+    if mode & OTHERS_WRITE:
+        told = f"{path}, the file of `{setting}`, may be written by others than its owner (mode {mode:04o})"
+        yield warning(NAME, told, f"`chmod go-w {path}`")
+
+
+def check_secrets_folder(path: Path | None) -> list[DoctorFinding]:
+    """Check the files below `secrets.directory`, of which resources name some."""
     if path is None:
         return []
     if not path.is_dir():
@@ -84,20 +118,8 @@ def secrets_folder(path: Path | None) -> list[DoctorFinding]:
     return [error(NAME, f"{told}, as {found[0]}", todo)]
 
 
-def settings_file(path: Path | None, *, has_secret: bool) -> list[DoctorFinding]:
-    """The settings file itself, in which a client's secret may stand."""
-    if path is None or not has_secret:
-        return []
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & OTHERS_READ:
-        return []
-    told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
-    todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
-    return [error(NAME, told, todo)]
-
-
 def _read_by_everybody(folder: Path) -> Iterator[Path]:
-    """In one order. Who may not enter a folder reads nothing of what is in it, whatever the modes there are."""
+    """Yield files in one order. Without the right to enter a folder, the modes of what is in it do not matter."""
     if not folder.stat().st_mode & OTHERS_ENTER:
         return
     for path in sorted(folder.iterdir()):
@@ -108,43 +130,19 @@ def _read_by_everybody(folder: Path) -> Iterator[Path]:
             yield path
 
 
-def _of_one(facts: SecretFileFacts) -> Iterator[DoctorFinding]:
-    path, setting = facts.named.path, facts.named.setting
-    if facts.wrong:
-        todo = f"mend that, or correct `{setting}`"
-        yield error(NAME, f"{path}, the file of `{setting}`, {facts.wrong}", todo)
-    if facts.named.is_secret and facts.mode & OTHERS_READ:
-        told = f"{path}, the secret of `{setting}`, may be read by everybody (mode {facts.mode:04o})"
-        yield error(NAME, told, f"`chmod o-rwx {path}`, and replace the secret if anybody else uses this machine")
-    if facts.mode & OTHERS_WRITE:
-        told = f"{path}, the file of `{setting}`, may be written by others than its owner (mode {facts.mode:04o})"
-        yield warning(NAME, told, f"`chmod go-w {path}`")
+def check_settings_file(path: Path | None, *, has_secret: bool) -> list[DoctorFinding]:
+    """Check the settings file itself, which may hold a client's secret."""
+    if path is None or not has_secret:
+        return []
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if not mode & OTHERS_READ:
+        return []
+    told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
+    todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
+    return [error(NAME, told, todo)]
 
 
-def _named(settings: Settings) -> Iterator[NamedFile | None]:
-    yield _one("tls.certFile", settings.tls.cert_file, is_secret=False)
-    yield _one("tls.keyFile", settings.tls.key_file, is_secret=True)
-    yield _one("outbound.caFile", settings.outbound.ca_file, is_secret=False)
-    for number, repository in enumerate(settings.repositories):
-        at, given = f"repositories[{number}]", repository.credentials
-        yield _one(f"{at}.credentials.passwordFile", given.password_file, is_secret=True)
-        yield _one(f"{at}.credentials.tokenFile", given.token_file, is_secret=True)
-        yield _one(f"{at}.credentials.sshKeyFile", given.ssh_key_file, is_secret=True)
-        yield _one(f"{at}.credentials.sshPassphraseFile", given.ssh_passphrase_file, is_secret=True)
-        yield _one(f"{at}.credentials.knownHostsFile", given.known_hosts_file, is_secret=False)
-        yield _one(f"{at}.credentials.caFile", given.ca_file, is_secret=False)
-        yield _one(f"{at}.verify.signersFile", repository.verify.signers_file, is_secret=False)
-        yield _one(f"{at}.hook.secretFile", repository.hook.secret_file, is_secret=True)
-    for number, alert in enumerate(settings.alerts):
-        yield _one(f"alerts[{number}].urlFile", alert.url_file, is_secret=True)  # chats take a URL for a password
-        yield _one(f"alerts[{number}].secretFile", alert.secret_file, is_secret=True)
-
-
-def _one(setting: str, path: Path | None, *, is_secret: bool) -> NamedFile | None:
-    return None if path is None else NamedFile(setting, path, is_secret)
-
-
-# Whether the state directory is the service's own: whose it is, and who else may look into it.
+# The state directory: its owner, and who else may look into it.
 
 STATE_NAME = "state directory"
 FOR_OTHERS = 0o077
@@ -152,208 +150,276 @@ PRIVATE = (".db", "lock", "-password")  # how names end of what holds secrets, o
 ROOT = 0
 
 
-class StateEntry(NamedTuple):
-    """A file or folder: whose it is, and its mode."""
-
-    path: Path
-    owner: int
-    mode: int
-
-
-class StateFacts(NamedTuple):
-    """The folder, None when there is none, what is in it, sorted, and the user that looks."""
-
-    path: Path
-    folder: StateEntry | None
-    entries: tuple[StateEntry, ...]
-    user: int
-
-
-def gather_state(path: Path) -> StateFacts:
-    """Look. Raises OSError."""
+def check_state(path: Path) -> list[DoctorFinding]:
+    """Check that it is the service's own. Raises OSError."""
     try:
-        folder = _entry(path)
+        folder = path.stat()
     except FileNotFoundError:
-        return StateFacts(path, None, (), os.geteuid())
-    if not stat.S_ISDIR(folder.mode) or not os.access(path, os.R_OK | os.X_OK):
-        return StateFacts(path, folder, (), os.geteuid())
-    names = sorted(path.iterdir())[:MOST_ENTRIES]
-    return StateFacts(path, folder, tuple(_entry(name) for name in names), os.geteuid())
+        return [ok(STATE_NAME, f"{path} is not there yet; the first start makes it")]
+    if not stat.S_ISDIR(folder.st_mode):
+        return [error(STATE_NAME, f"{path} is no folder", "move it away, or name another with `stateDir`")]
+    found = list(_state_folder(path, folder))
+    if os.access(path, os.R_OK | os.X_OK):
+        for entry in sorted(path.iterdir())[:MOST_ENTRIES]:
+            found += _state_entry(entry, folder, above=path)
+    return found or [ok(STATE_NAME, f"{path} belongs to {user(folder.st_uid)}, who alone may enter it")]
 
 
-def judge_state(facts: StateFacts) -> list[DoctorFinding]:
-    """What is wrong with it."""
-    if facts.folder is None:
-        return [ok(STATE_NAME, f"{facts.path} is not there yet; the first start makes it")]
-    if not stat.S_ISDIR(facts.folder.mode):
-        return [error(STATE_NAME, f"{facts.path} is no folder", "move it away, or name another with `stateDir`")]
-    wrong = list(_wrong(facts, facts.folder))
-    return wrong or [ok(STATE_NAME, f"{facts.path} belongs to {user(facts.folder.owner)}, who alone may enter it")]
+def _state_folder(path: Path, folder: os.stat_result) -> Iterator[DoctorFinding]:
+    owner, asking = user(folder.st_uid), os.geteuid()
+    todo = f"look as {owner}: `runuser -u {owner} -- reconciler doctor --state-dir {path}`"
+    if asking not in (folder.st_uid, ROOT):
+        yield error(STATE_NAME, f"{path} belongs to {owner}, and this is {user(asking)}", todo)
+    elif asking != folder.st_uid:
+        told = f"this is root, and the service is {owner}: which files {owner} may not read does not show"
+        yield warning(STATE_NAME, told, todo)
+    if folder.st_mode & FOR_OTHERS:
+        told = f"{path} is open to others than its owner (mode {folder.st_mode & 0o777:04o})"
+        yield warning(STATE_NAME, told, f"`chmod 700 {path}`")
+
+
+def _state_entry(path: Path, folder: os.stat_result, *, above: Path) -> Iterator[DoctorFinding]:
+    entry = path.lstat() if path.is_symlink() else path.stat()
+    if entry.st_uid != folder.st_uid:
+        told = f"{path} belongs to {user(entry.st_uid)}, so that the service of {user(folder.st_uid)} cannot use it"
+        yield error(STATE_NAME, told, f"`chown -R --reference={above} {path}`")
+    if path.name.endswith(PRIVATE) and stat.S_ISREG(entry.st_mode) and entry.st_mode & FOR_OTHERS:
+        told = f"{path} may be read by others than its owner (mode {entry.st_mode & 0o777:04o})"
+        yield error(STATE_NAME, told, f"`chmod 600 {path}`")
 
 
 def user(number: int) -> str:
-    """A user's name, or the number of one that has none."""
+    """Return a user's name, or the number of one that has none."""
     try:
         return pwd.getpwuid(number).pw_name
     except KeyError:
         return str(number)
 
 
-def _wrong(facts: StateFacts, folder: StateEntry) -> Iterator[DoctorFinding]:
-    owner = user(folder.owner)
-    if facts.user not in (folder.owner, ROOT):
-        told = f"{facts.path} belongs to {owner}, and this is {user(facts.user)}"
-        yield error(STATE_NAME, told, _looking_as(owner, facts.path))
-    elif facts.user != folder.owner:
-        told = f"this is root, and the service is {owner}: which files {owner} may not read does not show"
-        yield warning(STATE_NAME, told, _looking_as(owner, facts.path))
-    if folder.mode & FOR_OTHERS:
-        told = f"{facts.path} is open to others than its owner (mode {folder.mode & 0o777:04o})"
-        yield warning(STATE_NAME, told, f"`chmod 700 {facts.path}`")
-    for entry in facts.entries:
-        yield from _of_entry(entry, folder)
-
-
-def _looking_as(owner: str, path: Path) -> str:
-    return f"look as {owner}: `runuser -u {owner} -- reconciler doctor --state-dir {path}`"
-
-
-def _of_entry(entry: StateEntry, folder: StateEntry) -> Iterator[DoctorFinding]:
-    if entry.owner != folder.owner:
-        told = f"{entry.path} belongs to {user(entry.owner)}, so that the service of {user(folder.owner)} cannot use it"
-        yield error(STATE_NAME, told, f"`chown -R --reference={folder.path} {entry.path}`")
-    if entry.path.name.endswith(PRIVATE) and stat.S_ISREG(entry.mode) and entry.mode & FOR_OTHERS:
-        told = f"{entry.path} may be read by others than its owner (mode {entry.mode & 0o777:04o})"
-        yield error(STATE_NAME, told, f"`chmod 600 {entry.path}`")
-
-
-def _entry(path: Path) -> StateEntry:
-    found = path.lstat() if path.is_symlink() else path.stat()
-    return StateEntry(path, found.st_uid, found.st_mode)
-
-
-# What upkeep left under other names: each takes room, and holds all that a store holds.
+# Copies that upkeep left beside the databases: each takes room, and holds all that a store holds.
 
 KEPT_NAME = "kept files"
 UNFINISHED = (".partial", backup.INCOMING)  # how names end of what did not come to its end
 
 
-class KeptCopy(NamedTuple):
-    """A file, the database beside which it lies, and how large it is with its logs, in bytes."""
-
-    path: Path
-    database: Path
-    size: int
-
-
-def gather_kept_copies(databases: Sequence[Path]) -> list[KeptCopy]:
-    """All of them, sorted. Raises OSError."""
-    return [
-        KeptCopy(path, database, _size(path))
-        for database in sorted(databases)
-        for path in sorted(database.parent.glob(f"{database.name}.*"))
-        if not path.name.endswith(ops_databases.LOGS) and path.is_file()
-    ]
+def check_kept_copies(of: Sequence[Path]) -> list[DoctorFinding]:
+    """List the copies beside some databases, each with when it may go. Raises OSError."""
+    found: list[DoctorFinding] = []
+    for database in sorted(of):
+        for path in sorted(database.parent.glob(f"{database.name}.*")):
+            if not path.name.endswith(store_files.LOGS) and path.is_file():
+                found += _kept_copy(path, path.name.removeprefix(f"{database.name}."))
+    return found
 
 
-def judge_kept_copies(found: Sequence[KeptCopy]) -> list[DoctorFinding]:
-    """Each is to go one day."""
-    return [finding for left in found for finding in _of_one_copy(left)]
-
-
-def _of_one_copy(left: KeptCopy) -> Iterator[DoctorFinding]:
-    what, kind = (
-        f"{left.path} ({ops_databases.size_text(left.size)})",
-        left.path.name.removeprefix(f"{left.database.name}."),
-    )
-    if left.path.name.endswith(UNFINISHED):
+def _kept_copy(path: Path, kind: str) -> Iterator[DoctorFinding]:
+    size = sum(each.stat().st_size for each in store_files.beside(path) if each.exists())
+    what = f"{path} ({databases.size_text(size)})"
+    if path.name.endswith(UNFINISHED):
         todo = "remove it, unless the service is starting or a restore is under way"
         yield warning(KEPT_NAME, f"{what} is part of a copy that did not come to its end", todo)
     elif kind.startswith(f"{backup.KEPT}-"):
         yield warning(KEPT_NAME, f"{what} is what was there before a restore", "remove it when all is well")
-    elif kind.startswith(f"{ops_databases.KEPT}-"):
+    elif kind.startswith(f"{store_files.DAMAGED}-"):
+        told = "is a damaged database that was set aside, and a new one took its place"
+        yield warning(KEPT_NAME, f"{what} {told}", "look at the disk, and remove it when nobody needs it any more")
+    elif kind.startswith(f"{databases.KEPT}-"):
         told = "is the copy from before an upgrade, and the way back (docs/upgrades.md)"
         yield ok(KEPT_NAME, f"{what} {told}; it may be removed when the upgrade is good")
 
 
-def _size(path: Path) -> int:
-    return sum(each.stat().st_size for each in ops_databases.beside(path) if each.exists())
+# Queue files that the disk damaged, and that delivery put aside.
+
+QUEUE_NAME = "queues"
+QUARANTINE = "queues/*/*/quarantine/*.seg"  # below the state directory (docs/queue-format.md)
 
 
-# Whether the disks have room: for log records, for large changes, for the copy before an upgrade.
+def check_quarantine(state: Path) -> list[DoctorFinding]:
+    """List the queues with damaged files. Raises OSError."""
+    found = Counter(path.parent for path in state.glob(QUARANTINE))
+    todo = (
+        "look at the disk; `reconciler queue status` says whether batches are lost; remove the files when nobody needs "
+        "them, and restart the service"
+    )
+    return [
+        warning(QUEUE_NAME, f"{counted(number, 'damaged queue file')} in {folder}", todo)
+        for folder, number in sorted(found.items())
+    ]
+
+
+# Room on the disks: for log records, for large changes, for the copy before an upgrade.
 
 DISK_NAME = "disk"
 LARGE_CHANGE_BYTES = 128 << 20  # below that the store gives large changes up
 FEW_FILES = 1000
 
 
-class DiskFacts(NamedTuple):
-    """A folder's disk: bytes and files that are free to this user; None for a disk that counts no files."""
+def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFinding]:
+    """Check the disk of a folder, or of the nearest one above it that is there. Raises OSError.
 
-    folder: Path
-    free: int
-    files: int | None
-
-
-def gather_disks(folder: Path) -> DiskFacts:
-    """Look at the folder, or at the nearest one above it that is there. Raises OSError."""
+    `reserve` is `delivery.freeBytes`; `store_bytes` is the size of the store on this disk.
+    """
     place = next(each for each in (folder, *folder.parents) if each.is_dir())
     found = os.statvfs(place)
-    return DiskFacts(folder, found.f_bavail * found.f_frsize, found.f_favail if found.f_files else None)
-
-
-def judge_disks(facts: DiskFacts, *, reserve: int, store_bytes: int) -> list[DoctorFinding]:
-    """`reserve` is `delivery.freeBytes`; `store_bytes` how large the store on this disk is."""
-    left = f"the disk of {facts.folder} has {ops_databases.size_text(facts.free)} left"
-    if facts.files is not None and facts.files < FEW_FILES:
+    free = found.f_bavail * found.f_frsize
+    left = f"the disk of {folder} has {databases.size_text(free)} left"
+    if found.f_files and found.f_favail < FEW_FILES:  # a disk without inodes counts no files
         todo = "remove files that nobody needs"
-        return [error(DISK_NAME, f"the disk of {facts.folder} takes {facts.files} more files and no others", todo)]
-    if facts.free < reserve:
-        told = f"{left}, less than `delivery.freeBytes` ({ops_databases.size_text(reserve)}): log records are refused"
+        return [error(DISK_NAME, f"the disk of {folder} takes {found.f_favail} more files and no others", todo)]
+    if free < reserve:
+        told = f"{left}, less than `delivery.freeBytes` ({databases.size_text(reserve)}): log records are refused"
         return [error(DISK_NAME, told, "make room")]
-    if facts.free < reserve + LARGE_CHANGE_BYTES:
+    if free < reserve + LARGE_CHANGE_BYTES:
         return [warning(DISK_NAME, f"{left}, little more than log records are refused at", "make room")]
-    if facts.free < store_bytes + ops_databases.SPARE_BYTES:
-        told = (
-            f"{left}, too little for the copy that an upgrade makes of the store "
-            f"({ops_databases.size_text(store_bytes)})"
-        )
+    if free < store_bytes + databases.SPARE_BYTES:
+        size = databases.size_text(store_bytes)
+        told = f"{left}, too little for the copy that an upgrade makes of the store ({size})"
         return [warning(DISK_NAME, told, "make room before the next upgrade")]
     return [ok(DISK_NAME, left)]
 
 
-# How many files the service may open: those of its process while it runs, else of who looks.
+# Open files: the limit of the service's process while it runs, otherwise of this one.
 
 LIMIT_NAME = "open files"
 WANTED = 8192  # less is little for many destinations; the service takes up to 65,536
 LEAST = 1024
+FULL = 0.9  # of the limit
 TODO = "set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is started"
 _LINE = re.compile(r"^Max open files\s+(\d+|unlimited)\s+(\d+|unlimited)\s", re.MULTILINE)
 
 
-class LimitFacts(NamedTuple):
-    """The process, None for the one that looks, and how many files it may open at most; None: without limit."""
+def check_open_files(process: int | None) -> list[DoctorFinding]:
+    """Check the hard limit, up to which a service helps itself, and how many a running one has open. Raises OSError."""
+    of_process = Path(f"/proc/{'self' if process is None else process}")
+    whose = "a service started from here" if process is None else f"the service (process {process})"
+    found = _LINE.search((of_process / "limits").read_text(encoding="ascii"))
+    if found is None or found[2] == "unlimited":
+        return [ok(LIMIT_NAME, f"{whose} may open any number")]
+    most = int(found[2])
+    try:
+        opened = 0 if process is None else sum(1 for _ in (of_process / "fd").iterdir())
+    except PermissionError:  # another user's process
+        opened = 0
+    if opened >= most * FULL:
+        told = f"{whose} has {opened:,} files open, and may open {most:,}: at that it refuses connections"
+        return [error(LIMIT_NAME, told, TODO)]
+    if most >= WANTED:
+        return [ok(LIMIT_NAME, f"{whose} may open {most:,}")]
+    told = f"{whose} may open {most:,}, and queues, connections and repositories take some each"
+    return [error(LIMIT_NAME, told, TODO) if most < LEAST else warning(LIMIT_NAME, told, TODO)]
 
-    process: int | None
-    most: int | None
+
+# Checks of the databases and the audit.
+
+QUICK_SECONDS = 15.0
+FULL_SECONDS = 3600.0
+ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_check'`, which has no limit"
+MUCH_FREE = 0.5  # of a file that nothing is in
+NAMED = 10  # damaged versions that a sentence names
+LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
+
+T = TypeVar("T")
+
+# The two databases: there, ours, of a known version, and whole with all that the store holds.
 
 
-def gather_limits(process: int | None) -> LimitFacts:
-    """Look. Raises OSError."""
-    text = Path(f"/proc/{'self' if process is None else process}/limits").read_text(encoding="ascii")
-    return LimitFacts(process, parse_limits(text))
+def check_database(
+    path: Path, kind: DatabaseKind, *, is_full: bool, clock: Callable[[], float] = time.monotonic
+) -> list[DoctorFinding]:
+    """Check one of them. `is_full` takes an hour at most, and compares the checksum of each stored version."""
+    name = kind.file
+    if not path.exists():
+        return [_missing(path, kind)]
+    if kind is OPERATIONS and (wrong := store_files.damage(path)):
+        todo = "restart the service: it sets the file aside and begins a new one, and everybody signs in again"
+        return [error(name, f"{path} is damaged ({wrong})", todo)]
+    seconds = FULL_SECONDS if is_full else QUICK_SECONDS
+    watch = ProgressWatch(clock, seconds, lambda _: None)
+    damaged: list[DamagedVersion] | None = []
+    try:
+        found = store_files.identify(path, kind)
+        verdict = _in_time(partial(store_files.verdict, path, kind, watch=watch, is_quick=not is_full))
+        if is_full and verdict == "ok" and kind is STORE and found.version == kind.latest:
+            damaged = _in_time(
+                partial(store_files.damaged_versions, path, watch=watch)
+            )  # SQLite knows no checksum of ours
+    except ReconcilerError as problem:
+        return [error(name, problem.message.rstrip("."), "")]
+    what = f"{path}: version {found.version}, {databases.size_text(found.size)}"
+    if verdict is None or damaged is None:
+        told = f"{what}, too large to be looked through in {seconds:g} seconds"
+        todo = ELSEWHERE if is_full else "look through it with `reconciler doctor --full`"
+        return [warning(name, told, todo), *_free(path, kind, found)]
+    if verdict != "ok" or damaged:
+        return [_damaged(path, kind, verdict, damaged)]
+    later = f"; the next start brings it to version {kind.latest}" if found.version < kind.latest else ""
+    return [ok(name, f"{what}, whole{later}"), *_free(path, kind, found)]
 
 
-def parse_limits(text: str) -> int | None:
-    """The hard limit in a text of /proc/PID/limits, up to which a service helps itself."""
-    found = _LINE.search(text)
-    return None if found is None or found[2] == "unlimited" else int(found[2])
+def _damaged(path: Path, kind: DatabaseKind, verdict: str, damaged: list[DamagedVersion]) -> DoctorFinding:
+    if verdict != "ok":
+        return error(kind.file, f"{path} is damaged ({verdict})", "stop the service, and restore a backup")
+    told = f"{path}: {counted(len(damaged), 'stored version')} damaged: {_names(damaged)}"
+    return error(kind.file, told, "apply these anew, have Git read in full, or restore a backup; look at the disk")
 
 
-def judge_limits(facts: LimitFacts) -> list[DoctorFinding]:
-    """Whether that is enough."""
-    whose = "a service started from here" if facts.process is None else f"the service (process {facts.process})"
-    if facts.most is None or facts.most >= WANTED:
-        return [ok(LIMIT_NAME, f"{whose} may open {'any number' if facts.most is None else f'{facts.most:,}'}")]
-    told = f"{whose} may open {facts.most:,}, and queues, connections and repositories take some each"
-    return [error(LIMIT_NAME, told, TODO) if facts.most < LEAST else warning(LIMIT_NAME, told, TODO)]
+def _missing(path: Path, kind: DatabaseKind) -> DoctorFinding:
+    if kind is not STORE:
+        return ok(kind.file, f"{path} is not there yet; the first start makes it")
+    told = f"there is no store at {path}, so no service has run there"
+    return warning(kind.file, told, f"where one has, elsewhere, {databases.ELSEWHERE}; else the first start makes it")
+
+
+def _in_time(look: Callable[[], T]) -> T | None:
+    """Return what a look finds; None when the time is up."""
+    try:
+        return look()
+    except Refused:
+        return None
+
+
+def _free(path: Path, kind: DatabaseKind, found: DatabaseIdentity) -> list[DoctorFinding]:
+    free = found.free_pages * found.page_bytes
+    if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
+        return []
+    told = f"{databases.size_text(free)} of {path} are unused, and go to what comes"
+    return [ok(kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
+
+
+def _names(damaged: list[DamagedVersion]) -> str:
+    first = ", ".join(
+        f"version {one.version} of the {one.kind} {one.name} (project {one.project})" for one in damaged[:NAMED]
+    )
+    return f"{first} and {len(damaged) - NAMED} more" if len(damaged) > NAMED else first
+
+
+# The chain of the audit, as far as there is time.
+#
+# Events that are gone although they are to be kept are not looked for: the settings of today need not say for how long
+# older ones were to be kept (`reconciler audit verify --retention`).
+
+AUDIT = "audit"
+MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
+
+
+def check_audit(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> list[DoctorFinding]:
+    """Check the chain of the audit in a store; nothing for a store that cannot be used, which its own check reports."""
+    try:
+        version = store_files.identify(path, STORE).version if path.exists() else None
+    except ReconcilerError:
+        version = None
+    if version is None:
+        return []
+    if version != STORE.latest:
+        return [ok(AUDIT, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
+    watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
+    try:
+        verified = audit.verify(path, watched=partial(store_files.watched, watch=watch, what=AUDIT))
+    except BrokenChain as problem:
+        return [error(AUDIT, problem.message.rstrip("."), MENDING)]
+    except StoreFault as problem:
+        return [warning(AUDIT, f"not looked at: {problem.message.rstrip('.')}", "mend the store first")]
+    except Refused:
+        return [warning(AUDIT, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
+    links, events = counted(verified.links, "link"), counted(verified.events, "event")
+    return [ok(AUDIT, f"the chain fits: {links} with {events}")]

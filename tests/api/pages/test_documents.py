@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from api.pages import paths, routes
+from api.pages import routes
+from api.pages.forms import PagePath
 from reconciler.server import sign_in
 from tests.api.pages import documents
 from tests.api.pages.browsers import Browser, Seen
@@ -82,7 +83,7 @@ def test_the_assets_are_what_they_are_and_nothing_else_is_there(local: Daemon) -
     assert (style.header("content-type"), style.body) == ("text/css; charset=utf-8", STYLE)
     assert icon.header("content-type") == "image/svg+xml"
     assert icon.body == browser.get("/assets/icon.svg").body
-    for path in ("/assets/", "/assets/../app.py", "/assets/%2e%2e/pages/paths.py", "/assets/style.css/"):
+    for path in ("/assets/", "/assets/../app.py", "/assets/%2e%2e/pages/forms.py", "/assets/style.css/"):
         assert browser.get(path).status == 401
 
 
@@ -93,7 +94,7 @@ def test_what_is_filled_in_at_first_makes_a_key_of_one_project(world: World) -> 
 
 
 def test_what_is_registered_at_a_provider_is_where_the_pages_are() -> None:
-    assert (sign_in.CALLBACK, sign_in.SIGNED_OUT) == (paths.CALLBACK, paths.SIGNED_OUT)
+    assert (sign_in.CALLBACK, sign_in.SIGNED_OUT) == (PagePath.CALLBACK, PagePath.SIGNED_OUT)
 
 
 # Colours

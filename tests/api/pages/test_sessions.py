@@ -10,10 +10,10 @@ import httpx2
 import pytest
 
 import api.app
-from reconciler.auth import changes, passwords
+from api.calls import Services
+from reconciler.auth import changes, sign_in
 from reconciler.model.directory import User
 from reconciler.model.principals import LOCAL, Role
-from reconciler.server.services import Services
 from tests.api import parts
 from tests.api.parts import LIFETIMES, Parts
 from tests.auth import directories
@@ -32,7 +32,7 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="module")
 async def everything(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Parts]:
     async with parts.started(tmp_path_factory.mktemp("sessions")) as started:
-        ana = User("U-ana", "ana", directories.AT, password=passwords.encode_password(PASSWORD))
+        ana = User("U-ana", "ana", directories.AT, password=sign_in.encode_password(PASSWORD))
         accounts = started.services.accounts
         await accounts.amend(lambda directory: changes.create_user(directory, ana), actor="-", request=None)
         yield started

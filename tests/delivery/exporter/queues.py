@@ -23,13 +23,12 @@ class ListQueue(MemoryQueue):
     @property
     def batches(self) -> dict[int, Batch]:
         """All that is queued, by number."""
-        held = [*self._returned.values(), *self._claimed.values(), *self._ready]
-        return {one.batch.number: one.batch for one in sorted(held, key=lambda one: one.batch.number)}
+        return {one.batch.number: one.batch for one in sorted(self.line.all(), key=lambda one: one.batch.number)}
 
     @property
     def claimed(self) -> set[int]:
         """The numbers of what is claimed."""
-        return {*self._claimed}
+        return {number for number in self.batches if self.line.find_claimed(number) is not None}
 
     @property
     def unclaimed(self) -> list[int]:
@@ -39,7 +38,7 @@ class ListQueue(MemoryQueue):
     @property
     def dead(self) -> dict[int, tuple[DeadLetter, bytes]]:
         """Dead letters by number."""
-        return {letter.number: (letter, data) for letter, data in self._dead}
+        return {one.listed.number: (one.listed, one.payload) for one in self.letters}
 
     async def payload(self, batch: Batch) -> bytes | None:
         self._check(batch)

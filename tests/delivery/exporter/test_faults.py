@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import http_sender
+from reconciler.delivery import tls
+from reconciler.delivery.pending import MOST_WAITING
 from reconciler.delivery.queue.contract import BATCH_RECORDS, Shortage
 from reconciler.delivery.reporting import ExporterState, SendFailure
-from reconciler.delivery.supply import MOST_WAITING
 from reconciler.model.routes import Retry, Schedule
 from tests.delivery.exporter.queues import ListQueue
 from tests.delivery.exporter.worlds import (
@@ -653,7 +653,7 @@ def test_an_empty_file_of_authorities_is_not_taken_for_those_of_the_system(tmp_p
     empty = tmp_path / "ca.pem"
     empty.touch()
     endpoint = destination(443, scheme="https").endpoint
-    files = http_sender.read_tls_file(endpoint, sources=sources(tmp_path), project="acme", authorities=empty)
+    files = tls.read_tls_file(endpoint, sources=sources(tmp_path), project="acme", authorities=empty)
 
-    with pytest.raises(http_sender.UnusableFile, match=r"^`outbound.caFile` does not hold certificates in PEM"):
-        http_sender.tls_context(endpoint, files)
+    with pytest.raises(tls.UnusableFile, match=r"^`outbound.caFile` does not hold certificates in PEM"):
+        tls.tls_context(endpoint, files)

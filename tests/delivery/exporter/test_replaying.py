@@ -34,7 +34,7 @@ async def test_without_records_one_is_sent_again_now_and_then_and_all_when_it_ar
             assert sink.records == []
             await pass_time(time, exporter, seconds=10)
             await settle(lambda: len(sink.records) == 3)
-            await settle(lambda: queue.depth()._replace(disk=0, limited=0, quarantined=0) == type(queue.depth())())
+            await settle(lambda: queue.depth()._replace(disk=0, limited=0) == type(queue.depth())())
 
     assert sorted(sink.records) == [0, 1, 2]
     assert time.next is None or time.next > time.now  # nothing rings for ever

@@ -8,20 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import batches, egress, http_sender
+from reconciler.delivery import batches, breaker, http_sender, pending
 from reconciler.delivery import retry as delivery_retry
-from reconciler.delivery.batches import RecordFailure
-from reconciler.delivery.egress import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
+from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
+from reconciler.delivery.http_request import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
+from reconciler.delivery.otlp import skeletons
+from reconciler.delivery.pending import RecordFailure
 from reconciler.delivery.queue.contract import Batch
-from reconciler.delivery.retry import (
-    CLOSED,
-    LONGEST_RETRY_AFTER,
-    OPENS_AFTER,
-    AnswerVerdict,
-    Breaker,
-    BreakerPhase,
-    RetryDecision,
-)
+from reconciler.delivery.retry import LONGEST_RETRY_AFTER, AnswerVerdict, RetryDecision
 from reconciler.model.routes import Endpoint, Retry
 from tests.delivery.exporter.worlds import BEGAN, bodies, otlp
 
@@ -93,32 +87,32 @@ def test_without_retry_the_first_failure_is_the_last() -> None:
 def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
     now = CLOSED
     for _ in range(OPENS_AFTER - 1):
-        now = delivery_retry.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
+        now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
         assert now.is_closed
-    now = delivery_retry.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
+    now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
     assert (now.phase, now.may_probe(14.9), now.may_probe(15.0)) == (BreakerPhase.OPEN, False, True)
 
-    now = delivery_retry.begin_probe(now)
+    now = breaker.begin_probe(now)
     assert not now.may_probe(1e9)
     # What was in flight when it opened:
-    late = delivery_retry.breaker_failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
+    late = breaker.breaker_failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
     assert late == now
-    now = delivery_retry.breaker_failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
+    now = breaker.breaker_failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
     assert (now.may_probe(24.9), now.may_probe(25.0), now.failures) == (False, True, OPENS_AFTER + 1)
 
 
 def test_what_the_endpoint_asks_for_is_waited_whichever_request_it_answers_so() -> None:
     opened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
-    late = delivery_retry.breaker_failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
+    late = breaker.breaker_failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
     assert late == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=311.0)
-    assert delivery_retry.breaker_failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
+    assert breaker.breaker_failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
 
-    probing = delivery_retry.breaker_failed(
-        delivery_retry.begin_probe(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0
+    probing = breaker.breaker_failed(
+        breaker.begin_probe(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0
     )
     asked = Breaker(BreakerPhase.OPEN, OPENS_AFTER + 1, probe_at=316.0)
-    assert delivery_retry.breaker_failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
-    assert delivery_retry.breaker_abandoned(probing, at=17.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=316.0)
+    assert breaker.breaker_failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
+    assert breaker.breaker_abandoned(probing, at=17.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=316.0)
 
 
 STEPS = st.tuples(
@@ -134,19 +128,19 @@ def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple
         if step == "ok":
             state, probing = CLOSED, False
         elif step == "probe" and state.may_probe(now):
-            state, probing = delivery_retry.begin_probe(state), True
+            state, probing = breaker.begin_probe(state), True
         elif step == "abandon":
-            state, probing = delivery_retry.breaker_abandoned(state, at=now), False
+            state, probing = breaker.breaker_abandoned(state, at=now), False
         elif step == "fail":
-            state = delivery_retry.breaker_failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
+            state = breaker.breaker_failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
             probing = False
         assert state.is_closed or state.phase is BreakerPhase.PROBING or state.may_probe(now + 30.0)
         assert state.is_closed == (state.failures < OPENS_AFTER)
 
 
 def test_an_abandoned_probe_lets_another_go_at_once() -> None:
-    assert delivery_retry.breaker_abandoned(Breaker(BreakerPhase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
-    assert delivery_retry.breaker_abandoned(CLOSED, at=5.0) == CLOSED
+    assert breaker.breaker_abandoned(Breaker(BreakerPhase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
+    assert breaker.breaker_abandoned(CLOSED, at=5.0) == CLOSED
 
 
 # What answers mean
@@ -282,10 +276,10 @@ def test_content_type_and_our_own_headers_win_and_each_is_sent_once() -> None:
         ("User-Agent", "theirs"),
     )
     to = http_sender.request_target(wanted)
-    common = egress.common(http_sender.request_headers(wanted, given_ones), target=to)
-    request = http_sender.make_request(wanted, to=to, common=common, body=b"[]", delivery="a/b/1:1-2", attempt=3)
+    headers = http_sender.request_headers(wanted, given_ones)
+    request = http_sender.make_request(wanted, to=to, headers=headers, body=b"[]", delivery="a/b/1:1-2", attempt=3)
 
-    assert (*request.common.headers, *request.headers) == (
+    assert request.headers == (
         ("Content-Type", "application/x-ndjson"),
         ("User-Agent", "theirs"),
         ("X-Service-Delivery-Id", "a/b/1:1-2"),
@@ -301,24 +295,24 @@ def test_a_delivery_id_holds_what_headers_may_hold_and_tells_a_new_queue_from_an
 
 
 def test_parts_of_a_batch_have_ids_of_their_own() -> None:
-    whole = batches.merge_batches([batches.lease(Batch(7, 5, 100, BEGAN))])[0]
-    first, second = batches.halve_batch(whole)
-    ids = [batches.delivery_id(one, project="p", destination="d") for one in (whole, first, second)]
-    holed = batches.merge_batches([batches.lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
+    whole = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN))])[0]
+    first, second = whole.halve()
+    ids = [one.delivery_id(project="p", destination="d") for one in (whole, first, second)]
+    holed = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
 
     start = f"p/d/{BEGAN:x}:7"
     assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
-    assert batches.delivery_id(holed, project="p", destination="d").startswith(f"{start}:0-4.")
-    assert batches.delivery_id(whole, project="p", destination="d", place=3) == f"{start}:3"
+    assert holed.delivery_id(project="p", destination="d").startswith(f"{start}:0-4.")
+    assert whole.delivery_id(project="p", destination="d", place=3) == f"{start}:3"
 
 
 def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together() -> None:
     tried = [Batch(number, 1, 10, BEGAN, attempts=9, spent=290_000) for number in (1, 2)]
     new = [Batch(number, 1, 10, BEGAN) for number in (3, 4, 5)]
     begun = [Batch(number, 2, 10, BEGAN, attempts=1, spent=5, done=frozenset({0})) for number in (6, 7)]
-    made = batches.merge_batches([batches.lease(one) for one in (*tried, *new, *begun)])
+    made = batches.merge_batches([batches.Lease(one) for one in (*tried, *new, *begun)])
 
-    assert [([one.batch.number for one in parcel.held], parcel.attempts, parcel.spent) for parcel in made] == [
+    assert [([one.queued.number for one in batch.leases], batch.attempts, batch.spent) for batch in made] == [
         ([1, 2], 9, 290.0),
         ([3, 4, 5], 0, 0.0),
         ([6], 1, 0.005),
@@ -331,7 +325,7 @@ def test_what_waits_together_for_an_outage_to_end_waits_as_long_as_any_of_it_was
         AnswerVerdict(False, outage=True, status=503, retry_after=300.0),
         AnswerVerdict(False, outage=True, status=500),
     )
-    together, untried = batches.joined_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
+    together, untried = pending.join_outage_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
 
     assert [(one.verdict, one.places) for one in together] == [(asked, [3, 1, 2])]
     assert untried == ()
@@ -346,7 +340,7 @@ def test_what_is_left_of_a_batch_is_a_request_with_those_records(groups: list[li
     texts = [text for group in groups for text in group]
     keep = data.draw(st.sets(st.sampled_from(range(len(texts))))) if texts else set()
 
-    left = b"".join(batches.only_records(payload, keep))
+    left = skeletons.keep_records(payload, frozenset(keep))
 
     assert bodies(left) == [text for place, text in enumerate(texts) if place in keep]
     assert keep or not left
@@ -355,4 +349,4 @@ def test_what_is_left_of_a_batch_is_a_request_with_those_records(groups: list[li
 @given(st.binary(max_size=200))
 def test_what_is_no_request_is_told(payload: bytes) -> None:
     with suppress(ValueError):
-        batches.only_records(payload, {0})
+        skeletons.keep_records(payload, frozenset({0}))

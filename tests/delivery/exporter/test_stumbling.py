@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.delivery.attempts import STUMBLED_SECONDS
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_sender import Channel, HttpSender
 from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.queue_sender import STUMBLED_SECONDS
 from reconciler.delivery.reporting import ExporterState
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Destination, Retry

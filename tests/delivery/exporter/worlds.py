@@ -15,12 +15,11 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
-from reconciler.delivery.egress import EgressPolicy
+from reconciler.delivery.breaker import SendEnvironment, Timer
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.queue.contract import Queue
-from reconciler.delivery.retry import SendEnvironment, Timer
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.model.routes import Buffering, Destination, Endpoint, Format, Retry, Schedule
 from tests.servers import sinks

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from reconciler.delivery.otlp import protobuf, reading
+from reconciler.delivery.otlp import bodies, reading
 from tests.delivery.otlp.requests import field
 
 RECORDS: Final = 128  # each a little smaller than what is counted by itself
@@ -26,7 +26,7 @@ def written() -> Callable[[], object]:
     """A request whose bodies have as many values as find room."""
     record = field(0x12, field(0x2A, field(0x2A, b"\x0a\x00" * 8_100)))
     request = field(0x0A, field(0x12, record * RECORDS))
-    return lambda: (request, [*protobuf.body_fragments(request)])
+    return lambda: (request, [*bodies.body_fragments(request)])
 
 
 def peak() -> int:

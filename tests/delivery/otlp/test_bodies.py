@@ -14,7 +14,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.logs.v1.logs_pb2 import ResourceLogs, ScopeLogs
 
 from benchmarks import delivery_bodies
-from reconciler.delivery.otlp import protobuf
+from reconciler.delivery.otlp import bodies
 from reconciler.delivery.otlp.models import MalformedRequest
 from tests.delivery.otlp.requests import REQUESTS, field, group, nested, pair, records, request
 
@@ -27,7 +27,7 @@ JSON = strategies.recursive(
 
 
 def fragments(payload: bytes) -> list[bytes]:
-    return [text for part in protobuf.body_fragments(payload) for text in part]
+    return [text for part in bodies.body_fragments(payload) for text in part]
 
 
 def of(body: str | AnyValue) -> str:
@@ -195,27 +195,9 @@ def sizes(parts: Iterator[list[bytes]]) -> list[int]:
     return [len(part) for part in parts]
 
 
-RECORD = field(0x12, field(0x2A, field(0x0A, b"hello")))  # of a ScopeLogs
-OTHERS = field(0x1A, b"abcde") * 90_000
-BESIDE = {
-    "fields of a large request": field(0x0A, field(0x12, RECORD)) + OTHERS,
-    "fields of a large resource": field(0x0A, field(0x12, RECORD) + OTHERS),
-    "fields of a large scope": field(0x0A, field(0x12, RECORD + OTHERS)),
-    "scopes of a large request": field(0x0A, field(0x12, RECORD) + field(0x12, field(0x1A, b"x" * 30)) * 19_000),
-    "scopes of a small request": field(0x0A, field(0x12, RECORD) + b"\x12\x00" * 19_000),
-}
-
-
-@pytest.mark.parametrize("what", BESIDE)
-def test_what_is_no_record_is_work_too(what: str) -> None:
-    parts = [*protobuf.body_fragments(BESIDE[what])]
-    assert [text for part in parts for text in part] == [b'"hello"']
-    assert len(parts) >= (19 if "scopes" in what else 90)
-
-
 def test_work_is_divided() -> None:
-    texts = sizes(protobuf.body_fragments(delivery_bodies.texts(2_500)))
+    texts = sizes(bodies.body_fragments(delivery_bodies.texts(2_500)))
     assert (sum(texts), len(texts), max(texts) <= 1_000) == (2_500, 3, True)
-    assert max(sizes(protobuf.body_fragments(delivery_bodies.maps(1_000)))) < 150
-    assert sizes(protobuf.body_fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
-    assert sizes(protobuf.body_fragments(b"")) == []
+    assert max(sizes(bodies.body_fragments(delivery_bodies.maps(1_000)))) < 150
+    assert sizes(bodies.body_fragments(request(group(*["x" * 1_100_000] * 3)))) == [1, 1, 1]
+    assert sizes(bodies.body_fragments(b"")) == []

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 import pytest
 import zstandard
 
-from reconciler.delivery.otlp import reading
-from reconciler.delivery.otlp.models import MOST_BYTES, MalformedRequest, RequestTooLarge, UnknownEncoding
+from reconciler.delivery.otlp import encodings
+from reconciler.delivery.otlp.models import MalformedRequest, RequestTooLarge, UnknownEncoding
 
 NOISE = random.Random(1).randbytes(70_000)  # noqa: S311 - what does not compress, no secret
 TEXT = b"a line of a log; " * 40
-FULL = bytes(MOST_BYTES)
+MOST = 8 << 20  # bytes
+FULL = bytes(MOST)
 WIDE = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
 
 
@@ -119,10 +120,10 @@ ROWS = [
 @pytest.mark.parametrize("row", ROWS, ids=str)
 async def test_a_body_is_decoded_or_refused(row: Row) -> None:
     if isinstance(row.comes_out, bytes):
-        assert await reading.decode_body(row.sent(), row.encoding) == row.comes_out
+        assert await encodings.decode_body(row.sent(), row.encoding, most=MOST) == row.comes_out
     else:
         with pytest.raises(row.comes_out):
-            await reading.decode_body(row.sent(), row.encoding)
+            await encodings.decode_body(row.sent(), row.encoding, most=MOST)
 
 
 @pytest.mark.anyio
@@ -134,7 +135,7 @@ async def test_no_part_of_a_stream_is_taken_for_all_of_it(text: bytes) -> None:
     for encoding, whole in (("gzip", gzip.compress(text)), *(("zstd", frame) for frame in frames)):
         for size in range(len(whole)):
             with pytest.raises(MalformedRequest):
-                await reading.decode_body(whole[:size], encoding)
+                await encodings.decode_body(whole[:size], encoding, most=MOST)
 
 
 @pytest.mark.anyio
@@ -142,9 +143,9 @@ async def test_the_sender_is_told_what_to_do() -> None:
     with pytest.raises(
         UnknownEncoding, match=r"Content-Encoding of the request is not supported; use gzip, zstd or no"
     ):
-        await reading.decode_body(b"", "br")
+        await encodings.decode_body(b"", "br", most=MOST)
     with pytest.raises(RequestTooLarge, match=r"over 8 MiB when decoded; send fewer records at a time\."):
-        await reading.decode_body(gzip.compress(FULL + b"x"), "gzip")
+        await encodings.decode_body(gzip.compress(FULL + b"x"), "gzip", most=MOST)
 
 
 @pytest.mark.anyio
@@ -159,7 +160,7 @@ async def test_the_sender_is_told_what_to_do() -> None:
     ],
 )
 async def test_what_takes_long_leaves_the_event_loop(body: bytes, *, at_once: bool) -> None:
-    decoding = asyncio.ensure_future(reading.decode_body(body, "gzip" if body[0] == 0x1F else "zstd"))
+    decoding = asyncio.ensure_future(encodings.decode_body(body, "gzip" if body[0] == 0x1F else "zstd", most=MOST))
     await asyncio.sleep(0)
     assert decoding.done() is at_once
     assert len(await decoding) >= 70_000

@@ -11,22 +11,22 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs
 
-from reconciler.delivery.otlp import json_requests
-from reconciler.delivery.otlp.models import RequestTooLarge
+from reconciler.delivery.otlp import reading
+from reconciler.delivery.otlp.models import RequestLimits, RequestTooLarge
 from tests.delivery.otlp.requests import REQUESTS, as_json, group, parsed, records
 
 
-async def read(document: Any) -> ExportLogsServiceRequest:
-    return parsed(await json_requests.protobuf(json.dumps(document).encode()))
+def read(document: Any) -> ExportLogsServiceRequest:
+    return parsed(reading.to_protobuf(json.dumps(document).encode(), limits=RequestLimits()))
 
 
-async def record(document: dict[str, Any]) -> LogRecord:
-    [found] = records(await read({"resourceLogs": [{"scopeLogs": [{"logRecords": [document]}]}]}))
+def record(document: dict[str, Any]) -> LogRecord:
+    [found] = records(read({"resourceLogs": [{"scopeLogs": [{"logRecords": [document]}]}]}))
     return found
 
 
-async def body(document: dict[str, Any]) -> AnyValue:
-    return (await record({"body": document})).body
+def body(document: dict[str, Any]) -> AnyValue:
+    return (record({"body": document})).body
 
 
 def widened(document: Any) -> Any:
@@ -36,22 +36,20 @@ def widened(document: Any) -> Any:
     if not isinstance(document, dict):
         return document
     empty = {"schemaUrl": None, "attributes": None, "values": None, "value": None, "body": None, "traceId": None}
-    more = {"unknown": {"resourceLogs": [1, None]}, "resource_logs": 5}
+    more = {"unknown": {"resourceLogs": [1, None]}}
     return {**more, **empty, **{key: widened(value) for key, value in document.items()}}
 
 
-@pytest.mark.anyio
 @settings(max_examples=30)
 @given(REQUESTS)
-async def test_what_the_library_writes_is_read_as_what_it_wrote(message: ExportLogsServiceRequest) -> None:
+def test_what_the_library_writes_is_read_as_what_it_wrote(message: ExportLogsServiceRequest) -> None:
     document = as_json(message)
-    assert await read(document) == await read(widened(document))
-    data = await json_requests.protobuf(json.dumps(document).encode())
+    assert read(document) == read(widened(document))
+    data = reading.to_protobuf(json.dumps(document).encode(), limits=RequestLimits())
     assert data == message.SerializeToString()
 
 
-@pytest.mark.anyio
-async def test_a_large_request_is_the_same_as_all_of_it_at_once() -> None:
+def test_a_large_request_is_the_same_as_all_of_it_at_once() -> None:
     large = group(*["x" * 20_000, "y"] * 5, *["z" * 100] * 1_000, team="edge")
     large.scope_logs.add(schema_url="first").log_records.extend(group(*["w" * 40_000] * 3).scope_logs[0].log_records)
     large.scope_logs.add().scope.name = "without records"
@@ -59,14 +57,13 @@ async def test_a_large_request_is_the_same_as_all_of_it_at_once() -> None:
     small = group("a", team="core")
     small.schema_url = "third"
     message = ExportLogsServiceRequest(resource_logs=[small, small, large, ResourceLogs(), small, large, large, small])
-    data = await json_requests.protobuf(json.dumps(as_json(message)).encode())
+    data = reading.to_protobuf(json.dumps(as_json(message)).encode(), limits=RequestLimits())
     assert data == message.SerializeToString()
 
 
-@pytest.mark.anyio
 @settings(max_examples=30)
 @given(REQUESTS)
-async def test_the_library_reads_what_is_written_to_be_the_same(message: ExportLogsServiceRequest) -> None:
+def test_the_library_reads_what_is_written_to_be_the_same(message: ExportLogsServiceRequest) -> None:
     without_ids = json_format.MessageToDict(message)
     for one in without_ids.get("resourceLogs", ()):
         for scope in one.get("scopeLogs", ()):
@@ -75,11 +72,10 @@ async def test_the_library_reads_what_is_written_to_be_the_same(message: ExportL
                 found.pop("spanId", None)
                 found.pop("severityNumber", None)
     expected = json_format.ParseDict(without_ids, ExportLogsServiceRequest())
-    assert (await read(without_ids)).SerializeToString() == expected.SerializeToString()
+    assert (read(without_ids)).SerializeToString() == expected.SerializeToString()
 
 
-@pytest.mark.anyio
-async def test_every_member_has_its_place() -> None:
+def test_every_member_has_its_place() -> None:
     document = {
         "resourceLogs": [
             {
@@ -120,7 +116,7 @@ async def test_every_member_has_its_place() -> None:
             }
         ]
     }
-    message = await read(document)
+    message = read(document)
     assert as_json(message) == json.loads(
         json.dumps(document)
         .replace("1700000000000000002", '"1700000000000000002"')
@@ -130,7 +126,6 @@ async def test_every_member_has_its_place() -> None:
     assert (found.trace_id.hex(), found.span_id.hex()) == ("5b8efff798038103d269b633813fc60c", "eee19b7ec3c1b174")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("written", "number"),
     [
@@ -138,11 +133,10 @@ async def test_every_member_has_its_place() -> None:
         (-0.0, 0), (None, None),
     ],
 )  # fmt: skip
-async def test_integers_are_numbers_or_strings(written: Any, number: int | None) -> None:
-    assert await body({"intValue": written}) == (AnyValue() if number is None else AnyValue(int_value=number))
+def test_integers_are_numbers_or_strings(written: Any, number: int | None) -> None:
+    assert body({"intValue": written}) == (AnyValue() if number is None else AnyValue(int_value=number))
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize(
     ("written", "number"),
     [
@@ -150,39 +144,34 @@ async def test_integers_are_numbers_or_strings(written: Any, number: int | None)
         (0, 0.0), (10**30, 1e30),
     ],
 )  # fmt: skip
-async def test_doubles_are_numbers_or_strings(written: Any, number: float) -> None:
-    assert await body({"doubleValue": written}) == AnyValue(double_value=number)
+def test_doubles_are_numbers_or_strings(written: Any, number: float) -> None:
+    assert body({"doubleValue": written}) == AnyValue(double_value=number)
 
 
-@pytest.mark.anyio
-async def test_not_a_number_and_less_than_nothing_are_doubles() -> None:
-    assert math.isnan((await body({"doubleValue": "NaN"})).double_value)
-    assert math.copysign(1, (await body({"doubleValue": -0.0})).double_value) == -1
+def test_not_a_number_and_less_than_nothing_are_doubles() -> None:
+    assert math.isnan((body({"doubleValue": "NaN"})).double_value)
+    assert math.copysign(1, (body({"doubleValue": -0.0})).double_value) == -1
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("written", ["+/8=", "+/8", "-_8=", "-_8"])
-async def test_bytes_are_base64_of_either_alphabet(written: str) -> None:
-    assert await body({"bytesValue": written}) == AnyValue(bytes_value=b"\xfb\xff")
+def test_bytes_are_base64_of_either_alphabet(written: str) -> None:
+    assert body({"bytesValue": written}) == AnyValue(bytes_value=b"\xfb\xff")
 
 
-@pytest.mark.anyio
 @pytest.mark.parametrize("document", [{}, {"resourceLogs": None}, {"resourceLogs": []}, {"other": 1}])
-async def test_a_request_without_records_is_sound(document: Any) -> None:
-    assert await read(document) == ExportLogsServiceRequest()
+def test_a_request_without_records_is_sound(document: Any) -> None:
+    assert read(document) == ExportLogsServiceRequest()
 
 
-@pytest.mark.anyio
-async def test_empty_messages_are_there() -> None:
-    found = await record({"body": {"kvlistValue": {}}, "attributes": [{}]})
+def test_empty_messages_are_there() -> None:
+    found = record({"body": {"kvlistValue": {}}, "attributes": [{}]})
     assert found.body.WhichOneof("value") == "kvlist_value"
     assert len(found.attributes) == 1
-    assert (await record({"body": {}})).HasField("body")
-    assert not (await record({"body": None})).HasField("body")
+    assert (record({"body": {}})).HasField("body")
+    assert not (record({"body": None})).HasField("body")
 
 
-@pytest.mark.anyio
-async def test_resources_and_scopes_are_counted_before_they_are_made_into_messages() -> None:
+def test_resources_and_scopes_are_counted_before_they_are_made_into_messages() -> None:
     many = b'{"resourceLogs":[' + b",".join([b'{"scopeLogs":[{}]}'] * 10_001) + b"]}"
     with pytest.raises(RequestTooLarge, match="20,000 resources and scopes"):
-        await json_requests.protobuf(many)
+        reading.to_protobuf(many, limits=RequestLimits(records=10_000))

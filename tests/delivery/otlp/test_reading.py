@@ -1,6 +1,7 @@
 """Requests become groups that travel: which bytes, how many records, which attributes."""
 
 import asyncio
+import json as json_
 import math
 from typing import Any
 
@@ -12,8 +13,8 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from benchmarks import delivery_bodies
-from reconciler.delivery.otlp import reading, wire
-from reconciler.delivery.otlp.models import MOST_BYTES, Logs
+from reconciler.delivery.otlp import reading
+from reconciler.delivery.otlp.models import Logs, RequestLimits, RequestTooLarge
 from tests.delivery.otlp.requests import REQUESTS, group, pair, parsed, records, request
 
 
@@ -35,18 +36,6 @@ async def test_groups_in_any_number_and_order_are_a_request(message: ExportLogsS
     assert [one.records for one in logs.groups] == counts
     assert list(parsed(b"".join(one.data for one in reversed(logs.groups))).resource_logs) == full[::-1]
     assert (logs.records, logs.size) == (len(records(message)), sum(len(one.data) for one in logs.groups))
-
-
-@pytest.mark.anyio
-@settings(max_examples=50)
-@given(REQUESTS)
-async def test_what_is_read_at_once_is_what_is_read(message: ExportLogsServiceRequest) -> None:
-    for one in [message, *(ExportLogsServiceRequest(resource_logs=[each]) for each in message.resource_logs)]:
-        body = one.SerializeToString()
-        logs = reading.at_once(body)
-        read = await reading.read(body, json=False)
-        assert logs in (None, read)
-        assert (logs is not None) == (len(one.resource_logs) == 1 and read.records > 0 and len(body) < wire.SMALL)
 
 
 @pytest.mark.anyio
@@ -94,21 +83,34 @@ async def test_large_and_many_groups_are_read_like_small_ones() -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("json", [False, True])
 async def test_others_have_their_turn_while_a_large_request_is_read(*, json: bool) -> None:
-    body = delivery_bodies.texts(10_000)
+    records_ = 500 if json else 20_000
+    body = delivery_bodies.texts(records_)
     if json:
         record = b'{"body":{"stringValue":"%s"}}' % (b"x" * 150)
-        body = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[' + b",".join([record] * 10_000) + b"]}]}]}"
+        body = b'{"resourceLogs":[{"scopeLogs":[{"logRecords":[' + b",".join([record] * records_) + b"]}]}]}"
     reads = asyncio.ensure_future(reading.read(body, json=json))
     turns = 0
     while not reads.done():
-        await asyncio.sleep(0)
+        await asyncio.sleep(0.001)
         turns += 1
-    assert (await reads).records == 10_000
-    assert turns > 20
+    assert (await reads).records == records_
+    assert turns > 1
 
 
 @pytest.mark.anyio
-async def test_a_request_of_the_largest_size_and_number_is_read() -> None:
-    body = request(group(*["x" * 790] * 10_000, service="full"))
-    assert MOST_BYTES * 0.9 < len(body) <= MOST_BYTES
-    assert (await reading.read(body, json=False)).records == 10_000
+@pytest.mark.parametrize("records_", [1_000, 60_000])  # on the event loop, and on a thread
+async def test_a_request_of_the_most_records_is_read_and_one_more_is_refused(records_: int) -> None:
+    limits = RequestLimits(records=records_)
+    texts = ["x" * 20] * records_
+    assert (await reading.read(request(group(*texts)), json=False, limits=limits)).records == records_
+    for body in (request(group(*texts, "y")), request(group(*texts), group("y"))):
+        with pytest.raises(RequestTooLarge, match=f"more than {records_:,} log records"):
+            await reading.read(body, json=False, limits=limits)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("text", ["[]" * 4, ",{[" * 1_000, '"\\"'])
+async def test_what_is_in_strings_of_json_counts_as_no_values(text: str) -> None:
+    record = json_.dumps({"body": {"stringValue": text * 30_000}})
+    body = f'{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record}]}}]}}]}}'.encode()
+    assert (await reading.read(body, json=True)).records == 1

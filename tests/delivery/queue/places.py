@@ -1,18 +1,20 @@
 """Queues of tests: real files in a folder of the test, a clock that stands still."""
 
+import asyncio
 import contextlib
 import errno
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue.contract import Batch, Obituary, Queue, Reason
-from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, Reason
+from reconciler.delivery.queue.disk import DeadLetters, DiskQueue
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
+from tests.waiting import until
 
 NOW = 1_790_000_000_000
 PLENTY = 1 << 30
@@ -37,6 +39,73 @@ class Wanted:
 
     def with_storage(self, **changes: object) -> "Wanted":
         return replace(self, storage=replace(self.storage, **changes))  # type: ignore[arg-type] # names of fields
+
+
+def nothing(_call: str, _path: Path) -> None:
+    """Let a call go on."""
+
+
+class WatchedSystem(System):
+    """Calls `before` with each call and its file, which may fail it, wait, or take note.
+
+    `header` is the write of another header over a file that is emptied.
+    """
+
+    def __init__(self, before: Callable[[str, Path], None] = nothing) -> None:
+        self.before = before
+        self._paths: dict[int, Path] = {}
+
+    def create(self, path: Path) -> int:
+        self.before("create", path)
+        descriptor = super().create(path)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def open(self, path: Path, *, make: bool = False) -> int:
+        self.before("open", path)
+        descriptor = super().open(path, make=make)
+        self._paths[descriptor] = path
+        return descriptor
+
+    def write(self, descriptor: int, pieces: Sequence[Piece], offset: int, *, synced: bool) -> int:
+        is_header = synced and offset == 0 and len(pieces) == 1
+        self.before("header" if is_header else "synced write" if synced else "write", self._paths[descriptor])
+        return super().write(descriptor, pieces, offset, synced=synced)
+
+    def synchronise(self, descriptor: int) -> None:
+        if descriptor in self._paths:
+            self.before("synchronise", self._paths[descriptor])
+        super().synchronise(descriptor)
+
+    def cut(self, descriptor: int, length: int) -> None:
+        self.before("cut", self._paths[descriptor])
+        super().cut(descriptor, length)
+
+    def remove(self, path: Path) -> None:
+        self.before("remove", path)
+        super().remove(path)
+
+    def close(self, descriptor: int) -> None:
+        self.before("close", self._paths.pop(descriptor))
+        super().close(descriptor)
+
+
+def fail(code: int = errno.EIO) -> None:
+    raise OSError(code, os.strerror(code))
+
+
+def on_disk(queue: DiskQueue) -> int:
+    """The bytes of a queue's files, some of which may go at this moment."""
+    total = 0
+    for path in [*queue.folder.glob("*.seg"), *queue.folder.glob("*.ack")]:
+        with contextlib.suppress(FileNotFoundError):
+            total += path.stat().st_size
+    return total
+
+
+async def settled(queue: DiskQueue) -> None:
+    """Until everything that left is written down, and what the queue says of its files is so."""
+    await until(lambda: queue.depth().disk == on_disk(queue))
 
 
 async def open_queue(queues: Queues, wanted: Wanted = Wanted()) -> DiskQueue:
@@ -116,3 +185,23 @@ async def bury_all(queue: Queue) -> None:
 async def fill(queue: Queue, *texts: bytes, records: int = 1) -> None:
     for text in texts:
         await queue.append([text], records=records, at=NOW)
+
+
+@contextlib.asynccontextmanager
+async def changing(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """A change of the dead letters is under way for as long as the context lasts, since the disk does not answer."""
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+    find_oldest = DeadLetters.find_oldest
+
+    async def wait(letters: DeadLetters) -> None:
+        begun.set()
+        await goes_on.wait()
+        await find_oldest(letters)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "find_oldest", wait)
+        change = asyncio.create_task(queue.replay(outages_only=True))
+        await begun.wait()
+    yield
+    goes_on.set()
+    await change

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import committer, disk, files, line
+from reconciler.delivery.queue import appender, disk, files
 from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.files import System
-from reconciler.delivery.queue.frames import QueueEntry
-from reconciler.delivery.queue.line import JournalWalk
+from reconciler.delivery.queue.journal import JournalWalk
+from reconciler.delivery.queue.segments import QueueEntry
 from reconciler.model import errors
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
@@ -22,7 +22,6 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-AT_INTERVALS = Wanted().with_storage(sync="interval")
 DOUBTFUL = (
     "The disk could not be made to keep what the queue in {} took last (Input/output error); a power cut may lose it."
 )
@@ -193,74 +192,6 @@ async def test_acknowledgements_that_could_not_be_written_are_written_later(tmp_
         assert await payloads(again) == [b"two"]
 
 
-async def test_with_sync_at_intervals_an_append_is_done_before_the_sync_which_is_told_when_it_fails(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    system = Failing()
-    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
-        await fill(queue, b"first")
-        system.sync_error = errno.EIO
-        await fill(queue, b"accepted")
-        async with asyncio.timeout(10):
-            while system.sync_error is not None:  # noqa: ASYNC110 - the thread's work
-                await asyncio.sleep(0.01)
-        await fill(queue, b"after")
-        assert len(segments_of(queue.folder)) == 2
-        assert await payloads(queue) == [b"first", b"accepted", b"after"]
-    assert DOUBTFUL.format(queue.folder) in caplog.messages
-
-
-async def test_what_was_answered_and_cannot_be_synchronised_at_the_end_is_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    system = Failing()
-    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
-        await fill(queue, b"accepted")
-        system.sync_error = errno.EIO
-    assert caplog.messages == [DOUBTFUL.format(queue.folder)]
-
-
-async def test_a_synchronisation_for_which_the_disk_has_no_room_is_made_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    system = Failing()
-    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
-        await fill(queue, b"accepted")
-        system.sync_error = errno.ENOSPC
-        await until(lambda: queue.depth().refused)
-        await until(lambda: not queue.depth().refused)
-        assert len(segments_of(queue.folder)) == 1
-    assert caplog.messages == [
-        f"The disk does not take what is written to the queue in {queue.folder} (No space left on device); "
-        "until it does, that is refused.",
-        f"The disk takes what is written to the queue in {queue.folder} again.",
-    ]
-
-
-async def test_without_sync_the_disk_is_never_waited_for(tmp_path: Path) -> None:
-    system = Failing()
-    async with places.opened(tmp_path, Wanted().with_storage(sync="none"), system=system) as queue:
-        system.sync_error = errno.EIO
-        await fill(queue, b"one", b"two")
-        assert await payloads(queue) == [b"one", b"two"]
-    assert system.sync_error == errno.EIO
-
-
-async def test_with_sync_at_intervals_a_stream_of_appends_does_not_put_the_sync_off(tmp_path: Path) -> None:
-    system = Failing()
-    async with places.opened(tmp_path, AT_INTERVALS, system=system) as queue:
-        await fill(queue, b"first")
-        system.sync_error = errno.EIO
-        refused = 0
-        async with asyncio.timeout(10):
-            while system.sync_error is not None:
-                try:
-                    await fill(queue, b"more")
-                except QueueFault:
-                    refused += 1
-        assert refused <= 1
-
-
 class Telling(System):
     """Tells in which order things were forced to disk."""
 
@@ -350,7 +281,7 @@ class Hanging(System):
 async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_end_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.3)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -373,7 +304,7 @@ async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_
 async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not_keep_others_from_being_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.3)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.3)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -402,7 +333,7 @@ async def test_a_queue_that_goes_while_the_disk_hangs_is_waited_for_and_does_not
 async def test_an_empty_queue_that_goes_while_the_disk_hangs_is_gone_when_the_disk_is_well(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -422,7 +353,7 @@ async def test_an_empty_queue_that_goes_while_the_disk_hangs_is_gone_when_the_di
 async def test_a_queue_that_goes_is_waited_for_at_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     queues = places.make(tmp_path, system=system)
     await queues.start()
@@ -431,7 +362,7 @@ async def test_a_queue_that_goes_is_waited_for_at_the_end(
     written = queue.append([b"?"], records=1, at=NOW)
     await queues.remove(queue)
     asyncio.get_running_loop().call_later(0.02, system.mended.set)
-    monkeypatch.setattr(committer, "END_SECONDS", 10.0)
+    monkeypatch.setattr(appender, "END_SECONDS", 10.0)
     await queues.close()
     assert (written.done(), len(caplog.messages)) == (True, 1)
     async with places.opened(tmp_path) as again:
@@ -453,7 +384,7 @@ async def test_reading_that_meets_a_fault_of_the_program_is_told_and_goes_on(
 
     monkeypatch.setattr(JournalWalk, "soon", soon)
     monkeypatch.setattr(JournalWalk, "now", lambda _: None)
-    monkeypatch.setattr(line, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr(disk, "AGAIN_SECONDS", 0.05)
     async with places.opened(tmp_path) as queue:
         faults += [ZeroDivisionError("fault"), ZeroDivisionError("fault")]
         begun = asyncio.get_running_loop().time()

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import peeking
-from reconciler.delivery.queue.peeking import Peeked, State
+from reconciler.delivery.queue import folders
+from reconciler.delivery.queue.folders import Peeked, PeekedState
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
 
@@ -21,8 +21,8 @@ def contents(root: Path) -> dict[Path, bytes]:
 
 def peek(root: Path) -> list[Peeked]:
     before = contents(root)
-    [queue] = peeking.found(root)
-    seen = [*peeking.walk(queue)]
+    [queue] = folders.peek_queues(root)
+    seen = [*folders.peek(queue)]
     assert contents(root) == before
     return seen
 
@@ -37,11 +37,11 @@ async def test_each_batch_is_seen_with_its_state_beside_the_service_and_after_it
         await queue.bury(sick, [b"si"], OBITUARY, records=1)
         assert [one.number for one in peek(tmp_path)] == [1, 2, 3, 4, 1]
     assert peek(tmp_path) == [
-        Peeked(State.QUEUED, 1, 2, NOW, b"a" * 70_000),
-        Peeked(State.QUEUED, 2, 2, NOW, b"tried", 3, frozenset({1})),
-        Peeked(State.ACKNOWLEDGED, 3, 2, NOW, b"gone"),
-        Peeked(State.ACKNOWLEDGED, 4, 2, NOW, b"sick"),
-        Peeked(State.DEAD, 1, 1, NOW, b"si", 3, obituary=OBITUARY),
+        Peeked(PeekedState.QUEUED, 1, 2, NOW, b"a" * 70_000),
+        Peeked(PeekedState.QUEUED, 2, 2, NOW, b"tried", 3, frozenset({1})),
+        Peeked(PeekedState.ACKNOWLEDGED, 3, 2, NOW, b"gone"),
+        Peeked(PeekedState.ACKNOWLEDGED, 4, 2, NOW, b"sick"),
+        Peeked(PeekedState.DEAD, 1, 1, NOW, b"si", 3, obituary=OBITUARY),
     ]
 
 
@@ -59,7 +59,7 @@ async def test_damage_is_passed_over_and_a_torn_end_is_the_end(tmp_path: Path) -
     assert [(one.number, one.payload) for one in peek(tmp_path)] == [(1, b"first"), (3, None)]
     [queue_file] = folder.glob("queue.json")
     queue_file.write_text("{}")
-    assert peeking.found(tmp_path) == []
+    assert folders.peek_queues(tmp_path) == []
 
 
 @pytest.mark.parametrize("suffix", [".ack", ".seg"])
@@ -72,9 +72,9 @@ async def test_what_is_no_file_is_not_read(suffix: str, make: Callable[[Path], N
     path = segment.with_suffix(suffix)
     path.unlink()
     make(path)
-    [found] = peeking.found(tmp_path)
-    seen = [(one.state, one.number) for one in peeking.walk(found)]
-    assert seen == ([(State.QUEUED, 1), (State.QUEUED, 2)] if suffix == ".ack" else [])
+    [found] = folders.peek_queues(tmp_path)
+    seen = [(one.state, one.number) for one in folders.peek(found)]
+    assert seen == ([(PeekedState.QUEUED, 1), (PeekedState.QUEUED, 2)] if suffix == ".ack" else [])
 
 
 async def test_a_file_of_a_terabyte_is_read_as_far_as_any_could_be_long(tmp_path: Path) -> None:
@@ -84,5 +84,8 @@ async def test_a_file_of_a_terabyte_is_read_as_far_as_any_could_be_long(tmp_path
     shutil.copytree(queue.folder, queue.folder.with_name(".unfinished.new"))
     for path in [*queue.folder.glob("*.seg"), *queue.folder.glob("*.ack")]:
         os.truncate(path, 1 << 40)
-    [found] = peeking.found(tmp_path)
-    assert [(one.state, one.number) for one in peeking.walk(found)] == [(State.ACKNOWLEDGED, 1), (State.QUEUED, 2)]
+    [found] = folders.peek_queues(tmp_path)
+    assert [(one.state, one.number) for one in folders.peek(found)] == [
+        (PeekedState.ACKNOWLEDGED, 1),
+        (PeekedState.QUEUED, 2),
+    ]

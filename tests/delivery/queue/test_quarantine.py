@@ -34,7 +34,9 @@ async def test_numbers_of_a_file_that_was_moved_away_are_not_given_out_however_m
     filled = [spoil(path, b"?") for path in (folder / FIRST, folder / "dead" / FIRST)]
     for _ in range(3):
         async with places.opened(tmp_path) as queue:
-            assert (queue.depth().batches, queue.depth().quarantined) == (0, 2)
+            depth = queue.depth()
+            assert (depth.batches, depth.quarantined) == (0, 2)
+            assert depth.damaged == (folder / "quarantine" / FIRST, folder / "quarantine" / f"dead-{FIRST}")
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"new")
         [batch] = await claimed(queue)

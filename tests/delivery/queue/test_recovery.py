@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.delivery.queue import frames
+from reconciler.delivery.queue import segments
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
 SIZE = 20_000
-LENGTH = frames.HEADER_BYTES + SIZE
+LENGTH = segments.FRAME_HEADER_BYTES + SIZE
 WANTED = Wanted().with_storage(max_bytes=1 << 20)  # segments of 64 KiB: four batches each
 BATCHES = 10
 
@@ -87,7 +87,7 @@ def version(path: Path) -> None:
     path.write_bytes(data[:8] + b"\x09\x00" + data[10:])
 
 
-HEADER = frames.SEGMENT_HEADER_BYTES
+HEADER = segments.SEGMENT_HEADER_BYTES
 ALL = list(range(1, BATCHES + 1))
 
 
@@ -237,8 +237,8 @@ async def test_dead_letters_survive_damage_too(tmp_path: Path) -> None:
 
 async def test_a_record_that_looks_like_a_frame_is_never_taken_for_one(tmp_path: Path) -> None:
     """Whoever sends logs knows the format, and not the mark."""
-    forged = frames.Frame(2, 1, 6, NOW, frames.checksum([b"forged"]))
-    inside = frames.header(forged, mark=0) + b"forged"
+    forged = segments.Frame(2, 1, 6, NOW, segments.checksum([b"forged"]))
+    inside = segments.encode_frame(forged, mark=0) + b"forged"
     async with places.opened(tmp_path, WANTED) as queue:
         await fill(queue, b"x" * 10 + inside, b"next")
         folder = queue.folder
@@ -289,7 +289,7 @@ async def test_a_segment_that_is_long_for_its_last_batch_is_searched_to_its_end(
         for size in sizes:
             await fill(queue, bytes(size))
         [path] = files(queue.folder)
-    assert path.stat().st_size > 2 * frames.ROLL_BYTES
+    assert path.stat().st_size > 2 * segments.ROLL_BYTES
     flip(path, HEADER + 8)
     async with places.opened(tmp_path) as queue:
         [batch] = await claimed(queue)
@@ -338,7 +338,7 @@ async def test_a_segment_of_dead_letters_or_of_another_queue_is_moved_away_whole
         for batch in (await claimed(queue))[:2]:
             await queue.bury(batch, [b"sick"], OBITUARY, records=1)
     dead = queue.folder / "dead"
-    second, later = frames.segment_name(2), frames.segment_name(0x100)  # from 2 on the frames would count
+    second, later = segments.segment_name(2), segments.segment_name(0x100)  # from 2 on the frames would count
     shutil.copy(files(dead)[0], queue.folder / second)
     shutil.copy(files(other.folder)[0], queue.folder / later)
     shutil.copy(files(queue.folder)[0], dead / second)
@@ -347,7 +347,7 @@ async def test_a_segment_of_dead_letters_or_of_another_queue_is_moved_away_whole
         assert [data async for _, data in queue.dead_letters()] == [b"sick", b"sick"]
         depth = queue.depth()
         assert (depth.batches, depth.dead_batches, depth.lost, depth.quarantined) == (1, 2, 0, 3)
-    assert [path.name for path in (*files(queue.folder), *files(dead))] == [frames.segment_name(1)] * 2
+    assert [path.name for path in (*files(queue.folder), *files(dead))] == [segments.segment_name(1)] * 2
     assert sorted(path.name for path in (queue.folder / "quarantine").iterdir()) == [second, later, f"dead-{second}"]
 
 
@@ -380,4 +380,4 @@ async def test_a_file_that_was_moved_away_uses_no_more_numbers_than_any_could_ha
     path = files(await a_queue(tmp_path))[-1]
     garbage_in(path)
     os.truncate(path, 1 << 40)
-    assert await next_number(tmp_path) < frames.LONGEST_BYTES
+    assert await next_number(tmp_path) < segments.LONGEST_BYTES

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import committer
+from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import QueueFault
 from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.delivery.queue.files import QueueReader
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, Wanted, fill, payloads
+from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 from tests.delivery.queue.test_faults import Hanging
 from tests.waiting import until
 
@@ -21,11 +22,11 @@ async def buried(queue: DiskQueue, *texts: bytes) -> None:
     await places.bury_all(queue)
 
 
-async def ended_in_the_middle(queue: DiskQueue, system: Hanging) -> None:
-    """Begin to replay two, and end that while the disk still writes."""
+async def ended_in_the_middle(queue: DiskQueue, system: Hanging, *, most: int = 2) -> None:
+    """Begin to replay some, and end that while the disk still writes."""
     system.hangs = True
-    replaying = asyncio.create_task(queue.replay(outages_only=False, most=2))
-    await until(lambda: queue.depth().batches == 2)
+    replaying = asyncio.create_task(queue.replay(outages_only=False, most=most))
+    await until(lambda: queue.depth().batches == most)
     replaying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await replaying
@@ -56,62 +57,37 @@ async def test_what_is_on_its_way_to_the_queue_is_neither_replayed_again_nor_dis
         assert queue.depth().dead_oldest is None
 
 
-async def replayed_once(queue: DiskQueue, system: Hanging) -> None:
-    """Begin to replay one, end that while the disk still writes, and begin again: the writing ends while the second
-    replay waits for the bytes of the same letter.
-    """
-    system.hangs = True
-    replaying = asyncio.create_task(queue.replay(outages_only=False, most=1))
-    await until(lambda: queue.depth().batches == 1)
-    replaying.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await replaying
-    files = queue._shared.files
-    soon = files.soon
-    reads: list[int] = []
-
-    async def late(path: Path, offset: int, size: int) -> bytes:
-        data = await soon(path, offset, size)
-        reads.append(size)
-        if len(reads) == 2:  # the first one is of headers
-            system.mended.set()
-            await until(lambda: queue.depth().dead_batches == 2)
-        return data
-
-    files.now = lambda *_: None  # type: ignore[method-assign] # as if nothing were in memory
-    files.soon = late  # type: ignore[method-assign] # which waits
-    await queue.replay(outages_only=False, most=1)
-    del files.now, files.soon
-
-
-async def test_a_letter_that_came_to_the_queue_while_another_replay_read_it_is_queued_once(tmp_path: Path) -> None:
+async def test_a_letter_that_came_to_the_queue_while_another_replay_read_it_is_queued_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first replay is ended while the disk writes; that ends while the second one waits for the letter's bytes."""
     system = Hanging()
     async with places.opened(tmp_path, system=system) as queue:
         await buried(queue, b"a", b"b", b"c")
-        await replayed_once(queue, system)
+        await ended_in_the_middle(queue, system, most=1)
+        soon, reads = QueueReader.soon, list[int]()
+
+        async def late(self: QueueReader, path: Path, offset: int, size: int) -> bytes:
+            data = await soon(self, path, offset, size)
+            reads.append(size)
+            if len(reads) == 2:  # the first one is of headers
+                system.mended.set()
+                await until(lambda: queue.depth().dead_batches == 2)
+            return data
+
+        monkeypatch.setattr(QueueReader, "now", lambda *_: None)
+        monkeypatch.setattr(QueueReader, "soon", late)
+        await queue.replay(outages_only=False, most=1)
         assert (queue.depth().batches, queue.depth().dead_batches) == (2, 1)
         assert await payloads(queue) == [b"a", b"b"]
         assert [data async for _, data in queue.dead_letters()] == [b"c"]
 
 
-async def test_what_left_is_counted_off_once(tmp_path: Path) -> None:
-    async with places.opened(tmp_path) as queue:
-        await buried(queue, b"a", b"b")
-        journal = queue._dead.journal
-        [first] = [entry async for entry, letter in queue._dead.letters(after=0) if letter.payload == b"a"]
-        journal.acknowledge([first])
-        journal.acknowledge([first, first])
-        assert (journal.left.batches, queue.depth().dead_batches) == (1, 1)
-    async with places.opened(tmp_path) as queue:
-        assert [data async for _, data in queue.dead_letters()] == [b"b"]
-
-
 async def test_what_is_on_its_way_to_the_queue_does_not_count_against_the_limit_of_dead_letters(tmp_path: Path) -> None:
     system = Hanging()
-    async with places.opened(tmp_path, system=system) as queue:
+    async with places.opened(tmp_path, Wanted(dead_bytes=1000), system=system) as queue:
         await buried(queue, b"a" * 5000, b"b" * 5000, b"c" * 100)
         await ended_in_the_middle(queue, system)
-        queue._dead.limit = 1000
         assert await queue.expire(before=0) == (0, 0)
         system.mended.set()
         await until(lambda: queue.depth().dead_batches == 1)
@@ -145,20 +121,23 @@ async def test_a_letter_that_never_fits_is_passed_over_and_counted_in_the_log(
 
 
 async def test_nobody_waits_for_ever_for_a_disk_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(committer, "END_SECONDS", 0.1)
+    monkeypatch.setattr(appender, "END_SECONDS", 0.1)
     system = Hanging()
     async with places.opened(tmp_path, system=system) as queue:
         await buried(queue, b"a", b"b")
+        await fill(queue, b"outage")
+        [batch] = await claimed(queue)
+        await queue.bury(batch, [b"outage"], OBITUARY._replace(outage=True), records=1)
         system.hangs = True
-        outage = asyncio.create_task(queue.replay(outages_only=True))  # there is none
-        assert await outage == (0, 0)
         with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
             await queue.replay(outages_only=False, most=1)
-        async with queue._dead._changing:  # as somebody has it whom the disk keeps waiting
-            for waiting in (queue.discard(queued=False, dead=True), queue.expire(before=NOW + 1)):
-                with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
-                    await waiting
-        assert await queue.discard(queued=False, dead=True) == (1, 1)  # the other one is on its way
+        waits = asyncio.create_task(queue.replay(outages_only=True))  # as long as the disk hangs
+        await until(lambda: queue.depth().batches == 2)
+        for changing in (queue.discard(queued=False, dead=True), queue.expire(before=NOW + 1)):
+            with pytest.raises(QueueFault, match="The disk of the queues does not answer"):
+                await changing
         system.mended.set()
-        await until(lambda: queue.depth().dead_batches == 0)
-        assert await payloads(queue) == [b"a"]
+        assert await waits == (1, 1)
+        await until(lambda: queue.depth().dead_batches == 1)
+        assert await payloads(queue) == [b"a", b"outage"]
+        assert await queue.discard(queued=False, dead=True) == (1, 1)

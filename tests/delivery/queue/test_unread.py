@@ -33,10 +33,10 @@ class Reads:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.code = 0
         self.failing: set[Path] = set()
-        self._gathered: Callable[..., tuple[bytes, bool]] = files.read_gathered
-        monkeypatch.setattr(files, "read_gathered", self.gathered)
+        self._gathered: Callable[..., files.WholeFile] = files.read_whole
+        monkeypatch.setattr(files, "read_whole", self.gathered)
 
-    def gathered(self, path: Path, *, limit: int) -> tuple[bytes, bool]:
+    def gathered(self, path: Path, *, limit: int) -> files.WholeFile:
         if path in self.failing:
             raise OSError(self.code, os.strerror(self.code))
         return self._gathered(path, limit=limit)

@@ -13,7 +13,7 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.remotes.following import Following
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.git.snapshots import Snapshot
 from tests.git.remotes.shims import Shim

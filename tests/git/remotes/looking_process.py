@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reconciler.git.faults import GitFault
 from reconciler.git.remotes.following import Remotes
-from reconciler.git.remotes.shared import RemotePlace
+from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 
 

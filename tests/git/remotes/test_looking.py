@@ -77,7 +77,9 @@ async def test_a_fault_of_a_shared_look_reaches_all_and_passes(
     configuration.write_text("[core]\nrepositoryFormatVersion = 7\n")
     followed = [remotes.follow(source(origin, follows)) for follows in (HEAD, branch("main"))]
     told = await asyncio.gather(*(fault(one, origin.path) for one in followed))
-    why = "has a repository format that the installed git does not know; upgrade git"
+    why = (
+        "uses a repository format or extension that the installed git does not know, reftable for instance; upgrade git"
+    )
     assert told == [(RepositoryState.UNSUPPORTED_FORMAT, f"URL {why}")] * 2
     assert shim.counts() == (1, 0)
     configuration.write_text(before)

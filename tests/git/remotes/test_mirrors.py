@@ -203,7 +203,8 @@ async def test_says_that_a_repository_uses_a_format_of_the_future(mirror: Mirror
     state, message = await fault(mirror, source(origin))
     assert (state, message) == (
         RepositoryState.UNSUPPORTED_FORMAT,
-        "URL uses a repository extension that the installed git does not know; upgrade git",
+        "URL uses a repository format or extension that the installed git does not know, reftable for instance;"
+        " upgrade git",
     )
 
 

@@ -5,12 +5,11 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from reconciler.git.remotes import processes as ours
-from reconciler.git.remotes.processes import Child, Command, FolderGone
+from reconciler.git.remotes.processes import Command, FolderGone
 from reconciler.model.errors import Refused
 from tests.servers import processes
 from tests.waiting import until
@@ -56,28 +55,39 @@ async def test_nothing_stays_of_a_run_that_is_cancelled_twice(tmp_path: Path, tu
     await until(lambda: (processes.descendants(os.getpid()), descriptors()) == (others, before))
 
 
-async def test_no_pipe_stays_open_of_a_start_that_was_cancelled_though_another_process_holds_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before, real, number = descriptors(), ours.start_child, tmp_path / "number"
-
-    async def start(*arguments: Any, **named: Any) -> Child:
-        child = await real(*arguments, **named)
-        await until(number.exists)
-        return child
-
-    monkeypatch.setattr(ours, "start_child", start)
+async def test_a_process_that_left_the_group_and_holds_the_pipes_keeps_nobody_waiting(tmp_path: Path) -> None:
+    before, number = descriptors(), tmp_path / "number"
     script = f"setsid sh -c 'echo $$ > {tmp_path}/new; mv {tmp_path}/new {number}; exec sleep 987' & wait"
     task = asyncio.create_task(ours.run_command(command(tmp_path, "/bin/sh", "-c", script)))
-    await asyncio.sleep(0)
+    await until(number.exists)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
     try:
-        await asyncio.sleep(0)
-        assert descriptors() == before
+        await until(lambda: descriptors() == before)
     finally:
         os.kill(int(number.read_text()), signal.SIGKILL)
+
+
+async def test_too_long_and_too_much_end_the_whole_group(tmp_path: Path) -> None:
+    others = processes.descendants(os.getpid())
+    with pytest.raises(TimeoutError):
+        await ours.run_command(replace(command(tmp_path, "sh", "-c", "sleep 987 & wait"), seconds=0.2))
+    much = await ours.run_command(replace(command(tmp_path, "sh", "-c", "yes & sleep 987"), output_bytes=3))
+    assert (much.stdout, much.truncated) == (b"y\ny", True)
+    assert processes.descendants(os.getpid()) == others
+
+
+async def test_what_was_killed_says_by_which_signal(tmp_path: Path) -> None:
+    assert (await ours.run_command(command(tmp_path, "sh", "-c", "kill -TERM $$"))).status == -signal.SIGTERM
+
+
+async def test_a_hundred_run_at_a_time(tmp_path: Path) -> None:
+    before = descriptors()
+    runs = [ours.run_command(command(tmp_path, "sh", "-c", f"echo {number}; exit {number}")) for number in range(100)]
+    ended = await asyncio.gather(*runs)
+    assert [(one.status, int(one.stdout)) for one in ended] == [(number, number) for number in range(100)]
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize("data_bytes", [None, 1 << 30], ids=["by itself", "by the shell"])

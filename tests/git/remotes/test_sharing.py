@@ -18,6 +18,7 @@ from reconciler.git.remotes.sources import Source
 from tests.git.remotes.followings import branch, brought, commit, fault, files, place, private_refs, source, tag, until
 from tests.git.remotes.shims import Shim
 from tests.repositories import Repository
+from tests.servers import https
 from tests.signing import Signer, allow, sign_with
 
 pytestmark = pytest.mark.anyio
@@ -307,3 +308,21 @@ async def test_remotes_are_closed_together_and_a_fault_of_one_keeps_no_other_fro
     for each in wanted:
         await remotes.follow(each).poll()
     await remotes.close()
+
+
+async def test_a_server_that_answers_503_to_every_second_run_of_git_is_fetched_from(
+    remotes: Remotes, served: Path
+) -> None:
+    """A run of git begins with one request for `info/refs`. Of a poll and a fetch, one is refused each time."""
+    with https.serving(served) as server:
+        server.refusal = https.Refusal(503, only="/info/refs", every=2)
+        following = remotes.follow(Source(url=server.url()))
+        told = []
+        for _ in range(3):
+            try:
+                told.append((await brought(following)).ref)
+            except GitFault as fault:
+                told.append(fault.message.partition(" of ")[0])
+        # The second time only the fetch is tried again, which succeeds. The third time the poll is refused.
+        assert told == ["the server", "refs/heads/main", "the server"]
+        assert (len(server.requests), server.fetches()) == (7, 1)

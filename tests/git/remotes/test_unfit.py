@@ -71,7 +71,7 @@ async def test_a_fault_that_may_pass_is_not_remembered(served: Path, remotes: Re
         following = remotes.follow(Source(url=server.url(), follows=branch("main")))
         head = await following.poll()
         server.refusal = https.Refusal(403)
-        with pytest.raises(GitFault, match="may not be read"):
+        with pytest.raises(GitFault, match="asks for credentials"):
             await following.fetch(head)
         server.refusal = None
         assert await following.fetch(head) == head

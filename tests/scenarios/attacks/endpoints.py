@@ -7,18 +7,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
-from reconciler.delivery import egress
-from reconciler.delivery.egress import (
-    AnswerLimits,
-    Denied,
-    EgressPolicy,
-    HttpRequest,
-    HttpTarget,
-    Listener,
-    Unanswered,
-    Unsendable,
-)
-from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery import http_client
+from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
+from reconciler.delivery.http_request import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
 from tests.delivery.servers import OK, Server, answers, listening, says
 from tests.scenarios.attacks.scene import component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds
@@ -98,7 +89,7 @@ async def rebound(server: Server) -> str:
 
 async def to_itself(server: Server) -> str:
     """A request to the service's own listener, by a name."""
-    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=egress.machine_has)
+    own = EgressPolicy(listeners=(Listener(ip_address("127.0.0.1"), server.port),), is_local=http_client.machine_has)
     return await send(HttpRequest(HttpTarget("http", "hook.example", server.port)), policy=own, led=[["127.0.0.1"]])
 
 
@@ -211,8 +202,8 @@ _WIRE = (
     ),
     _wire(
         "a flood of interim answers before the answer",
-        at_a_server(to("127.0.0.1"), b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200_000 + OK),
-        "127.0.0.1:<port> did not answer in HTTP, or at too great length; 1 connections, 1 requests",
+        at_a_server(to("127.0.0.1"), b"HTTP/1.1 103 Early Hints\r\n\r\n" * 200_000 + OK),  # bounded by time
+        "200; 1 connections, 1 requests",
     ),
     _wire(
         "a flood of answers behind the answer",

@@ -178,7 +178,7 @@ def readable_by_others(scene: Scene) -> str:
 
 
 def processes(scene: Scene) -> str:
-    """What the reader's environment and command line hold, which its user's other processes may read."""
+    """What the worker's environment and command line hold, which its user's other processes may read."""
     reader = Path(f"/proc/{scene.daemon.reader()}")
     data = (reader / "environ").read_bytes() + (reader / "cmdline").read_bytes()
     command = Path(f"/proc/{scene.daemon.process.pid}/cmdline").read_bytes()
@@ -252,7 +252,7 @@ _REPOSITORY = (
     _file(
         "packed-refs that is a link to a secret elsewhere",
         linked("packed-refs", "hook"),
-        "unreachable: URL has a damaged file packed-refs; restore it",
+        "unreachable: URL cannot be read (`git fsck` there says why); mend that, and it is read",
     ),
     _file(
         "a branch that is a link into the state directory",

@@ -357,7 +357,7 @@ class Gathering:
             thread.join()
 
     def _processes(self) -> None:
-        """The reader and whatever else the daemon has started, and the command line of the daemon itself.
+        """The worker and whatever else the daemon has started, and the command line of the daemon itself.
 
         Between fork and exec a process is still the daemon's image, which is no news; so what was its command line
         before and after its environment was read counts.

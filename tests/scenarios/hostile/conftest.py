@@ -1,4 +1,4 @@
-"""The reader child's pipes belong to the loop that started it."""
+"""The worker's pipes belong to the loop that started it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A reader child that behaves as if a library had a fault: marked texts end it, or keep it.
+"""A worker that behaves as if a library had a fault: marked texts end it, or keep it.
 
 Reader(command=crashing.COMMAND)
 """
@@ -42,7 +42,7 @@ def locate(data: bytes, *, syntax: Syntax, limits: TextLimits) -> Locations:
 
 
 def main() -> None:
-    """The reader child, with the parser above."""
+    """The worker, with the parser above."""
     documents.read = read
     documents.locate = locate
     child.main()

@@ -8,7 +8,8 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Refused
-from reconciler.worker.allowance import ASIDE, CLOCKED, MEBIBYTE, Allowance, CommitLimits, Exhausted
+from reconciler.worker.messages import Exhausted
+from reconciler.worker.trees import ASIDE, CLOCKED, MEBIBYTE, Allowance, CommitLimits
 from tests import worlds
 from tests.repositories import Repository
 from tests.worlds import Following

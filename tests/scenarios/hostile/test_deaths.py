@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from reconciler.worker import client
-from reconciler.worker.client import LONGEST_PAUSE, REFUSED_SECONDS, CrashMemory, RecentCrashes, RestartPace
+from reconciler.worker.client import LONGEST_PAUSE, REFUSED_SECONDS, CrashMemory, RestartPace
 from reconciler.worker.messages import ReviewJob
 from tests.commit_jobs import commit_job
 
@@ -79,10 +79,11 @@ def test_a_proposal_of_which_all_is_read_is_another_question() -> None:
 
 
 def test_the_oldest_is_forgotten() -> None:
-    recent: RecentCrashes[str, int] = RecentCrashes(2)
-    for number, key in enumerate(("a", "b", "a", "c")):
-        recent.put(key, number)
-    assert recent.items() == [("a", 2), ("c", 3)]
+    memory = CrashMemory()
+    oldest, latest, *others = (commit_job(commit=str(number)) for number in range(client.MOST_REMEMBERED + 1))
+    for job in (oldest, latest, oldest, *others):
+        memory.suspect(job)
+    assert [memory.is_suspect(one) for one in (oldest, latest, others[-1])] == [True, False, True]
 
 
 @given(st.lists(st.integers(0, 10), max_size=30))

@@ -1,4 +1,4 @@
-"""A proposal that ends the reader child: what is told of it, and that it ends the one that all share once at most."""
+"""A proposal that ends the worker: what is told of it, and that it ends the one that all share once at most."""
 
 import contextlib
 from collections.abc import AsyncIterator, Iterator
@@ -8,10 +8,9 @@ import pytest
 
 from reconciler.git.faults import RepositoryState
 from reconciler.model.plan import PlanEntry
-from reconciler.worker.allowance import ASIDE, Exhausted
-from reconciler.worker.client import ENDED, Overdue, WorkerClient, WorkerGone
-from reconciler.worker.messages import CommitPlanned, ReviewJob, ReviewPlanned
-from reconciler.worker.process import SECONDS, WorkerSeconds
+from reconciler.worker.client import ENDED, SECONDS, Overdue, WorkerClient, WorkerGone, WorkerSeconds
+from reconciler.worker.messages import CommitPlanned, Exhausted, ReviewJob, ReviewPlanned
+from reconciler.worker.trees import ASIDE
 from tests import worlds
 from tests.daemons import destination
 from tests.scenarios.hostile import crashing
@@ -110,7 +109,7 @@ async def test_what_would_end_it_is_refused_only_where_it_did_so_before_whatever
     text = destination("good", crashing.PLACE)
     bad = world.review_job("a", world.mirrors["a"].propose({"good.yaml": text}, onto=world.heads["a"]))
     async with reading() as reader:
-        reader._memory.suspect(bad.commit)
+        reader.memory.suspect(bad.commit)
         with pytest.raises(WorkerGone) as gone:
             await reader.plan(bad)
         assert (gone.value.begun, ends(caplog)) == (True, 1)
@@ -127,7 +126,7 @@ async def test_many_files_that_hang_have_the_time_of_one_proposal(
     many = {f"{name}.yaml": destination(name, crashing.HANG) for name in "bcdef"}
     bad = world.review_job("a", world.mirrors["a"].propose({**GOOD, **many}, onto=world.heads["a"]))
     async with reading(seconds=1.2, file=0.05) as reader:
-        reader._memory.suspect(bad)
+        reader.memory.suspect(bad)
         with pytest.raises(Exhausted) as caught:
             await reader.plan(bad)
         assert caught.value.message == ENDED

@@ -1,4 +1,4 @@
-"""What ends the reader child is found and set aside, and nothing else suffers for it."""
+"""What ends the worker is found and set aside, and nothing else suffers for it."""
 
 import asyncio
 import contextlib
@@ -8,14 +8,14 @@ import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx2
 import pytest
 
-from reconciler.worker.allowance import ASIDE
-from reconciler.worker.client import WorkerClient
+from reconciler.worker.client import SECONDS, WorkerClient, WorkerSeconds
 from reconciler.worker.messages import RequestJob
-from reconciler.worker.process import SECONDS, WorkerSeconds
+from reconciler.worker.trees import ASIDE
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until
 from tests.api.parts import Parts
@@ -113,7 +113,7 @@ async def test_a_request_that_ends_the_reader_is_answered_once_and_harms_nobody(
         assert (await apply(client, "after")).status_code == 202
     told = [record.getMessage() for record in caplog.records if "started again when" in record.getMessage()]
     assert told == [
-        f"The reader ended with signal 6; it is started again when it is needed ({number} so far)." for number in (1, 2)
+        f"The worker ended with signal 6; it is started again when it is needed ({number} so far)." for number in (1, 2)
     ]
 
 
@@ -151,7 +151,10 @@ async def test_a_request_that_is_not_begun_in_time_may_be_tried_again(tmp_path: 
         await asyncio.sleep(0.2)
         answer = await apply(client, "behind")
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "5")
-        assert answer.json() == {"errors": ["The service is busy with other requests; try again in a moment."]}
+        assert answer.json() == {
+            "errors": ["The service is busy with other requests; try again in a moment."],
+            "codes": ANY,
+        }
         hanging.cancel()
 
         async def taken() -> bool:

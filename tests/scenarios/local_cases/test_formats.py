@@ -209,9 +209,15 @@ def test_a_repository_of_sha256_names_says_that_it_must_be_converted(
         (
             "refStorage",
             "reftable",
-            "keeps its refs as reftable, which the installed git cannot read; migrate its refs to files",
+            "uses a repository format or extension that the installed git does not know, reftable for instance;"
+            " upgrade git",
         ),
-        ("hovering", "true", "uses a repository extension that the installed git does not know; upgrade git"),
+        (
+            "hovering",
+            "true",
+            "uses a repository format or extension that the installed git does not know, reftable for instance;"
+            " upgrade git",
+        ),
     ],
 )
 @pytest.mark.slow

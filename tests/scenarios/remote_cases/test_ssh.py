@@ -245,7 +245,7 @@ def test_nothing_runs_for_a_key_with_a_passphrase_once_its_repository_is_followe
     daemon.follow_nothing()
     reader = daemon.reader()
     reading = {reader, *processes.descendants(reader)}
-    until(lambda: set(processes.descendants(daemon.process.pid)) == reading or None, "only the reader runs")
+    until(lambda: set(processes.descendants(daemon.process.pid)) == reading or None, "only the worker runs")
 
 
 # What the server's side may say

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 import yaml
 
-from reconciler.auth import passwords
+from reconciler.auth import rate_limits
 from tests import daemons, needs
 from tests.daemons import Daemon
 from tests.docs import pages
@@ -150,8 +150,8 @@ def test_who_guesses_slows_down_nobody_else_whatever_they_claim_to_be(front: Fro
         headers = {"Authorization": f"Basic {guessed}", "X-Forwarded-For": f"198.51.100.{number}"}
         return front.ask("GET", "/v1/me", b"", source=source, **headers)[0]
 
-    assert [guess(number, source="127.0.0.2") for number in range(passwords.PER_PAIR + 1)] == [
-        *[401] * passwords.PER_PAIR,
+    assert [guess(number, source="127.0.0.2") for number in range(rate_limits.PER_PAIR + 1)] == [
+        *[401] * rate_limits.PER_PAIR,
         429,
     ]
     assert guess(99, source="127.0.0.3") == 401

@@ -1,0 +1,349 @@
+"""Parts of a request: its body, bounded and typed; its query parameters; its entity tags."""
+
+import asyncio
+import re
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime, timedelta
+from urllib.parse import parse_qsl
+
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+from starlette.types import Receive
+
+from api import auth, errors
+from api.calls import Call
+from api.responses import Empty, Header
+from reconciler.model import documents as model_documents
+from reconciler.model import positions
+from reconciler.model.clock import rfc3339
+from reconciler.model.error_codes import ErrorCode
+from reconciler.model.values import Value, pointer_text
+from reconciler.settings import scalars
+
+# Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier.
+
+READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
+
+
+async def read(call: Call, *, limit: int | None = None) -> bytes:
+    """The body, of at most `limit` bytes when there is a limit below that of all bodies.
+
+    Who sends slowly may be gone by the end, so the call is judged again: `call.principal` and `call.project` count from
+    then on. Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
+    """
+    pieces: list[bytes] = []
+    await pass_on(call, pieces.append, limit=limit)
+    auth.again(call)
+    return b"".join(pieces)
+
+
+async def pass_on(call: Call, take: Callable[[bytes], None], *, limit: int | None) -> None:
+    """Hand over the body piece by piece, as `read` would read it, and keep none of it. The call is not judged again.
+
+    Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
+    """
+    most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
+    _check_encoding(call.header(b"content-encoding"))
+    try:
+        _check_length(call.header(b"content-length"), limit=most)
+        await receive_each(call.receive, take, limit=most, seconds=READ_SECONDS)
+    except errors.TooLarge:
+        if limit is None:
+            raise
+        raise errors.TooLarge(f"The body is over {most} bytes.") from None  # it holds no resources to be split up
+
+
+async def receive_each(receive: Receive, take: Callable[[bytes], None], *, limit: int, seconds: float) -> None:
+    """Hand over what the client sends, until it is over a limit."""
+    try:
+        async with asyncio.timeout(seconds):
+            await _receive(receive, take, limit=limit)
+    except TimeoutError:
+        # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
+        raise errors.BadRequest(
+            f"The body did not arrive within {seconds:g} seconds.",
+            code=ErrorCode.BODY_TIMEOUT,
+            headers=((b"connection", b"close"),),
+        ) from None
+
+
+async def _receive(receive: Receive, take: Callable[[bytes], None], *, limit: int) -> None:
+    size = 0
+    more = True
+    while more:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            raise ClientDisconnect
+        chunk: bytes = message.get("body", b"")
+        more = message.get("more_body", False)
+        size += len(chunk)
+        if size > limit:
+            raise _too_large(limit)
+        take(chunk)
+
+
+def _check_encoding(values: list[bytes]) -> None:
+    if any(value.strip().lower() not in (b"", b"identity") for value in values):
+        raise errors.UnknownEncoding("The body is compressed; send it without a Content-Encoding.")
+
+
+def _check_length(values: list[bytes], *, limit: int) -> None:
+    for value in (each.strip(b" \t") for each in values):  # which is around a value (RFC 9110, 5.5)
+        if not value.isdigit():
+            raise errors.BadRequest("The header Content-Length is not a number of bytes.")
+        # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
+        if len(value.lstrip(b"0")) > len(str(limit)) or int(value) > limit:
+            raise _too_large(limit)
+
+
+def _too_large(limit: int) -> errors.TooLarge:
+    return errors.TooLarge(f"The body is over {limit} bytes; send the resources in several requests.")
+
+
+# Bodies that are one small JSON object: its members read with their types, every mistake in one answer.
+
+MAX_BYTES = 8_192  # of a body; the longest text in one has 1,024 characters, and JSON may escape each
+
+
+class Members:
+    """The members of a body. `mistakes` gathers what is wrong with them, for `check` to tell."""
+
+    def __init__(self, value: dict[str, Value], *, known: Sequence[str]) -> None:
+        self.value = value
+        self.mistakes = [f"{_at(key)}: unknown key; {_allowed(known)}" for key in value if key not in known]
+
+    def text(self, name: str, *, required: bool = False) -> str | None:
+        """Text, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, str):
+            return value
+        if name in self.value:
+            self.mistake(name, "must be a string")
+        elif required:
+            self.mistake(name, "is required")
+        return None
+
+    def boolean(self, name: str) -> bool | None:
+        """True, false, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, bool):
+            return value
+        if name in self.value:
+            self.mistake(name, "must be true or false")
+        return None
+
+    def choice(self, name: str, among: Collection[str], *, required: bool = False) -> str | None:
+        """One of a few texts, or None when it is not given."""
+        value = self.text(name, required=required)
+        if value is None or value in among:
+            return value
+        self.mistake(name, f"must be one of {', '.join(among)}")
+        return None
+
+    def choices(self, name: str, among: Collection[str]) -> frozenset[str] | None:
+        """Some of a few texts, or None when it is not given."""
+        value = self.value.get(name)
+        if isinstance(value, list) and value and all(isinstance(one, str) and one in among for one in value):
+            return frozenset(str(one) for one in value)
+        if name in self.value:
+            self.mistake(name, f"must be a list of at least one of {', '.join(among)}")
+        return None
+
+    def mistake(self, name: str, sentence: str) -> None:
+        """Note what is wrong with a member."""
+        self.mistakes.append(f"{_at(name)}: {sentence}")
+
+    def check(self) -> None:
+        """Raises `BadRequest` when anything was wrong."""
+        if self.mistakes:
+            raise errors.BadRequest(*self.mistakes)
+
+
+async def read_object(call: Call, *, known: Sequence[str]) -> Members:
+    """The members of a request's body; where none is known, there may be no body.
+
+    Raises `BadRequest` for what is no object, and whatever reading a body raises.
+    """
+    body = await read(call, limit=MAX_BYTES)
+    return object_members(body, known=known) if body or known else Members({}, known=known)
+
+
+def object_members(body: bytes, *, known: Sequence[str]) -> Members:
+    """The members of a body. Raises `BadRequest`."""
+    try:
+        documents = model_documents.read(
+            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
+        )
+    except model_documents.DocumentError as error:
+        raise errors.BadRequest(f"body:{error.line}:{error.column}: {error.message}") from error
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        raise errors.BadRequest("The body must be an object.")
+    return Members(value, known=known)
+
+
+def _at(name: str) -> str:
+    return pointer_text((name,))
+
+
+def _allowed(known: Sequence[str]) -> str:
+    names = [f"`{name}`" for name in known]
+    if not names:
+        return "there are none"
+    listed = ", ".join(names[:-1])
+    return f"only {listed} and {names[-1]} are allowed" if listed else f"only {names[0]} is allowed"
+
+
+# Query parameters: each known one at most once and with a value of its type. Which ones exist, each handler says.
+#
+# A write refuses parameters that it does not know (`?dryrun=true` must not apply); a read ignores them.
+
+MOST = 100  # parameters in one query
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+
+
+class Query:
+    """The parameters of one request. Problems are gathered, so that one answer names all of them: see `check`."""
+
+    def __init__(self, text: bytes, *, known: frozenset[str], strict: bool) -> None:
+        self.problems: list[str] = []
+        self.values: dict[str, str] = {}
+        if text:
+            self._fill(_pairs(text), known=known, strict=strict)
+
+    def _fill(self, pairs: list[tuple[str, str]], *, known: frozenset[str], strict: bool) -> None:
+        unknown: set[str] = set()
+        twice: set[str] = set()
+        for name, value in pairs:
+            if name not in known:
+                unknown.add(name)
+            elif name in self.values:
+                twice.add(name)
+            else:
+                self.values[name] = value
+        self.problems += [f"The query parameter `{name}` is given more than once." for name in sorted(twice)]
+        if strict:
+            self.problems += [_unknown(name, known) for name in sorted(unknown)]
+
+    def boolean(self, name: str) -> bool:
+        """A boolean; false when it is not given."""
+        value = self.values.get(name, "false")
+        if value not in BOOLEANS:
+            self.problems.append(f"The query parameter `{name}` is not one of `true`, `false`, `1` and `0`.")
+        return BOOLEANS.get(value, False)
+
+    def choice(self, name: str, value: str) -> bool:
+        """Return True when a parameter that takes one value has it; False when it is not given."""
+        if self.values.get(name, value) != value:
+            self.problems.append(f"The query parameter `{name}` takes `{value}` alone.")
+        return self.values.get(name) == value
+
+    def integer(self, name: str, *, lowest: int, highest: int, default: int) -> int:
+        """An integer in decimal digits."""
+        value = self.values.get(name)
+        if value is None:
+            return default
+        # isdigit alone would let Arabic digits in, and int alone `+1`, ` 1` and `1_0`.
+        if value.isascii() and value.isdigit() and len(value) <= len(str(highest)) and lowest <= int(value) <= highest:
+            return int(value)
+        self.problems.append(f"The query parameter `{name}` is not an integer from {lowest} to {highest}.")
+        return default
+
+    def text(self, name: str) -> str | None:
+        """Text, or None."""
+        return self.values.get(name)
+
+    def check(self) -> None:
+        """Raises `BadRequest` when any parameter had a problem."""
+        if self.problems:
+            raise errors.BadRequest(*self.problems)
+
+
+def none_known(text: bytes) -> None:
+    """A write that takes no parameters. Raises `BadRequest`."""
+    if text:
+        Query(text, known=frozenset(), strict=True).check()
+
+
+def _pairs(text: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST, errors="strict")
+    except ValueError:
+        raise errors.BadRequest(f"The query is not at most {MOST} parameters in percent-encoded UTF-8.") from None
+
+
+def _unknown(name: str, known: frozenset[str]) -> str:
+    if not known:
+        return f"The query parameter `{name}` is not known here: there are none."
+    names = ", ".join(f"`{one}`" for one in sorted(known))
+    return f"The query parameter `{name}` is not known here: there {'is' if len(known) == 1 else 'are'} {names}."
+
+
+# Instants in bodies: when something ends, as a duration from now or as a point in time.
+
+INSTANT = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+)
+LONGEST = timedelta(seconds=scalars.LONGEST)  # a year: beyond it an expiry is a mistake
+READ = 1e9  # seconds, some thirty years: a longer duration is read, so that its mistake can be named
+
+
+def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> datetime | None:
+    """The instant that the member `expiry` means; None when it is not given, or noted as a mistake."""
+    try:
+        return _until(body.value["expiry"], now=now, longest=longest) if "expiry" in body.value else None
+    except ValueError as mistake:
+        body.mistake("expiry", str(mistake))
+        return None
+
+
+def instant_text(instant: datetime | None) -> str | None:
+    """As it is kept and shown."""
+    return None if instant is None else rfc3339(instant)
+
+
+def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
+    """The instant that an expiry means; raises ValueError with what it should be."""
+    allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
+    if isinstance(value, str) and INSTANT.fullmatch(value):
+        try:
+            until = datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError(allowed) from None
+    else:
+        try:
+            until = now + timedelta(seconds=scalars.seconds(value, longest=READ))
+        except ValueError:
+            raise ValueError(allowed) from None
+    if not now < until <= now + longest:
+        away = "a year" if longest == LONGEST else f"{longest.days} days"
+        raise ValueError(f"must be in the future, and at most {away} away")
+    return until
+
+
+# Entity tags: what a client shows to learn that nothing changed (RFC 9110, 8.8.3 and 13.1.2).
+
+_TAG = re.compile(r'(?:W/)?"[!#-+\--~]*"')
+
+
+def matching(call: Call) -> tuple[str, ...] | None:
+    """The versions and hashes that `If-Match` names: of an ETag the part before the dash. None without the header.
+
+    What is weak matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
+    """
+    if b"if-match" not in call.headers:
+        return None
+    named = [tag.strip() for value in call.header(b"if-match") for tag in value.decode("latin-1").split(",")]
+    if named == ["*"]:
+        return ("*",)
+    if not all(_TAG.fullmatch(tag) for tag in named):
+        raise errors.BadRequest('`If-Match` takes `*`, or versions, hashes or ETags, each in quotes, such as "3".')
+    return tuple(tag[1:-1].partition("-")[0] for tag in named if tag.startswith('"'))
+
+
+def not_modified(call: Call, etag: Header) -> Response | None:
+    """304 when the client holds this very answer, else None."""
+    if b"if-none-match" not in call.headers:
+        return None
+    held = [tag.strip().removeprefix(b"W/") for value in call.header(b"if-none-match") for tag in value.split(b",")]
+    return Empty(status=304, headers=(etag,)) if etag[1] in held or b"*" in held else None

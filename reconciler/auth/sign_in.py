@@ -1,0 +1,362 @@
+"""Sign-in by a password or through a provider. Only this module imports argon2."""
+
+import asyncio
+import contextlib
+import hmac
+import logging
+import os
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+
+from reconciler.auth import admission as auth_admission
+from reconciler.auth import changes
+from reconciler.auth.accounts import Accounts
+from reconciler.auth.admission import Admission, AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.auth.changes import Conflict
+from reconciler.auth.rate_limits import SignInAttempts
+from reconciler.auth.sessions import SessionGone, Sessions
+from reconciler.model import errors, ids
+from reconciler.model import text as model_text
+from reconciler.model.clock import Clock, rfc3339
+from reconciler.model.directory import Amendment, Directory, ProvedIdentity, User
+from reconciler.model.principals import Principal
+
+if TYPE_CHECKING:
+    from argon2 import PasswordHasher
+
+# Passwords: argon2id hashes, made and compared. The only module that knows the library.
+#
+# The library is loaded with the first password: a service that keys alone ask never pays for it.
+
+
+@cache
+def _hasher() -> "PasswordHasher":
+    from argon2 import PasswordHasher  # noqa: PLC0415 - see above
+
+    # One of the settings that OWASP names as equal; the least memory among those with one lane, since several people
+    # may sign in at once. About 25 ms.
+    return PasswordHasher(time_cost=2, memory_cost=19 * 1024, parallelism=1)
+
+
+@cache
+def unknown_person_hash() -> str:
+    """Compared where there is no such person, so that it takes as long."""
+    return _hasher().hash("nobody has this password", salt=bytes(16))
+
+
+def encode_password(password: str) -> str:
+    """The encoded hash to keep, with salt and cost in it."""
+    return _hasher().hash(password)
+
+
+def is_right_password(password: str, encoded: str) -> bool:
+    """Return True for the right password; never for an encoding that is none."""
+    from argon2 import exceptions  # noqa: PLC0415 - see above
+
+    try:
+        return _hasher().verify(encoded, password)
+    except (exceptions.VerificationError, exceptions.InvalidHashError):
+        return False
+
+
+# Signing in with a name and a password, whichever door asks.
+#
+# HTTP Basic carries the password with every request, so what was right a moment ago is remembered, as an HMAC under a
+# key of this process: comparing costs 25 ms of a processor.
+
+log = logging.getLogger(__name__)
+
+AT_ONCE = 2  # passwords compared at a time: each takes a processor and 19 MiB
+WAITING = 64  # attempts that wait for that; more are turned away
+REMEMBERED_SECONDS = 300.0
+MOST_REMEMBERED = 1_000
+PASSWORD_LONGEST = 1_024  # characters of a password; nothing longer was ever accepted
+
+T = TypeVar("T")
+
+
+class Throttled(errors.Transient):
+    """Too many failures, or too many attempts at once; `seconds` says when to try again."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class _Remembered:
+    """A right password: the person at that time, and until when it counts. Another password makes it void."""
+
+    user: User
+    proof: bytes
+    until: float
+
+
+class SigningIn:
+    """Compares passwords, at most two at a time."""
+
+    def __init__(self, accounts: Accounts, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._accounts = accounts
+        self._monotonic = monotonic
+        self._attempts = SignInAttempts()
+        self._secret = os.urandom(32)
+        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")
+        self._places = asyncio.Semaphore(AT_ONCE)
+        self._waiting = 0
+
+    async def principal(self, name: str, password: str, *, address: str) -> Principal | None:
+        """Return the person with this name and password, or None. Raises Throttled.
+
+        `address` is where the attempt comes from, as text.
+        """
+        user = self._accounts.directory.users.get(name)
+        proof = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
+        if not self._is_remembered(name, user, proof):
+            async with self._turn():
+                # Once more: what came at the same time may have been right by now, or wrong too often.
+                user = self._accounts.directory.users.get(name)
+                if not self._is_remembered(name, user, proof) and not await self._signs_in(
+                    name, user, password, proof=proof, address=address
+                ):
+                    return None
+        user = self._accounts.directory.users.get(name)
+        return None if user is None else self._accounts.directory.principal(user)
+
+    async def _signs_in(self, name: str, user: User | None, password: str, *, proof: bytes, address: str) -> bool:
+        """Compare, count what fails, and remember what is right. Raises Throttled instead of comparing."""
+        if (seconds := self._attempts.wait(name, address, now=self._monotonic())) > 0:
+            raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
+        if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
+            self._attempts.failed(name, address, now=self._monotonic())
+            # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
+            if self._attempts.wait(name, address, now=self._monotonic()) > 0:
+                # A name that nobody has may be a password that was typed in its place.
+                who = "somebody unknown" if user is None else user.name
+                log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
+            return False
+        assert user is not None
+        self._attempts.succeeded(name, address)
+        self._remember(user, proof)
+        return True
+
+    def close(self) -> None:
+        """Compare no more; what is under way ends by itself."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def encode(self, password: str) -> str:
+        """The hash to keep of a new password. Raises Throttled."""
+        async with self._turn():
+            return await self._run(lambda: encode_password(password))
+
+    async def _is_right(self, user: User | None, password: str) -> bool:
+        """It takes as long for somebody who is not there, or has no password."""
+        encoded = None if user is None else user.password
+        same = await self._run(lambda: is_right_password(password, encoded or unknown_person_hash()))
+        return same and encoded is not None
+
+    async def _run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self) -> AsyncIterator[None]:
+        """A place among the few at a time. Raises Throttled when too many wait for one."""
+        if self._waiting >= WAITING:
+            raise Throttled("Too many people sign in at this moment; try again.", seconds=1.0)
+        self._waiting += 1
+        try:
+            async with self._places:
+                yield
+        finally:
+            self._waiting -= 1
+
+    def _is_remembered(self, name: str, user: User | None, proof: bytes) -> bool:
+        found = self._remembered.get(name)
+        if found is None or user is None or found.user.password != user.password or found.user.id != user.id:
+            return False
+        return self._monotonic() < found.until and hmac.compare_digest(found.proof, proof)
+
+    def _remember(self, user: User, proof: bytes) -> None:
+        until = self._monotonic() + REMEMBERED_SECONDS
+        self._remembered[user.name] = _Remembered(user, proof, until)
+        self._remembered.move_to_end(user.name)
+        while len(self._remembered) > MOST_REMEMBERED:
+            self._remembered.popitem(last=False)
+
+
+# Refusals as the operator reads them in the log: what the settings ask for, and what came instead.
+#
+# Of claims their names stand in it alone, and of addresses only one that nobody vouches for: it tells who it is that
+# asks why they cannot come in. All of it is bounded and on one line, since the provider chose it.
+
+MOST_NAMES = 30  # of claims
+LONGEST_NAME = 64  # characters of one of them
+
+SENTENCES: Mapping[AdmissionReason, str] = {
+    AdmissionReason.NOT_INVITED: "they have no role, no invitation waits for them, and no claim of theirs grants "
+    "anything",
+    AdmissionReason.UNVERIFIED_ADDRESS: "they have no role, no claim of theirs grants anything, and no invitation of "
+    "their address "
+    "would count, since the provider does not say that it is verified",
+    AdmissionReason.GRANTED_NOTHING: "auth.oidc.disableInvitations is true, and their claims grant nothing",
+    AdmissionReason.UNREADABLE_CLAIMS: "nothing else lets them in, and their claims cannot be read",
+    AdmissionReason.FULL: f"there are {changes.MOST:,} people or {changes.MOST_MEMBERSHIPS:,} memberships, which "
+    "is the most",
+}
+
+
+def refusal_sentence(
+    directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason, *, who: str
+) -> str:
+    """Return the sentence for the log; `who` is their name, as plain text."""
+    if why is AdmissionReason.NOT_FIRST:
+        reason = _not_first(arrival.proved.claims, policy)
+    elif why is AdmissionReason.WRONG_CODE:
+        reason = _wrong_code(directory, arrival)
+    else:
+        reason = SENTENCES[why]
+    return f"{who} is not let in ({why.name}): {reason}. {_came(arrival.proved.claims)}"
+
+
+def _not_first(claims: Mapping[str, object], policy: AdmissionPolicy) -> str:
+    """Return which part of `auth.oidc.firstAdmin` does not hold. It quotes the settings, never a claim's value."""
+    name = model_text.visible(policy.first_claim)
+    start = "nobody of this provider administers the organization, and they are not whom auth.oidc.firstAdmin means: "
+    if claims.get(policy.first_claim) is None:
+        return f"{start}the claim `{name}` did not come"
+    if policy.first_claim == "email" and claims.get("email_verified") is not True:
+        return f"{start}the provider does not say that their address is verified (email_verified is not true)"
+    return f"{start}the claim `{name}` has another value"
+
+
+def _wrong_code(directory: Directory, arrival: Arrival) -> str:
+    """As far as it is known: of a code that was used or withdrawn nothing is kept."""
+    digest = changes.code_digest(arrival.code.strip())
+    if digest is None:
+        return "what they gave is no invitation code, which begins with rci_ and has 47 characters"
+    found = next((one for one in directory.invitations.values() if one.digest == digest), None)
+    if found is None:
+        return "no invitation that waits has their code: it is mistyped, or was used or withdrawn"
+    if found.expires_at <= arrival.now:
+        return f"the invitation {found.id} to {found.project} expired at {found.expires_at}"
+    return (
+        f"the invitation {found.id} to {found.project} was made by {model_text.visible(found.created_by)}, who may not "
+        "invite there any more"
+    )
+
+
+def _came(claims: Mapping[str, object]) -> str:
+    """The names of the claims, and an address that is not verified."""
+    names = sorted(claims)
+    shown = ", ".join(_cut(name, LONGEST_NAME) for name in names[:MOST_NAMES])
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    email = claims.get("email")
+    is_verified = claims.get("email_verified") is True
+    address = "" if is_verified or not isinstance(email, str) or not email else _cut(email, changes.LONGEST_EMAIL)
+    return f"Claims that came: {shown}{more}." + (
+        f" Their address, which is not verified: {address}" if address else ""
+    )
+
+
+def _cut(text: str, longest: int) -> str:
+    """The text on one line, and no longer than this before what cannot be shown is escaped."""
+    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")
+
+
+# People whom a provider proved, on their way in: the decision, written down, and the session that follows.
+#
+# The decision is made on what there is when it is written, under the lock of `accounts`: of two who are the first, or
+# who bring one code, one is. The session begins when that is on the disk; whoever is interrupted in between signs in
+# again.
+
+ACTOR = "sign-in"  # in the audit: neither the person nor an admin asked for it, the rules gave it
+TIMES = 3  # somebody is let in, before it is said that they are being removed as fast as they come
+
+
+class Entered(NamedTuple):
+    """Somebody who is in: what the session's cookie holds, and who it is."""
+
+    token: str
+    user: User
+
+    def __repr__(self) -> str:
+        return f"Entered(user={self.user.name!r})"
+
+
+class People:
+    """Lets people in, one at a time."""
+
+    def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: AdmissionPolicy, clock: Clock) -> None:
+        self._accounts = accounts
+        self._sessions = sessions
+        self._policy = policy
+        self._clock = clock
+
+    async def enter(self, proved: ProvedIdentity, *, code: str, instead_of: str, request: str) -> Entered:
+        """Let somebody in and begin a session; `code` of an invitation and `instead_of`, the token of a session that
+        there was, may be empty. Raises NotAdmitted, Conflict, StoreFault.
+        """
+        for _ in range(TIMES):
+            admission = await self._admitted(proved, code=code, request=request)
+            directory = self._accounts.directory
+            user = directory.user(admission.user)
+            if user is not None:
+                try:
+                    token = await self._sessions.begin(
+                        user, since=directory, id_token=proved.id_token, instead_of=instead_of
+                    )
+                except SessionGone:
+                    pass
+                else:
+                    return Entered(token, user)
+            code = ""  # it was taken
+        raise Conflict("Your access was changed while you signed in; sign in once more.")
+
+    async def _admitted(self, proved: ProvedIdentity, *, code: str, request: str) -> Admission:
+        """Decide, and write what that changes. Raises NotAdmitted, StoreFault."""
+        arrival = self._arrival(proved, code)
+        try:
+            admission = await self._decided(arrival, request=request)
+        except NotAdmitted as refusal:
+            self._tell((*refusal.told, self._why_not(arrival, refusal)))
+            raise
+        self._tell(admission.told)
+        if admission.refused is not None:
+            self._tell((self._why_not(arrival, admission.refused),))
+            raise admission.refused
+        return admission
+
+    def _why_not(self, arrival: Arrival, refusal: NotAdmitted) -> str:
+        """For the operator."""
+        directory = self._accounts.directory
+        known = directory.person(arrival.proved.identity)
+        who = auth_admission.user_name(arrival.proved, taken=()) if known is None else known.name
+        return refusal_sentence(directory, arrival, self._policy, refusal.why, who=who)
+
+    async def _decided(self, arrival: Arrival, *, request: str) -> Admission:
+        admission = auth_admission.admit(self._accounts.directory, arrival, self._policy)
+        if admission.amendment is None:  # most times: nobody has to wait for the disk
+            return admission
+        decided: list[Admission] = []
+
+        def decide(directory: Directory) -> Amendment | None:
+            """Once more, on what there is now that nobody else changes it."""
+            decided.append(auth_admission.admit(directory, arrival, self._policy))
+            return decided[-1].amendment
+
+        await self._accounts.settle(decide, actor=ACTOR, request=request)
+        return decided[-1]
+
+    def _arrival(self, proved: ProvedIdentity, code: str) -> Arrival:
+        now = self._clock()
+        identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
+        return Arrival(proved, code=code, id=identifier, now=rfc3339(now))
+
+    def _tell(self, sentences: tuple[str, ...]) -> None:
+        for sentence in sentences:
+            log.info("%s", sentence)

@@ -1,0 +1,131 @@
+"""`reconciler auth explain`: the roles that claims would grant, and the rule for each, without signing in."""
+
+import os
+import re
+from pathlib import Path
+
+import click
+
+from reconciler.auth import claims
+from reconciler.auth.claims import GrantedRoles, UnreadableClaims
+from reconciler.cli import exits, output, tables
+from reconciler.cli.options import OrderedGroup
+from reconciler.model import names as naming
+from reconciler.model.errors import Refused
+from reconciler.model.positions import MEBIBYTE, TextLimits
+from reconciler.model.text import visible
+from reconciler.model.values import Value
+
+HEADER = ("PROJECT", "ROLE", "BECAUSE")
+LIMITS = TextLimits(bytes=MEBIBYTE)
+_TOKEN = re.compile(rb"\s*\"?[\w-]+(\.[\w-]*){2,4}\"?\s*")  # compact: signed has three parts, encrypted five
+
+
+@click.group(cls=OrderedGroup)
+def auth() -> None:
+    """Look into signing in through a provider."""
+
+
+def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
+    for name in given:
+        if (rule := naming.wrong_project(name)) is not None:
+            raise click.BadParameter(f"a project's name {rule}")
+    return given
+
+
+@auth.command()
+@click.option(
+    "--claims",
+    "file",
+    type=output.file_type,
+    required=True,
+    help="A file with the claims, as JSON; - is standard input.",
+)
+@click.option("--config", type=click.Path(path_type=Path), help="The settings file with the names of the claims.")
+@click.option(
+    "--project", "projects", multiple=True, callback=_projects, help="A project there is; may be given more than once."
+)
+@click.option(
+    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it (text)."
+)
+@click.pass_context
+def explain(context: click.Context, *, file: Path, config: Path | None, projects: tuple[str, ...], form: str) -> None:
+    """Show what the claims of an ID token grant, and by which rule.
+
+    It ends with 0 when they can be read, also when they grant nothing, else with 1. Nothing is asked of a service.
+    """
+    given = _read_claims(file)
+    from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and a wrong file of claims needs none
+
+    # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
+    loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
+    oidc = loaded.settings.auth.oidc
+    found = claims.granted_roles(given, claims.claim_names(oidc.custom_claims), projects=projects or None)
+    decides = oidc.disable_invitations
+    output.write(
+        output.as_json(_as_value(found, decides=decides)) if form == "json" else _as_text(found, decides=decides)
+    )
+    if not projects and isinstance(found, GrantedRoles) and found.roles:
+        output.note("every project that is named is taken to exist; --project says which do")
+    context.exit(exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK)
+
+
+def _read_claims(file: Path) -> dict[str, Value]:
+    """Return the claims of a file. Raises Refused, OSError; neither repeats the content."""
+    where = "standard input" if str(file) == "-" else str(file)
+    data = output.read_bytes(file, LIMITS.bytes + 1)
+    if len(data) > LIMITS.bytes:
+        raise Refused(f"{where} holds more than the 1 MiB that claims may have")
+    if _TOKEN.fullmatch(data):
+        # Taking it apart here would show claims of a token that nobody has checked as if they counted.
+        raise Refused(f"{where} holds a token; give its payload, the JSON object between the first dot and the second")
+    from reconciler.model import documents as model_documents  # noqa: PLC0415 - PyYAML is for this command alone
+
+    try:
+        documents = model_documents.read(data, syntax=model_documents.Syntax.JSON, limits=LIMITS)
+    except model_documents.DocumentError as problem:
+        raise Refused(f"{where}:{problem.line}:{problem.column}: {problem.message}") from None
+    value = documents[0].value if documents else None
+    if not isinstance(value, dict):
+        raise Refused(f"{where} must hold the claims as one JSON object, such as {{}}")
+    return value
+
+
+def _as_text(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> str:
+    """`decides` is the setting `auth.oidc.disableInvitations`."""
+    table = ""
+    if isinstance(found, UnreadableClaims):
+        others = "Nobody new is let in." if decides else "Somebody new needs an invitation."
+        lines = [f"The claims cannot be read, and change nothing. {found.reason}"]
+        lines.append(f"Who is known keeps what they have. {others}")
+    else:
+        rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
+        table = tables.aligned(HEADER, rows, colour=False) + "\n" if rows else ""
+        if decides:
+            last = (
+                "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
+            )
+            lines = [*found.notes, f"This counts at each sign-in, since auth.oidc.disableInvitations is true. {last}"]
+        elif found.is_nothing:
+            lines = [*found.notes, "Somebody new needs an invitation."]
+        else:
+            told = "This counts when somebody comes for the first time; afterwards admins and invitations decide."
+            lines = [*found.notes, told]
+    return table + "".join(visible(line) + "\n" for line in lines)
+
+
+def _as_value(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> dict[str, Value]:
+    if isinstance(found, UnreadableClaims):
+        return {"decision": "unreadable", "reasons": [found.reason], "disableInvitations": decides}
+    roles: list[Value] = [
+        {"name": project, "role": role.value, "because": found.because[project]}
+        for project, role in found.roles.items()
+    ]
+    return {
+        "decision": "nothing" if found.is_nothing else "granted",
+        "organizationAdmin": found.organization_admin,
+        "projects": roles,
+        "unknown": list[Value](found.unknown),
+        "reasons": list[Value](found.notes),
+        "disableInvitations": decides,
+    }

@@ -1,0 +1,300 @@
+"""`reconciler get`, `history` and `history redact`: stored resources, and what a Configuration delivers."""
+
+from collections.abc import Mapping
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import click
+
+from reconciler.cli import client, exits, options, output, tables
+from reconciler.cli.client import Refusal
+from reconciler.cli.options import Session, connected, form_option, kind_argument, known_kind
+from reconciler.cli.tables import Column, commit, moment
+from reconciler.model import names
+from reconciler.model.errors import Refused
+from reconciler.model.text import visible
+from reconciler.model.values import Value
+
+FORMATS = ("table", "wide", "yaml", "json", "name")
+
+# In bytes, the most characters that the service takes.
+TEXT = output.HiddenLimit(65_536 * 4, "the 65,536 characters that a text may have")
+NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
+ASKED = "The text to take out (it is not shown)"
+NEXT = (
+    "Whoever could read it may know it: replace the secret where it is used. Git's history still holds it, and the "
+    "service's mirror of that: rewrite the history, push it, and have the mirror made anew (docs/redacting.md has the "
+    "steps). So do backups of the store."
+)
+NOT_ERASED = (
+    "The store's files still hold traces, since somebody reads an older revision or the disk is full. The service goes "
+    "on trying, and its log tells the end; the same command again tells it, too."
+)
+
+Specs = Mapping[tuple[str, str], Value]
+"""The specs of components that are resources, by kind and name, as far as they are known."""
+
+
+# The words of a Configuration's `status.delivery`.
+
+
+def delivers_word(resource: Value) -> str:
+    """Return `yes` or `no`, `stale` where an earlier version is in force; nothing for what says neither."""
+    if client.at(resource, "status", "delivery", "stale") is not None:
+        return "stale"
+    delivers = client.at(resource, "status", "delivery", "delivers")
+    return "" if not isinstance(delivers, bool) else "yes" if delivers else "no"
+
+
+def delivers_reason(resource: Value) -> str:
+    """Return one sentence for a Configuration that does not deliver; nothing for any other resource."""
+    delivers = client.at(resource, "status", "delivery", "delivers")
+    return client.text(resource, "status", "delivery", "reason") if delivers is False else ""
+
+
+def stale(resource: Value) -> str:
+    """Return one sentence for a Configuration that delivers by an earlier version; nothing for any other resource."""
+    found = client.at(resource, "status", "delivery", "stale")
+    if found is None:
+        return ""
+    return f"delivers by its version {client.at(found, 'version')} still: {client.text(found, 'reason')}"
+
+
+def is_delivery_wanted(resource: Value, known: Specs) -> bool:
+    """Decide if a Configuration that does not deliver looks as if it were to: it has a source of type `otlp` or a
+    destination of type `webhook`. For a component whose type only the service knows, its reason decides. An incomplete
+    one has its own message.
+    """
+    from reconciler.model import routes  # noqa: PLC0415 - only for Configurations
+
+    if delivers_reason(resource) in {routes.INCOMPLETE, routes.RAW, routes.NEITHER}:
+        return False
+    for kind, listed, wanted in (
+        ("Source", "sources", routes.OTLP),
+        ("Destination", "destinations", routes.WEBHOOK),
+    ):
+        for component in routes.component_entries(client.at(resource, "spec", listed)):
+            name = routes.component_name(component)
+            if name is not None and (kind, name) not in known:
+                return True
+            if routes.component_use(component if name is None else known[kind, name]).type == wanted:
+                return True
+    return False
+
+
+# The columns of resources and of versions.
+
+
+def _source(resource: Value) -> str:
+    """Return the origin of this version: a repository, an actor, or the product itself."""
+    kind = client.text(resource, "status", "source", "type")
+    actor = client.text(resource, "status", "source", "repository" if kind == "git" else "actor")
+    return f"{kind} {actor}".strip()
+
+
+def _owner(resource: Value) -> str:
+    """Return the place of changes: the repository that has the resource, or the API."""
+    if drifted_from := client.text(resource, "status", "drift", "repository"):
+        return drifted_from
+    source = client.at(resource, "status", "source")
+    if client.text(source, "type") != "git":
+        return client.text(source, "type")
+    # A repository that gives a resource up leaves no path.
+    return client.text(source, "repository") if client.text(source, "path") else "api"
+
+
+def _changed_by(what: str) -> tables.Cell:
+    """Return the cell from the commit that changed the file; while that is unknown, from the head that was applied."""
+
+    def cell(resource: Value) -> str:
+        source = client.at(resource, "status", "source")
+        found = client.text(source, "changedBy", what) or client.text(source, what)
+        return found[:12] if what == "commit" else found
+
+    return cell
+
+
+def _file(resource: Value) -> str:
+    """Return `path:line` in the repository; the version of a drifted resource does not come from there."""
+    status = client.at(resource, "status")
+    return client.place(client.at(status, "drift")) or client.place(client.at(status, "source"))
+
+
+def _state(resource: Value) -> str:
+    status = client.at(resource, "status")
+    if client.text(status, "error"):
+        return "damaged"
+    if client.at(status, "incomplete"):
+        return "incomplete"
+    if client.at(status, "ready") is False:
+        return "not-ready"
+    return "drifted" if client.at(status, "drift") else ""
+
+
+def _labels(resource: Value) -> str:
+    labels = client.at(resource, "metadata", "labels")
+    return ",".join(sorted(f"{key}={value}" for key, value in labels.items())) if isinstance(labels, dict) else ""
+
+
+COLUMNS = (
+    Column("NAME", "metadata.name"),
+    Column("TYPE", "spec.type", optional=True),
+    Column("VERSION", "metadata.version", optional=True),
+    Column("STATUS", _state),
+    Column("DELIVERS", delivers_word, optional=True),
+    Column("MODIFIED", moment("metadata.dateModified"), optional=True),
+    Column("SOURCE", _source, optional=True),
+    Column("OWNER", _owner, optional=True, wide=True),
+    Column("COMMIT", _changed_by("commit"), optional=True, wide=True),
+    Column("BY", _changed_by("author"), optional=True, wide=True),
+    Column("FILE", _file, optional=True, wide=True),
+    Column("ID", "metadata.id", optional=True, wide=True),
+    Column("DISPLAY NAME", "metadata.displayName", optional=True, wide=True),
+    Column("LABELS", _labels, optional=True, wide=True),
+)
+VERSION_COLUMNS = (
+    Column("VERSION", "metadata.version"),
+    Column("MODIFIED", moment("metadata.dateModified")),
+    Column("HASH", commit("metadata.hash")),
+    Column("SOURCE", _source),
+    Column("COMMIT", _changed_by("commit")),
+    Column("BY", _changed_by("author")),
+)
+
+
+@click.command()
+@kind_argument
+@click.argument("names", metavar="[NAME]...", nargs=-1)
+@click.option("-l", "--selector", help="Only resources whose labels fit: team=edge,env!=test.")
+@click.option("-o", "--output", "form", type=click.Choice(FORMATS), default="table", help="How to show them.")
+@connected
+@click.pass_context
+def get(
+    context: click.Context, session: Session, *, kind: str, names: tuple[str, ...], selector: str | None, form: str
+) -> None:
+    """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
+
+    What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
+    of a secret, keeps the stored one.
+    """
+    keys = options.target_keys(kind, names)
+    if selector is not None:
+        _check_selector(selector, has_names=bool(keys))
+    found: list[Value] = []
+    errors: dict[str, None] = {}  # each once
+    with session.client() as service:
+        if not keys:
+            query = {} if selector is None else {"selector": selector}
+            found += [one for page in service.pages("resources", known_kind(kind).name, query=query) for one in page]
+        for key in keys:
+            try:
+                found.append(service.get("resources", *key).get("resource"))
+            except Refusal as refusal:
+                if refusal.status != client.NOT_FOUND:
+                    raise
+                errors[refusal.message] = None
+    if found or not keys:
+        output.write(_shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
+    for error in errors:
+        output.error(error)
+    if not keys and not found:
+        output.note(f"no {known_kind(kind).plural} found")
+    context.exit(exits.ERROR if errors else exits.OK)
+
+
+def _check_selector(selector: str, *, has_names: bool) -> None:
+    if has_names:
+        raise click.UsageError("give either names or --selector")
+    try:
+        names.parse_selector(selector)
+    except names.BadSelector as bad:
+        raise click.UsageError(f"--selector is not a label selector: {bad.message}") from None
+
+
+def _shown(resources: list[Value], *, form: str, single: bool, colour: bool) -> str:
+    if form == "json":
+        return output.as_json(resources[0] if single else {"resources": resources})
+    if form == "yaml":
+        return output.as_yaml(resources)
+    if form == "name":
+        return "".join(visible(client.identity(resource)) + "\n" for resource in resources)
+    # A table for each kind, in the order in which the kinds come, with an empty line between.
+    groups = [list(group) for _, group in groupby(resources, key=lambda resource: client.text(resource, "kind"))]
+    return "\n".join(tables.table(COLUMNS, group, wide=form == "wide", colour=colour) for group in groups)
+
+
+class _History(click.Command):
+    """`history` takes a resource, or the word `redact`, which is no kind."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] != ["redact"]:
+            return super().make_context(info_name, args, parent, **extra)
+        return redact.make_context(f"{info_name} redact", args[1:], parent, **extra)
+
+
+@click.command(cls=_History)
+@kind_argument
+@click.argument("name", required=False)
+@form_option
+@connected
+def history(session: Session, *, kind: str, name: str | None, form: str) -> None:
+    """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first.
+
+    `reconciler history redact KIND NAME` takes a secret out of them.
+    """
+    key = options.target_key(kind, name)
+    with session.client() as service:
+        versions = client.objects(service.get(*key, "history").get("versions"))
+    if not versions:
+        raise Refused(f"{key.kind} {key.name} has no history")
+    tables.write_list("versions", versions, VERSION_COLUMNS, form=form, colour=session.coloured)
+
+
+@click.command()
+@kind_argument
+@click.argument("name", required=False)
+@click.option(
+    "--value-file",
+    type=output.file_type,
+    metavar="FILE",
+    help="The file that holds the text, - for standard input. Asked for on a terminal when left out.",
+)
+@click.option("--dry-run", is_flag=True, help="Only show which versions would be rewritten.")
+@connected
+def redact(session: Session, *, kind: str, name: str | None, value_file: Path | None, dry_run: bool) -> None:
+    """Take a text out of every stored version of the resource KIND NAME, or KIND/NAME.
+
+    For a secret that was stored where it is shown. Mend the resource first: what it holds now is not rewritten. One end
+    of line at the end of FILE is not part of the text.
+    """
+    key = options.target_key(kind, name)
+    if value_file is None:
+        value = output.ask_hidden_text(ASKED, otherwise=NOBODY)
+    else:
+        value = output.read_hidden(value_file, TEXT)
+    with session.client() as service:
+        answer = service.post(
+            *key,
+            "history",
+            "redact",
+            body={"value": value},
+            query={"dryRun": "true"} if dry_run else {},
+            missing=f"{key.kind} {key.name} has no history",
+            options={"/value": "the text"},
+        )
+    found = client.at(answer, "versions")
+    versions = [str(version) for version in found] if isinstance(found, list) else []
+    places = output.counted(int(client.text(answer, "places") or 0), "place")
+    would = "would be rewritten" if dry_run else "rewritten"
+    noun = "version" if len(versions) == 1 else "versions"
+    if versions:
+        output.line(f"{key.kind}/{key.name}: {noun} {', '.join(versions)} {would}, {places}")
+    else:
+        output.line(f"{key.kind}/{key.name}: no version shows the text; {places} elsewhere {would}")
+    if not dry_run:
+        if client.at(answer, "erased") is not True:
+            output.line(NOT_ERASED)
+        output.line(NEXT)

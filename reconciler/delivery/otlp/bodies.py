@@ -1,0 +1,217 @@
+"""Bodies of log records as JSON, each by one rule; and the record that tests a destination.
+
+| body | JSON |
+|---|---|
+| a string that is JSON | that JSON, every character as it is, without the white space around it |
+| any other string | a string |
+| nothing | `""` |
+| a map | an object in the order of the map; of a key that stands twice, the last value, in the first one's place |
+| an array | an array |
+| true, false, an integer, a fraction | the same; integers of 64 bits keep every digit |
+| NaN and the infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
+| bytes | a string, in base64 |
+
+Inside of maps and arrays strings are strings, whatever they hold, and what has no value is `null`. A string with a
+number that no double can hold (`1e999`) is not taken for JSON, nor one with half of a pair of surrogates.
+"""
+
+import base64
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final
+
+import msgspec
+from google.protobuf.message import DecodeError
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
+from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+
+from reconciler.delivery.otlp import skeletons
+from reconciler.delivery.otlp.models import MalformedRequest
+
+MOST_ATTRIBUTES: Final = 1_000  # of one resource that are read
+_KEPT: Final = 256  # resources whose attributes are remembered: a sender has the same one in each of its requests
+_SMALL: Final = 4 << 10  # bytes of a resource that is worth it
+
+
+def read_attributes(resource: bytes) -> Mapping[str, str]:
+    """Return the attributes of a sound Resource that are scalars, as text.
+
+    Strings are as they are; the others are true and false, decimal integers, fractions as in JSON (`0.5`, `1.0`,
+    `1e300`), `NaN`, `Infinity`, `-Infinity`.
+
+    A key that stands twice has the value that stands first, as the Collector reads it. Read are the first 1,000.
+    """
+    return _remembered(resource) if len(resource) <= _SMALL else _attributes(resource)
+
+
+def _attributes(resource: bytes) -> Mapping[str, str]:
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for attribute in islice(Resource.FromString(resource).attributes, MOST_ATTRIBUTES):
+        text = _attribute_text(attribute.value)
+        if attribute.key not in seen and text is not None:
+            found[attribute.key] = text
+        seen.add(attribute.key)
+    return found
+
+
+_remembered = lru_cache(maxsize=_KEPT)(_attributes)
+
+
+def _attribute_text(value: AnyValue) -> str | None:
+    kind = value.WhichOneof("value")
+    if kind == "string_value":
+        return value.string_value
+    if kind == "bool_value":
+        return "true" if value.bool_value else "false"
+    if kind == "int_value":
+        return str(value.int_value)
+    if kind == "double_value":
+        number = value.double_value
+        return msgspec.json.encode(number).decode() if math.isfinite(number) else not_finite(number)
+    return None
+
+
+def not_finite(number: float) -> str:
+    """Write one of the three doubles that JSON has no number for, as protobuf's JSON does."""
+    if math.isnan(number):
+        return "NaN"
+    return "Infinity" if number > 0 else "-Infinity"
+
+
+SLICE: Final = 1_000  # units of work between two places to pause, about half a millisecond
+
+_encode: Final = msgspec.json.Encoder().encode
+_raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
+_EMPTY: Final = b'""'
+# A number beyond a double's range has at least three digits in its exponent, or 200 before it: what these do not find,
+# in a text whose digits are all alike, need not be looked at number by number.
+_ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
+_LARGE_EXPONENT: Final = b"0e000"
+_MANY_DIGITS: Final = b"0" * 200
+_BEGINS_JSON: Final = frozenset('{["-0123456789tfn \t\r\n')
+
+
+def body_fragments(payload: bytes) -> Iterator[list[bytes]]:
+    """Yield the JSON texts of the records' bodies, in order, some at a time.
+
+    `payload` is a request that `reading` found sound, or several one after another. One list takes about half a
+    millisecond, so that the caller may pause after it; a single body is never divided. Raises MalformedRequest for what
+    is no request at all.
+    """
+    texts: list[bytes] = []
+    work = 0
+    try:
+        for record in _records(payload):
+            body = skeletons.RecordBody.FromString(record).body
+            if body.HasField("string_value"):
+                texts.append(text := _string(body.string_value))
+                work += 1 + (len(text) >> 10)
+            else:
+                value = _value(body)
+                texts.append(text := _EMPTY if value is None else _encode(value))
+                work += 1 + (len(text) >> 4)
+            if work >= SLICE:
+                yield texts
+                texts, work = [], 0
+    except DecodeError:
+        raise MalformedRequest("What is stored is no ExportLogsServiceRequest in protobuf.") from None
+    if texts:
+        yield texts
+
+
+def _records(payload: bytes) -> Iterator[bytes]:
+    for group in skeletons.Request.FromString(payload).groups:
+        for scope in skeletons.ResourceLogs.FromString(group).scopes:
+            yield from skeletons.ScopeLogs.FromString(scope).records
+
+
+def _string(text: str) -> bytes:
+    """Most lines of a log are told from JSON by how they begin."""
+    if text and text[0] in _BEGINS_JSON:
+        try:
+            found = bytes(_raw(text))
+        except (msgspec.DecodeError, RecursionError):  # RecursionError: arrays in arrays without end
+            return _encode(text)
+        alike = found.translate(_ALIKE, b"+")
+        if (_LARGE_EXPONENT not in alike and _MANY_DIGITS not in alike) or _has_usual_numbers(found):
+            return found
+    return _encode(text)
+
+
+def _has_usual_numbers(document: bytes) -> bool:
+    """Tell whether each number is one that a double can hold, if not to its last digit.
+
+    Many readers fail over any other, and with it over all records of the array that it stands in.
+    """
+    try:
+        json.loads(document, parse_int=_usual, parse_float=_usual)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _usual(number: str) -> None:
+    if math.isinf(float(number)):
+        raise ValueError
+
+
+def _value(value: AnyValue) -> Any:
+    return _READ.get(value.WhichOneof("value"), _nothing)(value)
+
+
+def _nothing(_: AnyValue) -> None:
+    """Return None for a value that is missing, or of a kind that is not for logs."""
+
+
+def _map(value: AnyValue) -> dict[str, Any]:
+    # `_value`, written out: this line is most of the work for records that are maps.
+    return {
+        pair.key: _READ.get((inner := pair.value).WhichOneof("value"), _nothing)(inner)
+        for pair in value.kvlist_value.values
+    }
+
+
+def _array(value: AnyValue) -> list[Any]:
+    return [_value(item) for item in value.array_value.values]
+
+
+def _double(value: AnyValue) -> float | str:
+    number = value.double_value
+    return number if math.isfinite(number) else not_finite(number)
+
+
+def _bytes(value: AnyValue) -> str:
+    return base64.b64encode(value.bytes_value).decode()
+
+
+_READ: Final[dict[str | None, Callable[[AnyValue], Any]]] = {
+    "string_value": attrgetter("string_value"),
+    "int_value": attrgetter("int_value"),
+    "bool_value": attrgetter("bool_value"),
+    "double_value": _double,
+    "kvlist_value": _map,
+    "array_value": _array,
+    "bytes_value": _bytes,
+}
+
+
+def test_request(text: str, *, at: int) -> bytes:
+    """An ExportLogsServiceRequest with one record whose body is the text. `at` is Unix milliseconds."""
+    nanoseconds = at * 1_000_000
+    record = LogRecord(
+        time_unix_nano=nanoseconds,
+        observed_time_unix_nano=nanoseconds,
+        severity_number=SeverityNumber.SEVERITY_NUMBER_INFO,
+        severity_text="INFO",
+        body=AnyValue(string_value=text),
+    )
+    resource = Resource(attributes=[KeyValue(key="service.name", value=AnyValue(string_value="reconciler"))])
+    group = ResourceLogs(resource=resource, scope_logs=[ScopeLogs(log_records=[record])])
+    return ExportLogsServiceRequest(resource_logs=[group]).SerializeToString()

@@ -1,0 +1,167 @@
+"""Content-Encodings: request bodies decoded within a limit, and the readable beginning of an answer.
+
+Requests come as identity, gzip or zstd; answers of endpoints also as deflate. The only module that imports zstandard.
+
+Refused are a stream that ends early, bytes after its end, more than `MOST_MEMBERS` gzip members (each costs a call and
+a copy), and a zstd window beyond what RFC 9659 allows over HTTP.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import zstandard
+
+from reconciler.delivery.otlp.models import MalformedRequest, RequestTooLarge, UnknownEncoding
+
+MOST_MEMBERS: Final = 64
+MOST_ENCODINGS: Final = 2  # of an answer, one over the other
+MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
+INLINE: Final = 64 << 10  # bytes of input that are decoded on the event loop ...
+INLINE_DECODED: Final = 256 << 10  # ... while they come to no more than this: about a millisecond
+
+_GZIP: Final = 16 + zlib.MAX_WBITS  # with the header and the trailer of gzip, whose checksum zlib compares
+_CHUNK: Final = 64 << 10
+_SMALL_CHUNK: Final = 1 << 10  # of what may be damaged: as much is lost with the damage
+# What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
+# can be taken for the rest of a frame that was cut off; but then the text comes out in another way, or what follows
+# does not begin a frame.
+_END: Final = b"end of the request;" * 8
+_END_FRAMES: Final = zstandard.ZstdCompressor(write_checksum=True).compress(_END) * 2
+_ENDS: Final = _END * 2
+
+_Decode: TypeAlias = Callable[[bytes, int], bytes]
+
+
+async def decode_body(body: bytes, encoding: str, *, most: int) -> bytes:
+    """Return the body without its encoding (the header's value, "" for none), at most `most` bytes.
+
+    Long ones are decoded on a thread, in calls that let go of the interpreter. Raises Malformed, TooLarge,
+    UnknownEncoding.
+    """
+    decode = _DECODERS.get(encoding.strip().lower())
+    if decode is None:
+        raise UnknownEncoding("The Content-Encoding of the request is not supported; use gzip, zstd or none.")
+    if decode is _identity:
+        return decode(body, most)
+    if len(body) <= INLINE:
+        try:
+            return decode(body, min(INLINE_DECODED, most))
+        except RequestTooLarge:
+            pass  # for the event loop; the thread finds out whether it is at all
+    return await asyncio.to_thread(decode, body, most)
+
+
+def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
+    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encodings (the header's
+    value, "" for none); None for what is encoded in another way. Never raises: it is an answer, and a stranger's.
+    """
+    named = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
+    if not named:
+        named = [name for name, magic in _MAGIC.items() if body.startswith(magic)]
+    if len(named) > MOST_ENCODINGS or any(name not in _BEGINNINGS for name in named):
+        return None
+    for name in reversed(named):
+        body = _BEGINNINGS[name](body, most)
+    return body[:most]
+
+
+def _inflated(body: bytes, most: int, *, bits: int = _GZIP) -> bytes:
+    stream = zlib.decompressobj(bits)
+    data = b""
+    for at in range(0, len(body), _SMALL_CHUNK):
+        try:
+            data += stream.decompress(body[at : at + _SMALL_CHUNK], most - len(data))
+        except zlib.error:
+            break
+        if stream.eof or len(data) >= most:
+            break
+    return data
+
+
+def _deflated(body: bytes, most: int) -> bytes:
+    """Of the format of zlib, as RFC 9110 says, or without its header, as some servers have it."""
+    return _inflated(body, most, bits=zlib.MAX_WBITS) or _inflated(body, most, bits=-zlib.MAX_WBITS)
+
+
+def _unzstd_beginning(body: bytes, most: int) -> bytes:
+    try:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        with decompressor.stream_reader(body, read_across_frames=True) as stream:
+            return stream.read(most)
+    except zstandard.ZstdError:
+        return b""
+
+
+def _identity(body: bytes, most: int) -> bytes:
+    if len(body) > most:
+        raise _too_large(most)
+    return body
+
+
+def _gunzip(body: bytes, most: int) -> bytes:
+    pieces: list[bytes] = []
+    size, at = 0, 0
+    for _ in range(MOST_MEMBERS):
+        stream = zlib.decompressobj(_GZIP)
+        while not stream.eof:
+            chunk = body[at : at + _CHUNK]  # small: what is left behind a member's end is copied
+            if not chunk:
+                raise MalformedRequest("The request ends in the middle of its gzip stream; send it whole.")
+            try:
+                piece = stream.decompress(chunk, most - size + 1)
+            except zlib.error:
+                raise MalformedRequest("The body of the request is not gzip, as its Content-Encoding says.") from None
+            pieces.append(piece)
+            size += len(piece)
+            if size > most:
+                raise _too_large(most)
+            at += len(chunk) - len(stream.unused_data)
+        if at == len(body):
+            return b"".join(pieces)
+    raise MalformedRequest(f"The request has more than {MOST_MEMBERS} gzip members; compress it as one.")
+
+
+def _unzstd(body: bytes, most: int) -> bytes:
+    """A stream that ends early raises nothing in the library. So frames of ours go behind it: what the stream lacks is
+    taken from those, which then are not read as themselves.
+    """
+    try:
+        if zstandard.get_frame_parameters(body).window_size > MOST_WINDOW:
+            raise RequestTooLarge("The zstd window of the request is over 8 MiB; compress it with a smaller one.")
+        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
+        with decompressor.stream_reader(body + _END_FRAMES, read_across_frames=True) as stream:
+            data = stream.read(most + len(_ENDS) + 1)
+    except zstandard.ZstdError:
+        raise MalformedRequest(
+            "The body of the request is not zstd, as its Content-Encoding says, or not whole."
+        ) from None
+    if len(data) > most + len(_ENDS):
+        raise _too_large(most)
+    if not data.endswith(_ENDS):
+        raise MalformedRequest("The request ends in the middle of its zstd stream; send it whole.")
+    return data[: -len(_ENDS)]
+
+
+def _too_large(most: int) -> RequestTooLarge:
+    limit = f"{most >> 20} MiB" if most >= 1 << 20 and not most % (1 << 20) else f"{most} bytes"
+    return RequestTooLarge(f"The request is over {limit} when decoded; send fewer records at a time.")
+
+
+_DECODERS: Final[dict[str, _Decode]] = {
+    "": _identity,
+    "identity": _identity,
+    "gzip": _gunzip,
+    "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
+    "zstd": _unzstd,
+}
+
+_BEGINNINGS: Final[dict[str, _Decode]] = {
+    "gzip": _inflated,
+    "x-gzip": _inflated,
+    "deflate": _deflated,
+    "zstd": _unzstd_beginning,
+}
+
+_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}

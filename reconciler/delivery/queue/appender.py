@@ -1,0 +1,403 @@
+"""The end of a journal, where batches are appended, and the committer: one thread that writes for all queues.
+
+One commit of a journal is in progress at a time. Batches that arrive meanwhile are the next commit, which begins when
+the loop learns that this one ended: nothing waits for a timer, and 64 senders share one sync.
+
+The loop prepares lists of buffers and the thread makes system calls, which release the interpreter's lock. Between two
+of them it runs next to no Python. A disk that hangs holds this thread, never the event loop.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import queue
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from reconciler.delivery.queue import segments
+from reconciler.delivery.queue.contract import Piece, QueueFault
+from reconciler.delivery.queue.files import FULL, Space, System
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, QueueEntry, Segment, SegmentHeader
+
+MOST_PIECES = 1000  # of one call; the kernel takes 1024
+END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
+
+Work: TypeAlias = Callable[[System], None]
+Ended: TypeAlias = Callable[[Exception | None], None]
+
+
+class _Request(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    work: Work
+    ended: Ended
+
+
+class Committer:
+    """Used from one loop. The thread starts with the first piece of work."""
+
+    def __init__(self, system: System, space: Space) -> None:
+        self.faults = 0  # writes that the disk failed
+        self.space = space  # as it was after the last work
+        self._system = system
+        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._is_looking = False
+
+    def do(self, work: Work, ended: Ended) -> None:
+        """Run something on the thread after all earlier work; `ended` is called on the loop, with the error if any."""
+        if self._thread is None:
+            # A daemon: the process ends although a call hangs.
+            self._thread = threading.Thread(target=self._work, args=(self._requests,), name="queues", daemon=True)
+            self._thread.start()
+        self._requests.put(_Request(asyncio.get_running_loop(), work, ended))
+
+    async def done(self, work: Work) -> None:
+        """Run something on the thread and wait for it. Raises what it raises."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def hear(failure: Exception | None) -> None:
+            if not done.done():
+                done.set_exception(failure) if failure else done.set_result(None)
+
+        self.do(work, hear)
+        await done
+
+    async def idle(self) -> None:
+        """Wait for all earlier work."""
+        await self.done(lambda _: None)
+
+    def has_space(self, size: int) -> bool:
+        """Return true if so many bytes may be written. The disk is asked again when it may not."""
+        if self.space.spare >= size:
+            return True
+        if not self._is_looking:
+            self._is_looking = True
+            self.do(lambda _: None, self._looked)
+        return False
+
+    def _looked(self, _: Exception | None) -> None:
+        self._is_looking = False
+
+    def stop(self) -> None:
+        """End the thread after its present work. Callers wait for their work with `done`."""
+        if self._thread is not None:
+            self._requests.put(None)
+            self._thread = None
+
+    def _work(self, requests: "queue.SimpleQueue[_Request | None]") -> None:
+        while (request := requests.get()) is not None:
+            failure: Exception | None = None
+            try:
+                request.work(self._system)
+            except Exception as fault:  # the caller hears of it; the thread serves all queues
+                failure = fault
+            self.space.look()
+            try:
+                request.loop.call_soon_threadsafe(request.ended, failure)
+            except RuntimeError:  # the loop ended and did not close the queues
+                return
+            del request  # it has the bytes of its records
+
+
+def write_all(system: System, descriptor: int, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
+    """Write buffers at an offset, with one call if the kernel takes them at once. Raises OSError."""
+    is_one_call = len(buffers) <= MOST_PIECES
+    left = buffers
+    while left:
+        written = system.write(descriptor, left[:MOST_PIECES], offset, synced=synced and is_one_call)
+        if written == 0 and any(map(len, left[:MOST_PIECES])):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        left, offset = rest(left, written), offset + written
+        if is_one_call and not left:
+            return
+        is_one_call = False
+    if synced:
+        system.synchronise(descriptor)
+
+
+def rest(buffers: Sequence[Piece], written: int) -> list[Piece]:
+    """Return what is left of buffers when so many bytes of them are written."""
+    for place, buffer in enumerate(buffers):
+        if written < len(buffer):
+            return [memoryview(buffer)[written:], *buffers[place + 1 :]]
+        written -= len(buffer)
+    return []
+
+
+log = logging.getLogger(__name__)
+
+MOST_COMMIT_BYTES = 16 << 20
+INTERVAL_SECONDS = 0.5  # between two synchronisations with `sync: interval`
+CLOSED = -1
+
+FAULT = "The disk could not take the records ({}); nothing of them was kept."
+REFUSES = "The disk does not take what is written to the queue in %s (%s); until it does, that is refused."
+TAKES = "The disk takes what is written to the queue in %s again."
+DOUBTFUL = "The disk could not be made to keep what the queue in %s took last (%s); a power cut may lose it."
+
+
+class _Waiting(NamedTuple):
+    frame: Frame
+    payload: Sequence[Piece]
+    written: asyncio.Future[None]
+    synced: bool
+    died: int | None
+
+
+class Appender:
+    """The end of one journal. `sync` and `roll_bytes` may be changed at any time.
+
+    `committed` is called after each commit that went well, with its segment and entries. `refused_at` is when the disk
+    last failed, in seconds of the loop, or None.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        header: SegmentHeader,
+        committer: Committer,
+        clock: Callable[[], int],
+        committed: Callable[[Segment, Sequence[QueueEntry]], None],
+    ) -> None:
+        """`header` has the kind and mark, the next number and the totals so far. Nothing is appended to old files."""
+        self.sync = "commit"
+        self.roll_bytes = segments.ROLL_BYTES
+        self.next_number = header.first
+        self.waiting_size = self.waiting_records = 0
+        self.refused_at: float | None = None
+        self._folder = folder
+        self._header = header
+        self._committer = committer
+        self._clock = clock
+        self._committed = committed
+        self._totals = header.before
+        self._waiting: deque[_Waiting] = deque()
+        self._under_way: list[_Waiting] = []
+        self._is_due = False
+        self._segment: Segment | None = None
+        self._file: _AppendedFile | None = None  # of the segment; None when the next append begins another one
+        self._is_unsynced = False
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """The number of batches that are not on disk yet."""
+        return len(self._waiting) + len(self._under_way)
+
+    def was_refused(self, *, within: float) -> bool:
+        """Return true if the disk failed in the last so many seconds."""
+        return self.refused_at is not None and asyncio.get_running_loop().time() < self.refused_at + within
+
+    def append(
+        self,
+        payload: Sequence[Piece],
+        *,
+        records: int,
+        at: int,
+        synced: bool = False,
+        flags: int = segments.BATCH,
+        died: int | None = None,
+    ) -> asyncio.Future[None]:
+        """Append a payload; the future is done when it is written as `sync` says, and on disk if `synced`.
+
+        `died` is when a replayed dead letter died first.
+        """
+        size = sum(map(len, payload))
+        frame = Frame(self.next_number, records, size, at, segments.checksum(payload), flags)
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(frame, payload, written, synced, died))
+        self.next_number += 1
+        self.waiting_size += frame.length
+        self.waiting_records += records
+        self._commit_soon()
+        return written
+
+    def _commit_soon(self) -> None:
+        """Begin a commit at the end of this turn of the loop, with everything that is appended in it."""
+        if not self._is_due and not self._under_way:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._commit)
+
+    def _commit(self) -> None:
+        self._is_due = False
+        size, most = 0, min(MOST_COMMIT_BYTES, self.roll_bytes)
+        buffers: list[Piece] = []
+        while self._waiting and (not self._under_way or size + self._waiting[0].frame.length <= most):
+            one = self._waiting.popleft()
+            self._under_way.append(one)
+            buffers.append(segments.encode_frame(one.frame, mark=self._header.mark))
+            buffers.extend(one.payload)
+            size += one.frame.length
+        synced = self.sync == "commit" or any(one.synced for one in self._under_way)
+        file, segment = self._file, self._segment
+        if file is None or segment is None or segment.end >= self.roll_bytes:
+            first = self._under_way[0].frame.number
+            path = self._folder / segments.segment_name(first)
+            acknowledged = Acknowledgements(first, mark=self._header.mark)
+            file = _AppendedFile(path)
+            segment = Segment(path, first, self._totals, acknowledged, self._clock())
+            header = self._header._replace(first=first, before=self._totals, made_at=segment.made_at)
+            buffers.insert(0, segments.encode_segment(header))
+            offset = 0
+        else:
+            offset = segment.end
+        self._committer.do(
+            lambda system: file.append(system, buffers, offset, synced=synced),
+            lambda failure: self._end(failure, file, segment, synced=synced),
+        )
+
+    def _end(self, failure: Exception | None, file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
+        written, self._under_way = self._under_way, []
+        self.waiting_size -= sum(one.frame.length for one in written)
+        self.waiting_records -= sum(one.frame.records for one in written)
+        if failure is None:
+            self._keep(written, file, segment, synced=synced)
+        else:
+            self._fail(failure)
+            if file is self._file and file.descriptor == CLOSED:
+                self._file = None
+                if self._is_unsynced:
+                    self._doubt(failure)
+                self._is_unsynced = False
+        for one in written:
+            if one.written.done():
+                continue
+            if failure is None:
+                one.written.set_result(None)
+            else:
+                one.written.set_exception(QueueFault(FAULT.format(_reason(failure))))
+        if self._waiting:
+            self._commit_soon()
+
+    def _keep(self, written: Sequence[_Waiting], file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
+        if self.refused_at is not None:
+            log.warning(TAKES, self._folder)
+        self.refused_at = None
+        if file is not self._file:
+            self.seal()
+            self._segment, self._file = segment, file
+        entries = []
+        for frame, _, _, _, died in written:
+            entries.append(QueueEntry.of(frame, segment, segment.end))
+            segment.end += frame.length
+            if died is not None:
+                segment.acknowledged.replay(frame.number, died)
+        added = segments.sum_frames(entries)
+        segment.left = segment.left.plus(added)
+        self._totals = self._totals.plus(added)
+        if not synced and self.sync == "interval":
+            self._is_unsynced = True
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(INTERVAL_SECONDS, self._synchronise)
+        self._committed(segment, entries)
+
+    def _fail(self, failure: Exception) -> None:
+        self._committer.faults += 1
+        if self.refused_at is None:
+            log.error(REFUSES, self._folder, _reason(failure))
+        self.refused_at = asyncio.get_running_loop().time()
+
+    def _doubt(self, failure: Exception) -> None:
+        log.error(DOUBTFUL, self._folder, _reason(failure))
+
+    def _synchronise(self) -> None:
+        """Force the last half second to disk. After a failure the file is not trusted: another one is begun."""
+        self._timer = None
+        file = self._file
+        if file is None or not self._is_unsynced:
+            return
+
+        def ended(failure: Exception | None) -> None:
+            if file is not self._file:
+                return
+            self._is_unsynced = False
+            if failure is not None:
+                self._fail(failure)
+                self._doubt(failure)
+                self.seal()
+
+        self._committer.do(file.synchronise, ended)
+
+    def seal(self) -> None:
+        """End the segment: the next append begins another one. With `sync: interval` its end is forced to disk."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        is_due, self._is_unsynced = self._is_unsynced, False
+
+        def ended(failure: Exception | None) -> None:
+            if is_due and failure is not None:
+                self._committer.faults += 1
+                self._doubt(failure)
+
+        self._committer.do(lambda system: file.close(system, is_due=is_due), ended)
+
+    def close(self) -> None:
+        """End the segment. Everything that waited is written."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.seal()
+
+
+@dataclass(eq=False, slots=True)
+class _AppendedFile:
+    """A file that is appended to, on the committer's thread. It is closed when it cannot be trusted any more."""
+
+    path: Path
+    descriptor: int = CLOSED
+
+    def append(self, system: System, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
+        """Write buffers at the end; at offset 0 the file is made. Raises OSError and leaves no trace then."""
+        try:
+            if offset == 0:
+                self.descriptor = system.create(self.path)
+            write_all(system, self.descriptor, buffers, offset, synced=synced)
+            if offset == 0:
+                system.synchronise_folder(self.path.parent)
+        except Exception as failure:
+            if self.descriptor != CLOSED:
+                self._undo(system, offset, is_full=getattr(failure, "errno", None) in FULL)
+            raise
+
+    def _undo(self, system: System, offset: int, *, is_full: bool) -> None:
+        """Cut the file to what it was: what was refused must not come back after a restart."""
+        is_cut = False
+        try:
+            system.cut(self.descriptor, offset)
+            is_cut = True
+        except OSError:
+            pass
+        if is_cut and is_full and offset > 0:
+            return
+        descriptor, self.descriptor = self.descriptor, CLOSED
+        try:
+            system.close(descriptor)
+            if offset == 0:
+                system.remove(self.path)
+        except OSError:
+            return  # nothing is appended to it any more
+
+    def synchronise(self, system: System) -> None:
+        """Force the file to disk. Raises OSError."""
+        if self.descriptor != CLOSED:
+            system.synchronise(self.descriptor)
+
+    def close(self, system: System, *, is_due: bool) -> None:
+        """Close the file, and force it to disk before if that is due. Raises OSError."""
+        try:
+            if is_due:
+                self.synchronise(system)
+        finally:
+            descriptor, self.descriptor = self.descriptor, CLOSED
+            system.close(descriptor)
+
+
+def _reason(failure: Exception) -> str:
+    number = failure.errno if isinstance(failure, OSError) and failure.errno else errno.EIO
+    return os.strerror(number)

@@ -1,0 +1,348 @@
+"""Alerts: their content and signature, and one attempt to send one to a target."""
+
+import asyncio
+import base64
+import binascii
+import hashlib
+import hmac
+import logging
+import re
+import ssl
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import msgspec
+
+from reconciler.delivery import retry
+from reconciler.delivery.http_client import HttpClient
+from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
+from reconciler.git import hooks
+from reconciler.model import errors
+from reconciler.model.clock import rfc3339
+from reconciler.notifications import rendering
+from reconciler.notifications.ledger import AlertFilter
+from reconciler.notifications.models import Notification, NotificationState, UserStatus
+from reconciler.notifications.rendering import NotificationPlace
+from reconciler.settings import bounded_io
+
+log = logging.getLogger(__name__)
+
+# An alert: what goes out about a change of state, and how it is signed. Pure.
+#
+# The body is made once and kept: what is signed are the bytes that are sent, at every attempt. It is signed by Standard
+# Webhooks 1.0.0, for which there are libraries: HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<body>`, in base64
+# behind `v1,`. The time is that of the attempt, so that a receiver may refuse what is old, and the id that of the
+# alert, so that it may drop what came before.
+
+_encoder = msgspec.json.Encoder()
+
+CONTENT_TYPE = "application/json"
+STANDARD_PREFIX = b"whsec_"
+EVENTS = {NotificationState.OPEN: "opened", NotificationState.RESOLVED: "resolved"}
+TEST = "test"  # the event of one that only tries
+
+_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
+_UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
+_CUT = re.compile(
+    r"""
+    @(?=\w)  # somebody's name, or everybody
+    | :(?=//)  # a URL of any scheme
+    | (?<![^\W_])(?:www|ftp|mailto|tel)(?=[.:])  # what is made a link without one
+    | (?<=\w)\.(?=[^\W\d_][\w-]+/)  # a domain with a path
+    | \](?=\s*[(\[:])  # a link or a picture in Markdown, or where its URL stands
+    | `(?=``)  # a block of code, which would swallow our own link
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+
+
+class AlertContent(NamedTuple):
+    """The common part of the alerts to all targets."""
+
+    text: str
+    event: str
+    notification: bytes  # as JSON
+
+
+def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
+    """Return the alert about a notification in this state."""
+    notification = rendering.render_whole(rendering.render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
+    return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
+
+
+def alert_body(said: AlertContent, *, identifier: str, at: datetime) -> bytes:
+    """The alert as JSON. `text` is for chats, all else for programs."""
+    whole = {
+        "text": said.text,
+        "id": identifier,
+        "event": said.event,
+        "at": rfc3339(at),
+        "notification": msgspec.Raw(said.notification),
+    }
+    return _encoder.encode(whole)
+
+
+class _Metadata(msgspec.Struct):
+    id: str
+
+
+class _About(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Kept(msgspec.Struct):
+    event: str
+    notification: _About
+
+
+_decoder = msgspec.json.Decoder(_Kept)
+
+
+def alert_about(sent: bytes) -> tuple[str, bool]:
+    """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
+    another version made and that cannot be read, an id that is empty.
+    """
+    try:
+        kept = _decoder.decode(sent)
+    except msgspec.MsgspecError:
+        return "", False
+    return kept.notification.metadata.id, kept.event == EVENTS[NotificationState.OPEN]
+
+
+def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
+    """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
+    said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
+    return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
+
+
+def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
+    """Return the text for a chat: it mentions nobody, and holds no URL but that of our own page."""
+    said = rendering.text_of(one)
+    where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
+    head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
+    return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.type_link(one.cause.type, place)}"
+
+
+def alert_headers(sent: bytes, *, identifier: str, seconds: int, secret: bytes | None) -> tuple[tuple[str, str], ...]:
+    """The headers of an attempt at a time in Unix seconds; no signature without a secret."""
+    named = (
+        ("Content-Type", CONTENT_TYPE),
+        ("webhook-id", identifier),
+        ("webhook-timestamp", str(seconds)),
+    )
+    if secret is None:
+        return named
+    return (*named, ("webhook-signature", alert_signature(sent, identifier=identifier, seconds=seconds, secret=secret)))
+
+
+def alert_signature(sent: bytes, *, identifier: str, seconds: int, secret: bytes) -> str:
+    """`v1,` and base64. The key is what stands behind `whsec_` in base64, else the secret as it is."""
+    signed = b"%b.%d.%b" % (identifier.encode(), seconds, sent)
+    digest = hmac.new(_key(secret), signed, hashlib.sha256).digest()
+    return f"v1,{base64.b64encode(digest).decode()}"
+
+
+def _key(secret: bytes) -> bytes:
+    if secret.startswith(STANDARD_PREFIX):
+        try:
+            return base64.b64decode(secret.removeprefix(STANDARD_PREFIX), validate=True) or secret
+        except binascii.Error:
+            return secret
+    return secret
+
+
+def _quoted(said: str) -> str:
+    """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
+    quoted = "".join(_MARKUP.get(character, character) for character in said)
+    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
+
+
+# One attempt to send an alert to a target.
+#
+# No sentence holds the URL, since chats take it for a password, nor anything that the target wrote.
+
+LIMITS = AnswerLimits(connect=5.0, total=10.0, answer_bytes=1024)
+WHOLE = 15.0  # seconds of an attempt, with its files
+MOST_BYTES = 64 * 1024  # of a file with a URL
+LATER = frozenset({408, 425, 429})  # the statuses of 4xx that the same alert may not get again
+
+
+@dataclass(frozen=True, slots=True)
+class AlertTarget:
+    """A target of the settings. One of `url` and `url_file` is given; neither is shown, since chats take a URL for a
+    password.
+    """
+
+    name: str
+    wanted: AlertFilter = field(default_factory=AlertFilter)
+    url: str = field(default="", repr=False)
+    url_file: Path | None = None
+    secret_file: Path | None = None
+
+
+class UnpreparedAlert(errors.Transient):
+    """A file that an alert needs cannot be used."""
+
+
+class AlertOutcome(NamedTuple):
+    """The outcome of an attempt. `status` is None when nobody answered, `why` a sentence's rest that tells the likely
+    cause, empty where it was taken. `asked` is for how many seconds the target wants to be left. `is_refused`: the same
+    alert will not be taken later either.
+    """
+
+    status: int | None = None
+    why: str = ""
+    asked: float = 0.0
+    is_refused: bool = False
+
+    @property
+    def is_taken(self) -> bool:
+        """True when the target has it."""
+        return self.status is not None and 200 <= self.status < 300
+
+
+class AlertSender:
+    """Sends to all targets over one client. Used from one event loop."""
+
+    def __init__(self, client: HttpClient, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
+        """`authorities` is a PEM file that is trusted instead of the system's; an attempt has `whole` seconds."""
+        self._client = client
+        self._whole = whole
+        self._trust = _Trust(authorities)
+        self._threads: dict[str, ThreadPoolExecutor] = {}  # one for each target, which waits for its own files alone
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        for threads in self._threads.values():
+            threads.shutdown(wait=False, cancel_futures=True)
+
+    async def send(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: float) -> AlertOutcome:
+        """Send once, at a time in Unix seconds."""
+        try:
+            async with asyncio.timeout(self._whole):
+                request = await self._request(to, body, identifier=identifier, seconds=int(seconds))
+                answer = await self._client.send(request, limits=LIMITS, tls=await self._trust.context())
+        except TimeoutError:
+            return AlertOutcome(
+                why=f"it took longer than {self._whole:g} seconds; look at the disk that its files are on"
+            )
+        except Unanswered as problem:
+            return AlertOutcome(why=f"{problem.message}: {_ADVICE[problem.cause]}")
+        except errors.ReconcilerError as problem:
+            return AlertOutcome(why=problem.message)
+        except Exception:
+            log.exception("An alert to %s met a fault of the program.", to.name)
+            return AlertOutcome(why="it met a fault of the program, which the log has")
+        return judged(answer, now_ms=int(seconds * 1000))
+
+    async def _request(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: int) -> HttpRequest:
+        """Files are read at each attempt, so that a new secret counts at once. Raises Unprepared."""
+        if to.name not in self._threads:
+            self._threads[to.name] = ThreadPoolExecutor(1, thread_name_prefix=f"alert-files-{to.name}")
+        url, secret = await asyncio.get_running_loop().run_in_executor(self._threads[to.name], _read, to)
+        named = alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
+        return HttpRequest(_target(url, to), "POST", named, body)
+
+
+def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
+    """Return the outcome for an answer."""
+    status = answer.status
+    if 200 <= status < 300:
+        return AlertOutcome(status)
+    asked = retry.retry_after(answer, now_ms=now_ms)
+    why = f"it answered {status}: {_meaning(status)}"
+    return AlertOutcome(status, why, asked, is_refused=300 <= status < 500 and status not in LATER)
+
+
+def _read(to: AlertTarget) -> tuple[str, bytes | None]:
+    """The URL, and the secret where alerts are signed. Raises Unprepared."""
+    url = to.url
+    if to.url_file is not None:
+        try:
+            url = bounded_io.read_file(to.url_file, limit=MOST_BYTES).decode("ascii").strip()
+        except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
+            raise UnpreparedAlert(f"the file {to.url_file} cannot be read; put the URL into it") from None
+    if to.secret_file is None:
+        return url, None
+    try:
+        return url, hooks.read_secret(to.secret_file)
+    except hooks.UnusableSecret as problem:
+        raise UnpreparedAlert(f"the file {to.secret_file} {problem}; put the secret into it") from None
+
+
+def _target(url: str, to: AlertTarget) -> HttpTarget:
+    """Raises Unprepared, which does not show the URL."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:
+        parts, port = urlsplit(""), 0
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise UnpreparedAlert(f"what is in {to.url_file} is no http or https URL without a user; put one into it")
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    return HttpTarget("http" if parts.scheme == "http" else "https", parts.hostname, port, path)
+
+
+class _Trust:
+    """The trusted authorities for TLS, read when the first alert is sent, and again as long as that fails."""
+
+    def __init__(self, authorities: Path | None) -> None:
+        self._authorities = authorities
+        self._context: ssl.SSLContext | None = None
+
+    async def context(self) -> ssl.SSLContext | None:
+        """None trusts the system's authorities. Raises Unprepared."""
+        if self._authorities is not None and self._context is None:
+            try:
+                self._context = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
+            except (OSError, ValueError):  # of which what SSL raises is one
+                told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
+                raise UnpreparedAlert(told) from None
+        return self._context
+
+
+def _meaning(status: int) -> str:
+    if status in _MEANINGS:
+        return _MEANINGS[status]
+    if status < 400:
+        return "a redirect, which is not followed; name where it leads to in `url`"
+    if status < 500:
+        return "it does not take alerts of this form; compare them with what it expects"
+    return "its server fails; look at its own logs"
+
+
+_WITHDRAWN = "a wrong or withdrawn URL; make a new one there, and put it into `url` or `urlFile`"
+_UNSIGNED = "it expects another signature, or its URL was withdrawn; renew `secretFile`, or `url` or `urlFile`"
+_MEANINGS: Mapping[int, str] = MappingProxyType(
+    {
+        401: _UNSIGNED,
+        403: _UNSIGNED,
+        404: _WITHDRAWN,
+        405: _WITHDRAWN,
+        407: "the proxy in `outbound.proxy` wants a password",
+        408: "it did not get the alert in time; it is overloaded, or the network is slow",
+        410: _WITHDRAWN,
+        413: "the alert is too large for it",
+        429: "it gets too many; choose fewer with `severities` and `types`",
+        503: "it is overloaded or down for maintenance",
+    }
+)
+_ADVICE: Mapping[FailureCause, str] = MappingProxyType(
+    {
+        FailureCause.NAME: "a wrong hostname; check the URL",
+        FailureCause.CONNECT: "a wrong hostname or port, or its server is down; check the URL",
+        FailureCause.TLS: "a wrong port or scheme; check the URL",
+        FailureCause.UNTRUSTED: "an untrusted certificate, or one for another name; check the URL, or set "
+        "`outbound.caFile`",
+        FailureCause.CLIENT: "it wants a client certificate, and alerts have none",
+        FailureCause.TIME: "a wrong hostname or port, or its server is slow; check the URL",
+        FailureCause.PROXY: "check the proxy in `outbound.proxy`",
+        FailureCause.ANSWER: "a wrong port or scheme, or its server fails; check the URL",
+    }
+)

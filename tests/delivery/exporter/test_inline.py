@@ -1,0 +1,214 @@
+"""Sending without a queue: how many requests one call makes, and how long it takes, whatever the endpoint does."""
+
+import asyncio
+import random
+import threading
+from datetime import UTC, datetime
+
+import pytest
+
+from reconciler.delivery.breaker import SendEnvironment
+from reconciler.delivery.exporter import Undelivered
+from reconciler.delivery.reporting import ExporterState
+from reconciler.model.routes import Retry, Schedule
+from tests.delivery.exporter.worlds import Time, destination, exporting, otlp, refusing_for_an_hour, settle, single
+from tests.servers import sinks
+
+pytestmark = pytest.mark.anyio
+
+
+def hasty() -> SendEnvironment:
+    return SendEnvironment(random=random.Random(7), patience=0.2)  # noqa: S311
+
+
+async def test_single_sends_no_more_once_the_endpoint_is_down() -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(200), sinks.says(503))
+        wanted = single(destination(sink.port, queue=False, consumers=10, retry=Retry()))
+        async with exporting(wanted, None) as exporter:
+            with pytest.raises(Undelivered, match=r"^499 of 500 records did not arrive: .* answered 503"):
+                await exporter.deliver([otlp(*map(str, range(500)))])
+            assert exporter.shown().state is ExporterState.DOWN
+
+    assert 6 <= len(sink.received) <= 1 + 5 + 9  # those that were in flight when it went down
+
+
+async def test_single_waits_once_for_an_endpoint_that_fell_silent() -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(200), sinks.silent())
+        wanted = single(destination(sink.port, queue=False, consumers=10, timeout=0.3))
+        async with exporting(wanted, None) as exporter:
+            with pytest.raises(Undelivered, match=r"^299 of 300 records did not arrive: .* in time"):
+                await exporter.deliver([otlp(*map(str, range(300)))])
+
+    assert len(sink.received) <= 1 + 2 * 10
+
+
+async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_taken() -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(200, after=0.05))
+        wanted = single(destination(sink.port, queue=False, consumers=1, timeout=0.2))
+        async with exporting(wanted, None, environment=hasty()) as exporter:
+            with pytest.raises(Undelivered, match=r"did not get all of the records of a request within 0\.4 s; send"):
+                await exporter.deliver([otlp(*map(str, range(1000)))])
+            shown = exporter.shown()
+            assert (shown.in_flight, shown.state) == (0, ExporterState.IDLE)
+            assert shown.last_failure is not None
+            assert "within 0.4 s" in shown.last_failure.cause
+            assert 2 <= shown.counts.delivered <= 8
+
+            sink.script(sinks.says(200))
+            await exporter.deliver([otlp("next")])
+    assert sink.records[-1] == "next"
+
+
+async def test_who_waits_for_others_has_a_limit_of_time_too() -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(200, after=0.15))
+        wanted = destination(sink.port, queue=False, consumers=1, timeout=0.2)
+        async with exporting(wanted, None, environment=hasty()) as exporter:
+            calls = [exporter.deliver([otlp(str(number))]) for number in range(12)]
+            ends = await asyncio.gather(*calls, return_exceptions=True)
+
+    late = [end for end in ends if end is not None]
+    assert len(late) >= 9
+    assert {type(end) for end in late} == {Undelivered}
+    assert len(sink.received) <= 3
+
+
+async def test_who_waited_for_others_is_refused_when_the_endpoint_went_down_meanwhile() -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(503, after=0.01))
+        wanted = destination(sink.port, queue=False, consumers=1, retry=Retry())
+        async with exporting(wanted, None) as exporter:
+            calls = [exporter.deliver([otlp(str(number))]) for number in range(20)]
+            ends = await asyncio.gather(*calls, return_exceptions=True)
+
+    assert ["answered 503" in str(end) for end in ends] == [True] * 20
+    assert len(sink.received) == 5
+
+
+async def test_single_sends_no_more_once_the_window_is_closed() -> None:
+    time = Time()
+    begins = datetime.fromtimestamp(time.clock() / 1000, UTC)
+    schedule = Schedule(cron=f"{begins.minute} {begins.hour} * * *", window=1)
+
+    def choose(request: sinks.Received) -> sinks.Reply:
+        if request.body == b"2":
+            time.jump = 3600.0
+        return sinks.says(200)
+
+    with sinks.listening() as sink:
+        sink.choose(choose)
+        wanted = single(destination(sink.port, queue=False, consumers=1, schedule=schedule))
+        async with exporting(wanted, None, environment=time.environment()) as exporter:
+            with pytest.raises(
+                Undelivered, match=r"^7 of 10 records did not arrive: The delivery window of siem is cl"
+            ):
+                await exporter.deliver([otlp(*map(str, range(10)))])
+
+    assert sink.records == [0, 1, 2]
+
+
+async def test_a_probe_whose_sender_went_away_lets_the_next_one_go_at_once() -> None:
+    time = Time()
+    with sinks.listening() as sink:
+        sink.script(*[sinks.says(503)] * 5, sinks.silent())
+        wanted = destination(sink.port, queue=False, retry=Retry())
+        async with exporting(wanted, None, environment=time.environment()) as exporter:
+            for _ in range(5):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1")])
+            time.advance(10.0)
+            gone = asyncio.create_task(exporter.deliver([otlp("2")]))
+            await settle(lambda: len(sink.received) == 6)
+            with pytest.raises(Undelivered):
+                await exporter.deliver([otlp("3")])
+            gone.cancel()
+            await asyncio.gather(gone, return_exceptions=True)
+            sink.script(sinks.says(200))
+            await exporter.deliver([otlp("4")])
+            assert exporter.shown().state is ExporterState.IDLE
+
+    assert sink.records == [4]
+
+
+async def test_a_probe_that_fails_makes_the_next_one_wait() -> None:
+    time = Time()
+    with sinks.listening() as sink:
+        sink.script(sinks.says(503))
+        wanted = single(destination(sink.port, queue=False, retry=Retry()))
+        async with exporting(wanted, None, environment=time.environment()) as exporter:
+            for _ in range(5):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1", "2")])
+            time.advance(10.0)
+            for _ in range(3):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1", "2")])
+
+    assert [one.json for one in sink.received] == [1] * 6
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 4), (6, 2)])
+async def test_another_number_of_consumers_counts_from_the_next_call_on(before: int, after: int) -> None:
+    with sinks.listening() as sink:
+        sink.script(sinks.says(200, after=0.02))
+        wanted = destination(sink.port, queue=False, consumers=before)
+        async with exporting(wanted, None) as exporter:
+            await asyncio.gather(*(exporter.deliver([otlp(str(number))]) for number in range(12)))
+            assert sink.most_busy == before
+
+            sink.most_busy = 0
+            exporter.change(destination(sink.port, queue=False, consumers=after))
+            await asyncio.gather(*(exporter.deliver([otlp(str(number))]) for number in range(12)))
+            assert sink.most_busy == after
+
+            sink.most_busy = 0
+            exporter.change(single(destination(sink.port, queue=False, consumers=after)))
+            await exporter.deliver([otlp(*map(str, range(12)))])
+            assert sink.most_busy == after
+
+
+async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_asked_for() -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(503, headers=(("Retry-After", "3600"),)))
+        async with exporting(destination(wrong.port, queue=False, retry=Retry()), None) as exporter:
+            for _ in range(5):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1")])
+            exporter.change(destination(right.port, queue=False, retry=Retry()))
+            await exporter.deliver([otlp("1")])
+    assert (len(wrong.received), right.records) == (5, [1])
+
+
+async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_asks_for_late() -> None:
+    told = threading.Event()
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(*[sinks.says(503)] * 4, refusing_for_an_hour(told))
+        async with exporting(destination(wrong.port, queue=False, retry=Retry()), None) as exporter:
+            for _ in range(4):
+                with pytest.raises(Undelivered):
+                    await exporter.deliver([otlp("1")])
+            delivering = asyncio.create_task(exporter.deliver([otlp("1")]))
+            await settle(lambda: len(wrong.received) == 5)
+            exporter.change(destination(right.port, queue=False, retry=Retry()))
+            told.set()
+            with pytest.raises(Undelivered):
+                await delivering
+            await exporter.deliver([otlp("1")])
+    assert right.records == [1]
+
+
+async def test_the_rest_of_a_call_is_no_probe_of_an_endpoint_that_was_corrected_meanwhile() -> None:
+    with sinks.listening() as wrong, sinks.listening() as right:
+        wrong.script(sinks.says(200), sinks.says(503, after=0.1), sinks.says(503))
+        wanted = destination(wrong.port, queue=False, consumers=1, retry=Retry())
+        async with exporting(single(wanted), None) as exporter:
+            delivering = asyncio.create_task(exporter.deliver([otlp(*map(str, range(30)))]))
+            await settle(lambda: len(wrong.received) == 2)
+            exporter.change(single(destination(right.port, queue=False, consumers=1, retry=Retry())))
+            with pytest.raises(Undelivered, match=r"^29 of 30 records did not arrive"):
+                await delivering
+            await exporter.deliver([otlp("1")])
+    assert (len(wrong.received), right.records) == (6, [1])
