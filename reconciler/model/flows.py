@@ -13,7 +13,7 @@ import msgspec
 
 
 class FlowChange(StrEnum):
-    """What happens to a flow, the gravest first."""
+    """A change of one flow, the gravest first."""
 
     STOPPED = "stopped"
     STALE = "stale"  # this version cannot deliver; the last one that could goes on
@@ -71,7 +71,7 @@ class Flow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Delivering(NamedTuple):
-    """What a Configuration delivers: by `version` if that is the last that could, 0 for the present one."""
+    """The flows of a Configuration: by `version` if that is the last that could, 0 for the present one."""
 
     destinations: tuple[str, ...] = ()
     labels: tuple[tuple[str, str], ...] = ()

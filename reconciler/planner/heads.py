@@ -80,7 +80,7 @@ class HeadDecision:
 
     @property
     def decisions(self) -> tuple[Decided, ...]:
-        """What is decided about the documents of the head, and about those that pass to other repositories."""
+        """The decisions about the documents of the head, and about those that pass to other repositories."""
         return (self.decided, *(transfer.decided for transfer in self.transfers))
 
     @property

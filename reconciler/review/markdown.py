@@ -174,7 +174,7 @@ def _about(plan: Plan, *, room: int) -> Iterator[str]:
 
 
 def _flows(plan: Plan) -> Iterator[str]:
-    """What changes in delivery, as a forge colours it."""
+    """Yield what changes in delivery, as a forge colours it."""
     for entry in plan.entries:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""

@@ -137,7 +137,7 @@ MOST_FLOWS = 50  # of one entry; the rest is counted
 
 
 def flow_lines(entry: PlanEntry) -> Iterator[PlanLine]:
-    """What changes in delivery, a line each."""
+    """Yield what changes in delivery, a line each."""
     for flow in entry.flows[:MOST_FLOWS]:
         yield PlanLine(FLOW_SYMBOLS[flow.change], flow_text(flow))
     if len(entry.flows) > MOST_FLOWS:
