@@ -33,7 +33,8 @@ COUNTING = {
     "past_route": "select * from past_route",
     "origin": "select * from origin",
     "repository": "select * from repository",
-    "run": "select * from run",
+    "run": "select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at,"
+    " finished_at, duration_ms from run",
     "run_status": "select * from run_status where run = 'R1'",
     "audit_link": "select * from audit_link",
     "audit_rewrite": "select * from audit_rewrite",
