@@ -9,6 +9,7 @@ from reconciler.model.desired import Desired
 from reconciler.model.flows import NOTHING, Flow, FlowChange
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
+from reconciler.model.rendering import Delivery
 from reconciler.model.stale_routes import Past
 from reconciler.planner import delivery
 from reconciler.planner.decisions import Decided
@@ -65,8 +66,19 @@ def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot, written: Mapping
         else:
             target = Key("Destination", name)
             users = {key for key in view.referrers(project, [target]).get(target, ()) if key.kind == "Configuration"}
-        unsettled = [key for key in users if key not in told]
-        stored = view.documents(project, unsettled)
-        answers = [told.get(key) for key in users] + [rendering.delivery(one.status) for one in stored.values()]
-        if any(one is not None and not one.reason and one.stale is None for one in answers):
+        if any(_delivers(told[key]) for key in users if key in told) or _any_delivers(users - told.keys(), snapshot):
             yield Flow(change=FlowChange.MOVED, destination=name)
+
+
+def _any_delivers(configurations: set[Key], snapshot: StoreSnapshot) -> bool:
+    """Tell if one of these stored Configurations delivers by its present version; many may name one destination."""
+    keys = sorted(configurations)
+    for start in range(0, len(keys), BATCH):
+        found = snapshot.view.documents(snapshot.project, keys[start : start + BATCH])
+        if any(_delivers(rendering.delivery(one.status)) for one in found.values()):
+            return True
+    return False
+
+
+def _delivers(said: Delivery | None) -> bool:
+    return said is not None and not said.reason and said.stale is None
