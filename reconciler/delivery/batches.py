@@ -1,7 +1,8 @@
 """Batches in flight: the leases of queued batches, and the parts in which they are sent.
 
 A send batch holds whole queued batches, or some records of one. A queued batch is in one send batch, or in several with
-different records of it. Neither holds bytes: they are read for each attempt.
+different records of it. Neither holds bytes: they are read for each attempt. Only a record that was taken out of its
+batch (format `single`) has its body until it was tried.
 """
 
 import logging
@@ -19,6 +20,7 @@ from reconciler.model.text import counted
 log = logging.getLogger(__name__)
 
 BURY_AGAIN_SECONDS = 30.0
+NOTED_EVERY = 64  # records of one batch that arrived one by one, after which that is remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -65,7 +67,7 @@ class SendBatch:
     """The content of one request. `records` are places in the one queued batch; None is all of every batch.
 
     `spent` is seconds of the longest time of retries; `arrivals` how many batches of the destination had arrived when
-    this one failed first; `tried` when it was tried last, and `not_before` until when it is left alone since then,
+    this one failed again; `tried` when it was tried last, and `not_before` until when it is left alone since then,
     because the endpoint asked for that or the service itself failed; both in monotonic seconds.
     """
 
@@ -79,6 +81,7 @@ class SendBatch:
     not_before: float = 0.0
     due: float = 0.0  # monotonic seconds, while it waits for another attempt
     outage: bool = False  # what its last failure was
+    body: bytes | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -90,9 +93,15 @@ class SendBatch:
         """The place in the line of all that arrived: the first queued batch, and the first record of it."""
         return self.leases[0].queued.number, 0 if self.records is None else min(self.records, default=0)
 
-    def split(self) -> list["SendBatch"]:
-        """Return a send batch for each queued batch."""
-        return [replace(self, leases=(one,), records=None) for one in self.leases]
+    def take_apart(self, bodies: Sequence[bytes]) -> list["SendBatch"]:
+        """Return a send batch for each record, with its body. It is no more."""
+        parts: list[SendBatch] = []
+        for one in self.leases:
+            places = self.records or range(one.queued.records)
+            parts += replace(self, leases=(one,)).part([(place,) for place in places])
+        for part, body in zip(parts, bodies, strict=True):
+            part.body = body
+        return parts
 
     def part(self, groups: Sequence[tuple[int, ...]]) -> list["SendBatch"]:
         """Return a send batch for each group of the records that are left of its one queued batch. It is no more."""
@@ -122,12 +131,12 @@ class SendBatch:
         """Let the rest of the batch be divided further, since this part of it arrived."""
         self.credit.left += self.size.bit_length() + 1
 
-    def delivery_id(self, *, project: str, destination: str, place: int | None = None) -> str:
-        """Return the same id for the same content: of whole batches, of records of one, or of one record, `place`."""
+    def delivery_id(self, *, project: str, destination: str, is_single: bool = False) -> str:
+        """Return the same id for the same content: of whole batches, of records of one, or of a record by itself."""
         first, last = self.leases[0].queued, self.leases[-1].queued
         origin = http_sender.endpoint_origin(project=project, destination=destination, at=first.taken_at)
-        if place is not None:
-            return f"{origin}:{first.number}:{place}"
+        if is_single:
+            return f"{origin}:{first.number}:{self.place[1]}"
         if self.records is None:
             return f"{origin}:{first.number}-{last.number}"
         return f"{origin}:{first.number}:{_span(self.records)}"
@@ -202,22 +211,17 @@ class Leases:
         self._leases.update((one.queued.number, one) for one in leases)
         return leases
 
-    async def payload(self, batch: SendBatch) -> bytes | None:
-        """Read the bytes of a send batch. What cannot be read leaves it; None when nothing is to be sent now."""
-        found: list[bytes] = []
-        missing: list[Lease] = []
-        for one in batch.leases:
-            data = await self._queue.payload(one.queued)
-            if data is None:
-                missing.append(one)
-            else:
-                found.append(data)
-        if not missing:
-            return found[0] if len(found) == 1 else b"".join(found)
-        for one in missing:
-            self._lose(one)
-        batch.leases = tuple(one for one in batch.leases if one not in missing)
-        return b"".join(found) if batch.leases else None
+    async def payload(self, lease: Lease) -> bytes | None:
+        """Read the bytes of a queued batch; None when they cannot be read any more: then it is lost."""
+        data = await self._queue.payload(lease.queued)
+        if data is None:
+            self._let_go(lease)
+            log.error(
+                "A batch of %s for %s cannot be read any more: it is in quarantine, see `reconciler queue status`.",
+                counted(lease.queued.records, "record"),
+                self._name,
+            )
+        return data
 
     def note_progress(self, batch: SendBatch) -> None:
         """Remember what was tried, in case that the process ends."""
@@ -238,7 +242,8 @@ class Leases:
             if batch.records is not None:
                 one.done.update(batch.records)
             if one.parts:
-                self.note_done(one)
+                if batch.size > 1 or len(one.done) % NOTED_EVERY == 0:
+                    self.note_done(one)
             elif not one.given_up:
                 whole.append(one.queued)
                 self._let_go(one)
@@ -257,9 +262,8 @@ class Leases:
 
     async def _bury(self, lease: Lease) -> None:
         """Make a dead letter of each kind of failure in a batch; it leaves the queue with the last one."""
-        payload = await self._queue.payload(lease.queued)
+        payload = await self.payload(lease)
         if payload is None:
-            self._lose(lease)
             return
         for kind, (obituary, places) in [*lease.given_up.items()]:
             lease.is_leaving = len(lease.given_up) == 1
@@ -301,14 +305,6 @@ class Leases:
             self._leases.pop(batch.number, None)
         if batches:
             self._queue.give_back(batches)
-
-    def _lose(self, lease: Lease) -> None:
-        self._let_go(lease)
-        log.error(
-            "A batch of %s for %s cannot be read any more: it is in quarantine, see `reconciler queue status`.",
-            counted(lease.queued.records, "record"),
-            self._name,
-        )
 
     def _let_go(self, lease: Lease) -> None:
         lease.is_leaving = True

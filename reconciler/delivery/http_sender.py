@@ -202,8 +202,11 @@ class UnreadablePayload(errors.Refused):
     """A stored batch is no export request of log records, though it was one when it came."""
 
 
-async def record_bodies(payload: bytes) -> list[bytes]:
-    """Return each record of an export request as JSON, in order. Raises UnreadablePayload, MemoryError."""
+async def record_bodies(payload: bytes, *, records: int | None = None) -> list[bytes]:
+    """Return each record of an export request as JSON, in order, if there are as many as there should be.
+
+    Raises UnreadablePayload, MemoryError.
+    """
     found: list[bytes] = []
     try:
         for number, part in enumerate(body_fragments(payload)):
@@ -217,6 +220,8 @@ async def record_bodies(payload: bytes) -> list[bytes]:
             f"What is stored is no export request of log records ({type(problem).__name__}); look at it with "
             "`reconciler queue peek`."
         ) from None
+    if records not in (None, len(found)):
+        raise UnreadablePayload("What is stored does not hold as many records as it should.")
     return found
 
 

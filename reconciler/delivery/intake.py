@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeAlias
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
-from reconciler.delivery.lanes import Heard, Lane, LateRecords, SmallRequests
+from reconciler.delivery.lanes import Heard, Lane, SmallRequests
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
 from reconciler.delivery.queue.contract import Obituary, Reason, Shortage
 from reconciler.model.routes import Route, Routes
@@ -111,6 +111,7 @@ def _entry(rank: int, route: Route) -> _Entry:
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
+HUNG_SECONDS = 30.0  # after which who waits for the disk hears that it does not answer
 MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
 
 READING = "The service is reading the project's Configurations; try again."
@@ -126,9 +127,10 @@ Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
 class Intake:
     """`is_stopping`: what is only in memory takes nothing more."""
 
-    def __init__(self, *, clock: Callable[[], int], chance: random.Random) -> None:
-        """`clock` gives Unix milliseconds."""
+    def __init__(self, *, clock: Callable[[], int], chance: random.Random, hung_seconds: float = HUNG_SECONDS) -> None:
+        """`clock` gives Unix milliseconds. Nobody waits for the disk longer than `hung_seconds`."""
         self.is_stopping = False
+        self._hung_seconds = hung_seconds
         self._clock = clock
         self._chance = chance
 
@@ -141,7 +143,7 @@ class Intake:
             if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
                 raise QueueFull(READING, seconds=UNREAD_SECONDS)
             self._refuse_without_room(wanted)
-        await _written(self._append(wanted))
+        await self._written(self._append(wanted))
 
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
@@ -175,9 +177,43 @@ class Intake:
         """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
         if not lane.buries or shortage is Shortage.DISK:
             return None
+
+        def told(written: Heard) -> None:
+            if written.exception() is None:
+                lane.sender.buried(share.records, obituary)
+
         cause = f"The queue of the destination {lane.name} was full: {lanes.SHORT[shortage]}."
         obituary = Obituary(Reason.QUEUE_FULL, self._clock(), 0, cause)
-        return gathering.bury(share, obituary, buried=lambda: lane.sender.buried(share.records, obituary))
+        written = gathering.bury(share, obituary)
+        if written is not None:
+            written.add_done_callback(told)
+        return written
+
+    async def _written(self, appends: Sequence[Appended]) -> None:
+        """Wait for all of them, which are under way together, for a limited time: a disk may hang.
+
+        A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send
+        all of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
+        """
+        fault: NotTaken | None = None
+        until = asyncio.get_running_loop().time() + self._hung_seconds
+        for lane, share, written in appends:
+            try:
+                async with asyncio.timeout_at(until):
+                    await asyncio.shield(written)
+                continue
+            except NotTaken as problem:
+                refusal = problem
+            except TimeoutError:
+                refusal = NotTaken(f"The disk of the queues does not answer. {lanes.KEEP}")
+                assert lane.gathering is not None
+                lane.gathering.stick()
+            if lane.drops:
+                _drop(lane, share.records, written)
+            else:
+                fault = refusal
+        if fault is not None:
+            raise fault
 
     def patience(self) -> float:
         """When to try again, in seconds: not all senders at once."""
@@ -204,27 +240,9 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-async def _written(appends: Sequence[Appended]) -> None:
-    """Wait for all of them, which are under way together and each end in time (`lanes.SmallRequests`).
-
-    A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send all
-    of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
-    """
-    fault: NotTaken | None = None
-    for lane, share, written in appends:
-        try:
-            await written
-        except NotTaken as problem:
-            if not lane.drops:
-                fault = problem
-            elif isinstance(problem, LateRecords):
-                problem.written.add_done_callback(partial(_count_dropped, lane, share.records))
-            else:
-                lane.counts.dropped += share.records
-    if fault is not None:
-        raise fault
-
-
-def _count_dropped(lane: Lane, records: int, written: Heard) -> None:
-    if written.cancelled() or written.exception() is not None:
+def _drop(lane: Lane, records: int, written: Heard) -> None:
+    """Count records as dropped if the disk refuses them, as soon as that is known."""
+    if not written.done():
+        written.add_done_callback(partial(_drop, lane, records))
+    elif written.exception() is not None:
         lane.counts.dropped += records

@@ -9,106 +9,24 @@ at once, and so does a backlog.
 
 import asyncio
 import heapq
-import math
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable
 from itertools import count
 from typing import NamedTuple
 
 from reconciler.delivery import batches
 from reconciler.delivery.batches import Leases, SendBatch
 from reconciler.delivery.breaker import SendEnvironment, SendGate
-from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Destination, Format
 
-NOTED_EVERY = 64  # records that arrived, after which that is remembered
-
-
-@dataclass(slots=True, eq=False)
-class RecordFailure:
-    """Records that failed alike, so that one decision is each one's own. `took` is seconds of the longest request."""
-
-    verdict: AnswerVerdict
-    places: list[int] = field(default_factory=list)
-    took: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class RecordRequests:
-    """`bodies` are those of `places`, the records of the batch's one lease.
-
-    As a probe (`is_probe`) its first record is the only one until that has been answered.
-    """
-
-    batch: SendBatch
-    places: tuple[int, ...]
-    bodies: Sequence[bytes]
-    is_probe: bool = False
-    next: int = 0
-    in_flight: int = 0
-    failed: dict[tuple[bool, int | None, int], RecordFailure] = field(default_factory=dict)
-    untried: tuple[int, ...] = ()
-    noted: int = 0
-
-    @property
-    def has_more(self) -> bool:
-        """Tell whether there is a record that nobody sends."""
-        return self.next < len(self.places)
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether every record that was begun has its outcome, and no other will be begun."""
-        return not self.in_flight and not self.has_more
-
-    def begin(self) -> int:
-        """Return the position of the next record."""
-        position = self.next
-        self.next += 1
-        self.in_flight += 1
-        return position
-
-    def fail(self, position: int, verdict: AnswerVerdict, *, took: float) -> None:
-        """Note a failure. Waits of the same second are alike: a date comes to other fractions each time."""
-        alike = verdict.outage, verdict.status, math.ceil(verdict.retry_after)
-        failure = self.failed.setdefault(alike, RecordFailure(verdict))
-        failure.places.append(self.places[position])
-        failure.took = max(failure.took, took)
-        if verdict.retry_after > failure.verdict.retry_after:
-            failure.verdict = verdict
-
-    def stop(self) -> None:
-        """Begin no other record."""
-        self.untried += self.places[self.next :]
-        self.next = len(self.places)
-
-
-def join_outage_failures(
-    failures: Sequence[RecordFailure], untried: tuple[int, ...]
-) -> tuple[list[RecordFailure], tuple[int, ...]]:
-    """Join what waits for the end of an outage, failed or untried: else every probe would part another record from its
-    batch. The one that failed last is the next probe's last choice.
-    """
-    of_outage = [one for one in failures if one.verdict.outage]
-    if not of_outage or not untried:
-        return list(failures), untried
-    # No time counts: the records that were not tried spent none.
-    latest = max(reversed(of_outage), key=lambda one: one.verdict.retry_after)  # until when they are to wait
-    all_of_it = RecordFailure(latest.verdict, [*untried, *(place for one in of_outage for place in one.places)])
-    return [*(one for one in failures if not one.verdict.outage), all_of_it], ()
-
-
-MOST_WAITING = 2_000  # batches that wait for another attempt; with more, none is leased
+MOST_WAITING = 2_000  # batches that wait for another attempt; with more, no other is begun
 MOST_TRIED_IN_TURN = 8  # parts that are probes in turn, before another batch is leased for it
 LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the endpoint finds too large
 
 
 class Job(NamedTuple):
-    """The next request of a consumer: an attempt at a batch, or at one of its records."""
+    """The next request of a consumer. A probe finds out whether the endpoint is back."""
 
     batch: SendBatch
-    requests: RecordRequests | None = None
-    position: int = 0
     is_probe: bool = False
 
 
@@ -125,7 +43,6 @@ class Pending:
         self._ready: list[tuple[tuple[int, int], int, SendBatch]] = []  # a heap: what came first is first
         self._order = count()
         self._waiting: list[SendBatch] = []
-        self._requests: deque[RecordRequests] = deque()
         self._leases_at = 0.0  # monotonic seconds, before which nothing is leased
         self._probes = 0
         self._was_open = True  # at the last pick
@@ -147,8 +64,8 @@ class Pending:
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for another attempt; those in several parts are counted as often."""
-        return sum(len(batch.leases) for batch in self._waiting)
+        """The number of queued batches of which something waits for another attempt."""
+        return len({lease.queued.number for batch in self._waiting for lease in batch.leases})
 
     @property
     def idle(self) -> list[SendBatch]:
@@ -178,11 +95,8 @@ class Pending:
     def put_off(self, batch: SendBatch, *, delay: float) -> None:
         """Let one wait for so many seconds."""
         batch.due = self._environment.monotonic() + delay
+        batch.body = None
         self._waiting.append(batch)
-
-    def open(self, requests: RecordRequests) -> None:
-        """Send its records next."""
-        self._requests.append(requests)
 
     def too_large(self, size: int) -> None:
         """Send smaller bodies: the endpoint does not take one of so many bytes."""
@@ -196,16 +110,11 @@ class Pending:
         now = self._picked_at = self._environment.monotonic()
         if not self._gate.is_up:
             return self._pick_probe(now)
-        while self._requests:
-            first = self._requests[0]
-            if first.has_more:
-                return Job(first.batch, first, first.begin())
-            self._requests.popleft()
         if self.is_line:
             batch = self._first_in_line(now, is_probe=False)
         else:
             due = [one for one in self._waiting if one.due <= now]
-            batch = self._take_ready()
+            batch = self._take_ready() if len(self._waiting) < MOST_WAITING else None
             if batch is None and due:
                 batch = self._take_waiting(min(due, key=lambda one: one.due))
             batch = batch or self._lease(now)

@@ -24,6 +24,7 @@ from reconciler.delivery.otlp.models import Logs, RecordGroup
 from reconciler.delivery.queue.contract import BATCH_BYTES, Queue, QueueFault
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
+from reconciler.delivery.queue_exporter import QueueExporter
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import fullness
 from reconciler.model.routes import (
@@ -61,7 +62,9 @@ async def managing(folder: Path, *, system: System | None = None, reserve: int =
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
             surroundings = SendEnvironment(clock=lambda: 1_000, random=random.Random(1))  # noqa: S311
-            return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
+            if queue is None:
+                return Exporter(destination, project=project, outlet=outlet, environment=surroundings)
+            return QueueExporter(destination, queue=queue, project=project, outlet=outlet, environment=surroundings)
 
         async def look_up(_project: str, _name: str) -> Destination | None:
             return None

@@ -29,7 +29,7 @@ from reconciler.delivery.queue.contract import (
 from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
 from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
-from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals, pack_places
+from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
@@ -101,13 +101,13 @@ class DeadLetters:
 
     async def _entries(self) -> AsyncIterator[QueueEntry]:
         walk = JournalWalk(self.journal)
-        while found := await walk.soon():
+        while found := await walk.next():
             for entry in found:
                 yield entry
 
     async def find_oldest(self) -> None:
         """Find when the first letters died. A replayed letter may come later, and be older."""
-        self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).soon()), default=None)
+        self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
     async def replay(
         self,
@@ -243,8 +243,9 @@ class DiskQueue:
         self._dead.journal.appender.roll_bytes = _roll_bytes(limits.dead_bytes)
 
     async def start(self) -> None:
-        """Find the oldest dead letter, and begin to write."""
+        """Find the oldest batch and dead letter, and begin to write."""
         await self._dead.find_oldest()
+        await self._read_on()
         self._journal.start()
         self._dead.journal.start()
 
@@ -300,20 +301,14 @@ class DiskQueue:
 
     # The line.
 
-    def _fill(self) -> bool:
-        """Read on; False when there is nothing, or the disk has to be asked first."""
-        if self._filling is not None:
-            return False
-        found = self._walk.now()
-        if found is None:
-            self._filling = asyncio.create_task(self._fill_soon(), name="queue-reading")
-            return False
-        self._line.ready.extend(map(_queued, found))
-        return bool(found)
+    def _fill(self) -> None:
+        """Read on, unless that is under way or there is nothing."""
+        if self._filling is None and not self._walk.is_at_end:
+            self._filling = asyncio.create_task(self._read_on(), name="queue-reading")
 
-    async def _fill_soon(self) -> None:
+    async def _read_on(self) -> None:
         try:
-            self._line.ready.extend(map(_queued, await self._walk.soon()))
+            self._line.ready.extend(map(_queued, await self._walk.next()))
         except Exception:
             log.exception("Reading the queue in %s met a fault of the program; it is read again soon.", self.folder)
             await asyncio.sleep(AGAIN_SECONDS)
@@ -358,7 +353,7 @@ class DiskQueue:
         held = self._line.find_claimed(batch.number)
         if held is not None:
             held.batch = batch
-            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, pack_places(batch.done)))
+            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, batch.done))
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
@@ -465,7 +460,7 @@ def _queued(entry: QueueEntry) -> QueuedBatch[QueueEntry]:
     batch = Batch(entry.number, entry.records, entry.size, entry.taken_at)
     progress = entry.segment.acknowledged.progress.get(entry.number)
     if progress is not None:
-        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.places)
+        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.done)
     return QueuedBatch(batch, entry)
 
 

@@ -279,58 +279,28 @@ def peek(queue: FoundIdentity) -> Iterator[Peeked]:
 
 
 def _segment(path: Path, *, mark: int, is_dead: bool) -> Iterator[Peeked]:
-    first = segments.segment_number(path.stem)
     try:
-        descriptor = files.open_file(path)
-    except OSError:
-        return
-    try:
-        header = segments.decode_segment(os.pread(descriptor, segments.SEGMENT_HEADER_BYTES, 0))
-        first = header.first if header is not None else first
-        if first is None or (header is not None and header.flags & segments.DRAINED):
-            return
-        acknowledged = Acknowledgements(first, mark=mark)
-        acknowledged.read(_acknowledgements(path))
-        for frame, payload in _frames(path, descriptor, mark=mark):
-            if frame.number >= first:
-                yield _peeked(frame, payload, acknowledged, is_dead=is_dead)
+        region = files.read_whole(path, limit=segments.LONGEST_BYTES).data
+        header = segments.decode_segment(region)
     except (OSError, segments.UnknownVersion):
         return
-    finally:
-        os.close(descriptor)
-
-
-def _acknowledgements(path: Path) -> bytes:
-    try:
+    first = header.first if header is not None else segments.segment_number(path.stem)
+    if first is None or (header is not None and header.flags & segments.DRAINED):
+        return
+    acknowledged = Acknowledgements(first, mark=mark)
+    with contextlib.suppress(OSError):
         limit = segments.MOST_ACKNOWLEDGEMENT_BYTES
-        return files.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=limit).data
-    except OSError:
-        return b""
-
-
-def _frames(path: Path, descriptor: int, *, mark: int) -> Iterator[tuple[Frame, bytes]]:
-    at = segments.SEGMENT_HEADER_BYTES
-    while True:
-        header = os.pread(descriptor, segments.FRAME_HEADER_BYTES, at)
-        if len(header) < segments.FRAME_HEADER_BYTES:
-            return
-        frame = segments.decode_frame(header, 0, mark=mark)
-        payload = os.pread(descriptor, frame.size, at + segments.FRAME_HEADER_BYTES) if frame is not None else b""
-        if frame is None or len(payload) < frame.size:
-            region = files.read_whole(path, limit=segments.LONGEST_BYTES).data
-            following = segments.find_frame(region, at + 1, mark=mark)
-            if following is None:
-                return
-            at = following
-            continue
-        yield frame, payload
-        at += frame.length
+        acknowledged.read(files.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=limit).data)
+    for frame in segments.scan(region, segments.SEGMENT_HEADER_BYTES, mark=mark).frames:
+        if frame.number >= first:
+            begins = frame.offset + segments.FRAME_HEADER_BYTES
+            yield _peeked(frame, region[begins : begins + frame.size], acknowledged, is_dead=is_dead)
 
 
 def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_dead: bool) -> Peeked:
     whole = payload if zlib.crc32(payload) == frame.checksum else None
     state = PeekedState.DEAD if is_dead else PeekedState.QUEUED
-    if frame.number in acknowledged.done:
+    if frame.number in acknowledged:
         state = PeekedState.ACKNOWLEDGED
     if is_dead:
         letter = segments.decode_dead_letter(whole) if whole is not None else None
@@ -341,5 +311,5 @@ def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_
             state, frame.number, frame.records, letter.taken_at, letter.payload, obituary.attempts, obituary=obituary
         )
     progress = acknowledged.progress.get(frame.number)
-    attempts, done = (progress.attempts, progress.places) if progress is not None else (0, frozenset())
+    attempts, done = (progress.attempts, progress.done) if progress is not None else (0, frozenset())
     return Peeked(state, frame.number, frame.records, frame.taken_at, whole, attempts, done)

@@ -23,10 +23,10 @@ class QueuedBatch(Generic[Source]):
 class QueueLine(Generic[Source]):
     """Used in the event loop only. `ready` are the next batches that nobody has claimed yet.
 
-    `fill` is called when `ready` is empty: it may add to it, and returns true if it did.
+    `fill` is called when `ready` is empty: it adds to it soon, if there is something, and wakes those who wait.
     """
 
-    def __init__(self, fill: Callable[[], bool]) -> None:
+    def __init__(self, fill: Callable[[], None]) -> None:
         self.ready: deque[QueuedBatch[Source]] = deque()
         self._fill = fill
         self._held: dict[int, QueuedBatch[Source]] = {}  # claimed or given back, in the order of their numbers
@@ -40,7 +40,9 @@ class QueueLine(Generic[Source]):
 
     def has_next(self) -> bool:
         """Return true if there is something to claim."""
-        return bool(self._returned or self.ready) or self._fill()
+        if not self._returned and not self.ready:
+            self._fill()
+        return bool(self._returned or self.ready)
 
     async def wait(self) -> None:
         """Return when there is something to claim."""
@@ -102,7 +104,7 @@ class QueueLine(Generic[Source]):
         """Return the batch with the lowest number, as far as it is in memory."""
         if self._held:
             return next(iter(self._held.values())).batch
-        return self.ready[0].batch if self.ready or self._fill() else None
+        return self.ready[0].batch if self.has_next() else None
 
     def all(self) -> Iterable[QueuedBatch[Source]]:
         """Return every batch in the line."""
@@ -135,7 +137,7 @@ class MemoryQueue:
     def __init__(self, *, max_batches: int, max_bytes: int) -> None:
         self._max_batches = max_batches
         self._max_bytes = max_bytes
-        self.line: QueueLine[bytes] = QueueLine(lambda: False)
+        self.line: QueueLine[bytes] = QueueLine(lambda: None)
         self.letters: deque[HeldLetter] = deque()
         self._died: dict[int, int] = {}  # of batches that were dead letters: when they died first
         self._last = self._last_dead = 0

@@ -235,10 +235,8 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
     if one.content is not None:
         segment.end, segment.is_damaged = one.content.end, one.content.is_damaged
         # Some of what left may be unreadable now: it must not be counted off the rest.
-        segment.left = segments.sum_frames(
-            [frame for frame in one.content.own if frame.number not in acknowledged.done]
-        )
-    one.highest = max(one.highest, acknowledged.done.highest())
+        segment.left = segments.sum_frames([frame for frame in one.content.own if frame.number not in acknowledged])
+    one.highest = max(one.highest, acknowledged.highest())
     return segment
 
 
