@@ -1,13 +1,13 @@
 """Batches in flight: the leases of queued batches, and the parts in which they are sent.
 
 A send batch holds whole queued batches, or some records of one. A queued batch is in one send batch, or in several with
-different records of it. Neither holds bytes: they are read for each attempt. Only a record that was taken out of its
-batch (format `single`) has its body until it was tried.
+different records of it. Neither holds bytes: they are read for each attempt. Only a batch of the format `single` has
+the bodies of its records until they are tried.
 """
 
 import logging
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -45,11 +45,11 @@ class Lease:
         """The records that are not done."""
         return tuple(place for place in range(self.queued.records) if place not in self.done)
 
-    def give_up(self, records: tuple[int, ...] | None, obituary: Obituary) -> None:
+    def give_up(self, records: Sequence[int] | None, obituary: Obituary) -> None:
         """Send these records, or all that are left, no more. Those that failed alike share the first one's obituary."""
         kind = obituary.reason, obituary.status, obituary.outage
         first, places = self.given_up.get(kind, (obituary, ()))
-        self.given_up[kind] = first, places + (self.left if records is None else records)
+        self.given_up[kind] = first, (*places, *(self.left if records is None else records))
 
 
 @dataclass(slots=True, eq=False)
@@ -73,7 +73,7 @@ class SendBatch:
 
     leases: tuple[Lease, ...]
     credit: Credit
-    records: tuple[int, ...] | None = None
+    records: Sequence[int] | None = None
     attempts: int = 0
     spent: float = 0.0
     arrivals: int | None = None
@@ -81,7 +81,7 @@ class SendBatch:
     not_before: float = 0.0
     due: float = 0.0  # monotonic seconds, while it waits for another attempt
     outage: bool = False  # what its last failure was
-    body: bytes | None = field(default=None, repr=False)
+    bodies: deque[bytes] | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -91,19 +91,17 @@ class SendBatch:
     @property
     def place(self) -> tuple[int, int]:
         """The place in the line of all that arrived: the first queued batch, and the first record of it."""
-        return self.leases[0].queued.number, 0 if self.records is None else min(self.records, default=0)
+        return self.leases[0].queued.number, self.records[0] if self.records else 0
 
-    def take_apart(self, bodies: Sequence[bytes]) -> list["SendBatch"]:
-        """Return a send batch for each record, with its body. It is no more."""
-        parts: list[SendBatch] = []
-        for one in self.leases:
-            places = self.records or range(one.queued.records)
-            parts += replace(self, leases=(one,)).part([(place,) for place in places])
-        for part, body in zip(parts, bodies, strict=True):
-            part.body = body
-        return parts
+    def split_first(self) -> "SendBatch":
+        """Take the first record out of a batch with bodies, as a send batch of its own."""
+        assert self.bodies is not None
+        places = self.records or range(self.leases[0].queued.records)
+        self.leases[0].parts += 1
+        self.records = places[1:]
+        return replace(self, records=places[:1], bodies=deque([self.bodies.popleft()]))
 
-    def part(self, groups: Sequence[tuple[int, ...]]) -> list["SendBatch"]:
+    def part(self, groups: Sequence[Sequence[int]]) -> list["SendBatch"]:
         """Return a send batch for each group of the records that are left of its one queued batch. It is no more."""
         self.leases[0].parts += len(groups) - 1
         return [replace(self, records=records) for records in groups]
@@ -113,7 +111,7 @@ class SendBatch:
         if len(self.leases) > 1:
             middle = len(self.leases) // 2
             return [replace(self, leases=some, records=None) for some in (self.leases[:middle], self.leases[middle:])]
-        records = self.records or tuple(range(self.leases[0].queued.records))
+        records = self.records or range(self.leases[0].queued.records)
         middle = len(records) // 2
         return self.part([records[:middle], records[middle:]])
 
@@ -143,7 +141,7 @@ class SendBatch:
 
 
 def _span(records: Sequence[int]) -> str:
-    first, last = min(records), max(records)
+    first, last = records[0], records[-1]
     if last - first + 1 == len(records):
         return f"{first}-{last}"
     return f"{first}-{last}.{zlib.crc32(','.join(map(str, records)).encode()):08x}"  # with holes

@@ -17,7 +17,7 @@ from reconciler.delivery.breaker import SendEnvironment, SendGate
 from reconciler.delivery.http_sender import Channel, HttpSender
 from reconciler.delivery.otlp import bodies as record_json
 from reconciler.delivery.queue.contract import Obituary, Piece
-from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendReport, TestOutcome
+from reconciler.delivery.reporting import DeliveryCounts, ExporterState, ReportSnapshot, SendReport, TestOutcome
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Format
@@ -89,7 +89,7 @@ class Exporter:
         return self._gate.is_up
 
     @property
-    def counts(self) -> SendCounts:
+    def counts(self) -> DeliveryCounts:
         """The outcomes of records since it was made."""
         return self._report.counts
 

@@ -1,7 +1,7 @@
 """Taking one request: dividing it by the routes, and into the lanes of its destinations.
 
-A route is found by the one of its labels that the fewest routes have. Only pairs of key and value that some route names
-matter, so resources that differ elsewhere (a host's name, a process) share one answer.
+Only pairs of key and value that some route names matter, so resources that differ elsewhere (a host's name, a process)
+share one answer.
 
 Every destination is asked for room before the first one gets anything, and nothing happens in between: the questions
 and the appends are one stretch of the event loop. Destinations without a queue come before that, since their answers
@@ -10,7 +10,6 @@ may take seconds; then every queue is asked again.
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -21,7 +20,7 @@ from reconciler.delivery.exporter import Undelivered
 from reconciler.delivery.lanes import Heard, Lane, SmallRequests
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
 from reconciler.delivery.queue.contract import Obituary, Reason, Shortage
-from reconciler.model.routes import Route, Routes
+from reconciler.model.routes import Routes
 
 Match = Callable[[Mapping[str, str]], tuple[str, ...]]
 """The destinations of records whose resource has these attributes, each once."""
@@ -65,20 +64,12 @@ MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
 Pair: TypeAlias = tuple[str, str]
 
 
-class _Entry(NamedTuple):
-    rank: int  # of the route among all
-    labels: frozenset[Pair]
-    destinations: tuple[str, ...]
-
-
 class Matcher:
     """Holds attributes against the routes of one project. Used from one thread."""
 
     def __init__(self, routes: Routes) -> None:
-        self._always = [_entry(rank, route) for rank, route in enumerate(routes.routes) if not route.labels]
-        self._by_pair: dict[Pair, list[_Entry]] = {}
-        self._index(routes)
-        self._pairs = frozenset(pair for route in routes.routes for pair in route.labels)
+        self._routes = [(frozenset(route.labels), route.destinations) for route in routes.routes]
+        self._pairs = frozenset(pair for labels, _ in self._routes for pair in labels)
         self._known: dict[frozenset[Pair], tuple[str, ...]] = {}
 
     def of(self, attributes: Mapping[str, str]) -> tuple[str, ...]:
@@ -86,27 +77,12 @@ class Matcher:
         held = self._pairs.intersection(attributes.items())
         known = self._known.get(held)
         if known is None:
-            known = self._matched(held)
+            found = (name for labels, names in self._routes if labels <= held for name in names)
+            known = tuple(dict.fromkeys(found))
             if len(self._known) >= MOST_ANSWERS:
                 del self._known[next(iter(self._known))]
             self._known[held] = known
         return known
-
-    def _index(self, routes: Routes) -> None:
-        common = Counter(pair for route in routes.routes for pair in set(route.labels))
-        for rank, route in enumerate(routes.routes):
-            if route.labels:
-                rarest = min(route.labels, key=lambda pair: (common[pair], pair))
-                self._by_pair.setdefault(rarest, []).append(_entry(rank, route))
-
-    def _matched(self, held: frozenset[Pair]) -> tuple[str, ...]:
-        found = [entry for pair in held for entry in self._by_pair.get(pair, ()) if entry.labels <= held]
-        entries = sorted([*self._always, *found])
-        return tuple(dict.fromkeys(name for entry in entries for name in entry.destinations))
-
-
-def _entry(rank: int, route: Route) -> _Entry:
-    return _Entry(rank, frozenset(route.labels), route.destinations)
 
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
@@ -230,7 +206,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
                 await lane.sender.deliver(share.pieces)
             except Undelivered as failed:
                 return failed.message
-        lane.counts.take(share.records)
+        lane.counts.taken += share.records
         return ""
 
     async with asyncio.TaskGroup() as group:

@@ -24,6 +24,7 @@ from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Obituary, Piece, Queue, QueueFault, Shortage
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
+from reconciler.delivery.reporting import DeliveryCounts
 from reconciler.model.routes import Buffering, Destination, OnFull
 from reconciler.model.text import counted
 
@@ -51,17 +52,17 @@ class SmallRequests:
         *,
         who: str,
         clock: Callable[[], int],
-        taken: Callable[[int], None],
+        counts: DeliveryCounts,
         hung: Callable[[], None],
     ) -> None:
-        """`who` names the queue in the log. `clock` returns Unix milliseconds. `taken` is called with the number of
-        records that were kept, before any is delivered. `hung` is called when the disk begins to hang.
+        """`who` names the queue in the log. `clock` returns Unix milliseconds. Records that were kept are counted
+        before any is delivered. `hung` is called when the disk begins to hang.
         """
         self._queue = queue
         self._who = who
         self._hung = hung
         self._clock = clock
-        self._taken = taken
+        self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._pieces: list[Piece] = []
         self._heard: list[Heard] = []
@@ -148,7 +149,7 @@ class SmallRequests:
             log.warning(ANSWERS, self._who)
         failure = written.exception()
         if failure is None:
-            self._taken(records)
+            self._counts.taken += records
         elif isinstance(failure, QueueFault):
             failure = NotTaken(f"{failure.message} {KEEP}")
         for one in heard:
@@ -171,27 +172,6 @@ SHORT = {
 }
 
 
-@dataclass(slots=True)
-class LaneCounts:
-    """Records since the start of the service."""
-
-    taken: int = 0
-    dropped: int = 0
-    discarded: int = 0
-    expired: int = 0
-
-    def take(self, records: int) -> None:
-        """Count records that are where the lane promises."""
-        self.taken += records
-
-    def add(self, other: "LaneCounts") -> None:
-        """Add the counts of a lane that ended."""
-        self.taken += other.taken
-        self.dropped += other.dropped
-        self.discarded += other.discarded
-        self.expired += other.expired
-
-
 @dataclass(eq=False, slots=True)
 class Lane:
     """`queue` is None when records are sent while their sender waits, and so is `gathering`, which stands in front of
@@ -209,7 +189,16 @@ class Lane:
     exporter: Exporter | None
     gathering: SmallRequests | None = None
     leaving: bool = False
-    counts: LaneCounts = field(default_factory=LaneCounts)
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)
+
+    @property
+    def total(self) -> DeliveryCounts:
+        """Its counts, with those of its exporter."""
+        total = DeliveryCounts()
+        total.add(self.counts)
+        if self.exporter is not None:
+            total.add(self.exporter.counts)
+        return total
 
     @property
     def sender(self) -> Exporter:

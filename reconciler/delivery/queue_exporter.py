@@ -7,11 +7,12 @@ A consumer is a task that lives while there is something to send, and takes one 
 one (records that arrive, a timer, an endpoint that is back) calls `_kick`, which starts as many as there is work for.
 What waits holds no consumer: it is in `Pending`, and a timer rings when the first is due.
 
-Of the format `single` a batch is taken apart when it is its turn: each record is a batch of its own from then on.
+Of the format `single` a batch is taken apart when it is its turn: each record is a batch of its own once it is sent.
 """
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -176,17 +177,19 @@ class QueueExporter(Exporter):
         self.in_flight += batches
         try:
             bodies = await self._load(batch)
-            if self._is_single and len(bodies) > 1:
-                batch, *others = batch.take_apart(bodies)
+            is_single = self._destination.endpoint.format is Format.SINGLE
+            if is_single and len(bodies) > 1 and len(batch.leases) == 1:
+                rest, rest.bodies = batch, deque(bodies)
+                batch = rest.split_first()
                 bodies = bodies[:1]
-                self._pending.put(others)
+                self._pending.put([rest])
                 if not is_probe:
                     self._kick()
-            body = bodies[0] if self._is_single and bodies else http_sender.json_array(bodies)
-            is_large = self._pending.cap is not None and len(body) > self._pending.cap and batch.size > 1
-            if bodies and not is_large:
+            body = bodies[0] if is_single and bodies else http_sender.json_array(bodies)
+            is_over = is_single or (self._pending.cap is not None and len(body) > self._pending.cap)
+            if bodies and (len(bodies) == 1 or not is_over):
                 del bodies
-                await self._send(batch, body, is_probe=is_probe)
+                await self._send(batch, body, is_probe=is_probe, is_single=is_single)
                 return
             if is_probe:
                 self._gate.abandon()
@@ -203,14 +206,10 @@ class QueueExporter(Exporter):
         finally:
             self.in_flight -= batches
 
-    @property
-    def _is_single(self) -> bool:
-        return self._destination.endpoint.format is Format.SINGLE
-
     async def _load(self, batch: SendBatch) -> list[bytes]:
         """Read the records of a batch as JSON. What cannot be read leaves it; with nothing to send, it is settled."""
-        if batch.body is not None:
-            return [batch.body]
+        if batch.bodies is not None:
+            return [*batch.bodies]
         bodies: list[bytes] = []
         readable: list[Lease] = []
         for lease in batch.leases:
@@ -233,13 +232,11 @@ class QueueExporter(Exporter):
             await self._leases.acknowledge(batch)
         return bodies
 
-    async def _send(self, batch: SendBatch, body: bytes, *, is_probe: bool) -> None:
+    async def _send(self, batch: SendBatch, body: bytes, *, is_probe: bool, is_single: bool) -> None:
         """Send a batch in one request, and decide what becomes of it."""
         # Behind an open breaker no time counts.
         channel, counts, started = self._channel, self._gate.is_up, self._environment.monotonic()
-        delivery = batch.delivery_id(
-            project=self._project, destination=self._destination.name, is_single=self._is_single
-        )
+        delivery = batch.delivery_id(project=self._project, destination=self._destination.name, is_single=is_single)
         verdict = await self._post(
             body,
             channel=channel,

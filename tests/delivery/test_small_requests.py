@@ -1,7 +1,7 @@
 """Requests of one moment share a batch, where there is room, and each hears of its own."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from reconciler.delivery.lanes import MOST_BYTES, MOST_RECORDS, SmallRequests
 from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.reporting import DeliveryCounts
 
 pytestmark = pytest.mark.anyio
 AT = 1_700_000_000_000
@@ -33,8 +34,9 @@ class SlowQueue(MemoryQueue):
         return written
 
 
-def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> SmallRequests:
-    return SmallRequests(queue, who="siem", clock=lambda: AT, taken=taken, hung=lambda: None)
+def gathering(queue: MemoryQueue, *, counts: DeliveryCounts | None = None) -> SmallRequests:
+    kept = counts or DeliveryCounts()
+    return SmallRequests(queue, who="siem", clock=lambda: AT, counts=kept, hung=lambda: None)
 
 
 async def batches(queue: MemoryQueue) -> list[tuple[int, bytes | None]]:
@@ -57,20 +59,20 @@ async def test_what_comes_in_one_turn_is_one_batch_in_its_order() -> None:
 
 
 async def test_records_are_counted_when_the_queue_has_them_and_not_when_it_refused() -> None:
-    queue, taken = SlowQueue(), list[int]()
-    gathered = gathering(queue, taken=taken.append)
+    queue, counts = SlowQueue(), DeliveryCounts()
+    gathered = gathering(queue, counts=counts)
     gathered.add(share(b"a", records=2))
     gathered.add(share(b"b"))
     await asyncio.sleep(0)
-    assert taken == []
+    assert counts.taken == 0
     refused = gathered.add(share(b"c"))
     queue.under_way[0].set_result(None)
     await asyncio.sleep(0)
-    assert taken == [3]
+    assert counts.taken == 3
     queue.under_way[1].set_exception(QueueFault("The disk is full."))
     with pytest.raises(NotTaken):
         await refused
-    assert taken == [3]
+    assert counts.taken == 3
 
 
 async def test_what_comes_later_is_another_batch() -> None:
