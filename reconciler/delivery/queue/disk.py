@@ -40,9 +40,6 @@ ROUND_BYTES = 4 << 20
 NEVER_FIT = "Of the dead letters in %s, %s never fit into their queue: raise its `max_bytes`, or discard them."
 HANGS = "The disk of the queues does not answer; try again when it does."
 
-Append = Callable[[QueueEntry, DeadLetterFrame], asyncio.Future[None]]
-"""Appends a letter's payload to the queue, on disk."""
-
 
 class DeadLetters:
     """Changes wait for each other; listing sees what is there when it comes to it."""
@@ -109,43 +106,11 @@ class DeadLetters:
         """Find when the first letters died. A replayed letter may come later, and be older."""
         self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
-    async def replay(
-        self,
-        append: Append,
-        *,
-        room: Callable[[int], Shortage | None],
-        may_hold: Callable[[int], bool],
-        outages_only: bool,
-        most: int | None,
-    ) -> tuple[int, int]:
-        """See the contract."""
-        too_large = begun = 0
-        async with self._change(limit=None if outages_only else appender.END_SECONDS) as done:
-            waiting: list[asyncio.Future[None]] = []
-            size = 0
-            async for entry, letter in self.letters():
-                if entry.number in self._moving or (outages_only and not letter.obituary.outage):
-                    continue
-                shortage = room(len(letter.payload)) if most is None or begun < most else Shortage.BATCHES
-                if shortage is Shortage.BYTES and not may_hold(len(letter.payload)):
-                    too_large += 1
-                    continue
-                if shortage is not None:
-                    break
-                waiting.append(self._move(entry, append(entry, letter), done))
-                begun, size = begun + 1, size + len(letter.payload)
-                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
-                    await asyncio.wait(waiting)
-                    if len(done) < begun:
-                        break
-                    waiting, size = [], 0
-            if waiting:
-                await asyncio.wait(waiting)
-        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
-            log.warning(NEVER_FIT, self.journal.folder, counted(too_large, "letter"))
-        return len(done), sum(done)
+    def is_moving(self, entry: QueueEntry) -> bool:
+        """Tell whether a letter is being appended to the queue."""
+        return entry.number in self._moving
 
-    def _move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> asyncio.Future[None]:
+    def move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> None:
         """Take a letter off once it is in the queue, even if nobody waits for that any more."""
         self._moving[entry.number] = entry.size
 
@@ -158,12 +123,11 @@ class DeadLetters:
                 self.oldest = None  # nobody may wait any more who would find out
 
         written.add_done_callback(hear)
-        return written
 
     async def delete(self, is_wanted: Callable[[QueueEntry], bool]) -> tuple[int, int]:
         """Delete the wanted letters that are not on their way to the queue; how many batches and records."""
         last = self.journal.last
-        async with self._change(limit=appender.END_SECONDS) as done:
+        async with self.change(limit=appender.END_SECONDS) as done:
             async for entry in self._entries():
                 if (
                     entry.number <= last
@@ -184,7 +148,7 @@ class DeadLetters:
         return await self.delete(is_old)
 
     @contextlib.asynccontextmanager
-    async def _change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
+    async def change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
         """Make one change at a time, in so many seconds. Its body adds the records of each letter that left to a list.
 
         A change that takes longer ends early. Raises QueueFault when no letter left by then.
@@ -401,16 +365,34 @@ class DiskQueue:
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
 
-        def append(entry: QueueEntry, letter: DeadLetterFrame) -> asyncio.Future[None]:
-            return self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
-
-        return await self._dead.replay(
-            append,
-            room=lambda size: self.room(size=size),
-            may_hold=lambda size: self.may_hold(size=size),
-            outages_only=outages_only,
-            most=most,
-        )
+        too_large = begun = 0
+        async with self._dead.change(limit=None if outages_only else appender.END_SECONDS) as done:
+            waiting: list[asyncio.Future[None]] = []
+            size = 0
+            async for entry, letter in self._dead.letters():
+                if self._dead.is_moving(entry) or (outages_only and not letter.obituary.outage):
+                    continue
+                length = len(letter.payload)
+                shortage = self.room(size=length) if most is None or begun < most else Shortage.BATCHES
+                if shortage is Shortage.BYTES and not self.may_hold(size=length):
+                    too_large += 1
+                    continue
+                if shortage is not None:
+                    break
+                written = self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
+                self._dead.move(entry, written, done)
+                waiting.append(written)
+                begun, size = begun + 1, size + length
+                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
+                    await asyncio.wait(waiting)
+                    if len(done) < begun:
+                        break
+                    waiting, size = [], 0
+            if waiting:
+                await asyncio.wait(waiting)
+        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
+            log.warning(NEVER_FIT, self._dead.journal.folder, counted(too_large, "letter"))
+        return len(done), sum(done)
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""

@@ -10,7 +10,6 @@ from typing import NamedTuple, TypeVar
 
 from reconciler.delivery.queue.contract import Piece
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Nothing is wrong with the content of the file: a person or time mends it.
 PASSING = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EACCES, errno.EPERM, errno.ESTALE}

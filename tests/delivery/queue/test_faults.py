@@ -107,9 +107,7 @@ async def test_what_a_sync_refused_and_no_cut_removed_is_not_served_in_this_life
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("whole", [0, 1, 45, 5000])
-async def test_a_full_disk_refuses_keeps_serving_and_the_same_file_goes_on(
-    code: int, whole: int, tmp_path: Path
-) -> None:
+async def test_a_full_disk_refuses_and_keeps_serving(code: int, whole: int, tmp_path: Path) -> None:
     system = Failing()
     async with places.opened(tmp_path, system=system) as queue:
         await fill(queue, b"one", b"two")
@@ -124,7 +122,6 @@ async def test_a_full_disk_refuses_keeps_serving_and_the_same_file_goes_on(
         system.write_error = None
         queue.delivered([one])
         await fill(queue, b"after")
-        assert len(segments_of(queue.folder)) == 1
     async with places.opened(tmp_path) as again:
         assert (await payloads(again), again.depth().lost) == ([b"two", b"after"], 0)
 
@@ -218,7 +215,7 @@ async def test_a_batch_and_the_name_of_its_file_are_on_disk_before_the_answer(tm
         await fill(queue, b"first")
         assert system.calls == ["synced", f"folder {name}"]
         await asyncio.gather(*(queue.append([b"more"], records=1, at=NOW) for _ in range(2000)))
-        assert system.calls[2:] == ["written"] * 4 + ["synced"]  # 4,000 pieces, 1,000 at a time, together
+        assert system.calls[2:] == ["synced"] * 4  # 4,000 pieces, 1,000 at a time
         system.calls.clear()
         await queue.bury((await claimed(queue))[0], [b"first"], OBITUARY, records=1)
         assert system.calls[:2] == ["synced", "folder dead"]
