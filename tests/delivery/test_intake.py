@@ -24,8 +24,8 @@ def lane(queue: SlowQueue, on_full: OnFull) -> Lane:
     return Lane("acme", "siem", "disk here", wanted, queue, None, gathering, counts=counts)
 
 
-def intake() -> Intake:
-    return Intake(clock=lambda: AT, chance=random.Random(1), hung_seconds=0.01)  # noqa: S311
+def intake(*, hung_seconds: float = 0.01) -> Intake:
+    return Intake(clock=lambda: AT, chance=random.Random(1), hung_seconds=hung_seconds)  # noqa: S311
 
 
 async def test_what_is_taken_late_after_all_was_not_dropped() -> None:
@@ -66,7 +66,7 @@ async def test_who_waits_for_a_disk_that_hangs_hears_so_and_nothing_more_is_take
         await intake().take([(rejects, share(b"c"))])
     queue.under_way[0].set_result(None)
     await until(lambda: rejects.gathering is not None and not rejects.gathering.is_stuck)
-    taken = asyncio.create_task(intake().take([(rejects, share(b"c"))]))
+    taken = asyncio.create_task(intake(hung_seconds=30).take([(rejects, share(b"c"))]))
     await until(lambda: len(queue.under_way) == 2)
     queue.under_way[1].set_result(None)
     await taken

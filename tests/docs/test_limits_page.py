@@ -11,7 +11,7 @@ from api.pages.forms import PagePath
 from reconciler.auth import changes, rate_limits, sessions
 from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
-from reconciler.delivery import contract, lanes, manager
+from reconciler.delivery import contract, intake, manager
 from reconciler.delivery.queue import contract as queue_contract
 from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
@@ -68,7 +68,7 @@ PROVIDER = discovery.LIMITS
             f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
             f"of {rate_limits.CALLERS} callers",
         ),
-        ("a disk of queues that does not answer", f"{2 * lanes.HUNG_LOOK_SECONDS:g} s"),
+        ("a disk of queues that does not answer", f"{intake.HUNG_SECONDS:g} s"),
         (
             "a queue in memory",
             f"{manager.MEMORY_BYTES // MEBIBYTE} MiB, {memory.MOST_BATCHES:,} batches, `sending_queue_queue_size` "

@@ -207,9 +207,8 @@ class DiskQueue:
         self._dead.journal.appender.roll_bytes = _roll_bytes(limits.dead_bytes)
 
     async def start(self) -> None:
-        """Find the oldest batch and dead letter, and begin to write."""
+        """Find the oldest dead letter, and begin to write."""
         await self._dead.find_oldest()
-        await self._read_on()
         self._journal.start()
         self._dead.journal.start()
 
