@@ -179,17 +179,17 @@ class QueueLimits(NamedTuple):
     dead_bytes: int
 
 
-class DiskQueue:
+class DiskQueue(QueueLine[QueueEntry]):
     """See the contract."""
 
     def __init__(
         self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: str
     ) -> None:
+        super().__init__()
         self.folder = folder
         self._committer = shared.committer
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
-        self._line: QueueLine[QueueEntry] = QueueLine(self._fill)
         self._walk = JournalWalk(self._journal, held=self._held)
         self._filling: asyncio.Task[None] | None = None
         self._configure(limits, sync)
@@ -258,69 +258,56 @@ class DiskQueue:
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
-            if len(self._line.ready) < READY and self._filling is None and self._walk.step(entry):
-                self._line.ready.append(_queued(entry))
-        self._line.wake()
+            if len(self.ready) < READY and self._filling is None and self._walk.step(entry):
+                self.ready.append(_queued(entry))
+        self.wake()
 
     # The line.
 
     def _fill(self) -> None:
-        """Read on, unless that is under way or there is nothing."""
         if self._filling is None and not self._walk.is_at_end:
             self._filling = asyncio.create_task(self._read_on(), name="queue-reading")
 
     async def _read_on(self) -> None:
         try:
-            self._line.ready.extend(map(_queued, await self._walk.next()))
+            self.ready.extend(map(_queued, await self._walk.next()))
         except Exception:
             log.exception("Reading the queue in %s met a fault of the program; it is read again soon.", self.folder)
             await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._filling = None
-            self._line.wake()
+            self.wake()
 
     def _held(self, segment: Segment) -> Totals:
-        """Return how much of a segment is in the line."""
+        """Return how much of a segment is in memory."""
         held = Totals()
-        for one in self._line.all():
+        for one in self.all():
             if one.source.segment is segment:
                 held = held.plus(one.source.totals)
         return held
 
-    def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
-        """See the contract."""
-        return self._line.claim(most_records=most_records, most_bytes=most_bytes)
-
-    async def wait(self) -> None:
-        """See the contract."""
-        await self._line.wait()
-
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
-        held = self._line.find_claimed(batch.number)
+        held = self.find_claimed(batch.number)
         if held is None:
             return None
         data = await self._journal.payload(held.source)
-        if data is None and self._line.find_claimed(batch.number) is not None:
+        if data is None and self.find_claimed(batch.number) is not None:
             self.delivered([batch])
             self._journal.report_damage(held.source.segment, lost=1)
         return data
 
     def delivered(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
-        left = [self._line.leave(batch.number) for batch in batches]
+        left = [self.leave(batch.number) for batch in batches]
         self._journal.acknowledge(entry for entry in left if entry is not None)
 
     def progressed(self, batch: Batch) -> None:
         """See the contract."""
-        held = self._line.find_claimed(batch.number)
+        super().progressed(batch)
+        held = self.find_claimed(batch.number)
         if held is not None:
-            held.batch = batch
             self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, batch.done))
-
-    def give_back(self, batches: Sequence[Batch]) -> None:
-        """See the contract."""
-        self._line.give_back(batches)
 
     # Dead letters.
 
@@ -329,7 +316,7 @@ class DiskQueue:
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        held = self._line.find_claimed(batch.number)
+        held = self.find_claimed(batch.number)
         died = None if held is None else held.source.segment.acknowledged.died.get(batch.number)
         written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at, died=died)
         assert written is not None  # without a limit
@@ -397,7 +384,7 @@ class DiskQueue:
         """See the contract."""
         before = self._journal.left
         if queued:
-            self._journal.acknowledge(held.source for held in self._line.leave_unclaimed())
+            self._journal.acknowledge(held.source for held in self.leave_unclaimed())
             self._walk.discard_rest()
         gone = before.minus(self._journal.left)
         batches, records = await self._dead.delete(lambda _: True) if dead else (0, 0)
@@ -410,15 +397,14 @@ class DiskQueue:
     def depth(self) -> Depth:
         """See the contract."""
         queued, buried = self._journal, self._dead.journal
-        first = self._line.first()
         return Depth(
             batches=queued.left.batches + queued.appender.waiting,  # else it would seem empty while they are written
             records=queued.left.records,
             size=queued.left.size,
             disk=queued.disk + buried.disk,
             limited=queued.kept + queued.appender.waiting_size,
-            claimed=self._line.claimed,
-            oldest=first.taken_at if first is not None else None,
+            claimed=len(self._claims),
+            oldest=self._oldest(),
             dead_batches=buried.left.batches,
             dead_records=buried.left.records,
             dead_size=buried.left.size,
