@@ -1,8 +1,10 @@
 """Access to the files of queues: the system calls that write, reading without blocking the event loop, free space."""
 
 import asyncio
+import contextlib
 import errno
 import os
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -63,6 +65,7 @@ class System:
 
 Result = TypeVar("Result")
 
+OPEN_FILES = 64  # of all queues
 THREADS = 4
 AGAIN_SECONDS = 0.5  # after a read that failed for a passing reason
 PLENTY = 1 << 62
@@ -70,37 +73,66 @@ BLOCK_BYTES = 4096  # a disk that fails gives or refuses so much
 
 
 class QueueReader:
-    """Reads queue files on threads, since that may wait for the disk. Used from one loop."""
+    """Reads queue files: at once when the kernel has the bytes in memory, else on a thread. Used from one loop."""
 
     def __init__(self) -> None:
+        self._open: OrderedDict[Path, int] = OrderedDict()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="queue-reader")
 
     async def read(self, path: Path, offset: int, size: int) -> bytes:
         """Return bytes of a file, fewer at its end. Raises OSError, but not for a passing reason."""
+        descriptor = self._open.get(path)
+        if descriptor is not None:
+            data = bytearray(size)
+            # Not in memory; or a file system that cannot say; or a fault, which the thread meets again.
+            with contextlib.suppress(OSError):
+                if os.preadv(descriptor, [data], offset, os.RWF_NOWAIT) == size:
+                    return bytes(data)
         while True:
             try:
-                return await self.run(lambda: read_part(path, offset, size))
+                found, descriptor = await self.run(lambda: _open_and_read(path, offset, size))
             except OSError as fault:
                 if fault.errno not in PASSING:
                     raise
-            await asyncio.sleep(AGAIN_SECONDS)
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                self._keep(path, descriptor)
+                return found
+
+    def _keep(self, path: Path, descriptor: int) -> None:
+        """Keep a file open that is likely to be read again, unless it was replaced or removed meanwhile."""
+        self.forget(path)
+        if os.fstat(descriptor).st_nlink:
+            self._open[path] = descriptor
+        else:
+            os.close(descriptor)
+        if len(self._open) > OPEN_FILES:
+            self.forget(next(iter(self._open)))
+
+    def forget(self, path: Path) -> None:
+        """Close a file: a removed file takes room while it is open."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
 
     async def run(self, work: Callable[[], Result]) -> Result:
         """Run something on a thread, since it waits for the disk."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """End the threads."""
+        """Close all."""
+        for path in [*self._open]:
+            self.forget(path)
         self._threads.shutdown(wait=False)
 
 
-def read_part(path: Path, offset: int, size: int) -> bytes:
-    """Return bytes of a file, fewer at its end. Raises OSError."""
+def _open_and_read(path: Path, offset: int, size: int) -> tuple[bytes, int]:
     descriptor = open_file(path)
     try:
-        return os.pread(descriptor, size, offset)
-    finally:
+        return os.pread(descriptor, size, offset), descriptor
+    except BaseException:
         os.close(descriptor)
+        raise
 
 
 def open_file(path: Path) -> int:

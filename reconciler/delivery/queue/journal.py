@@ -266,6 +266,8 @@ class Journal:
                 step.verb, step.act = REMOVED, partial(_remove, segment=segment)
             elif segment.is_spent and segment.holds_bytes:
                 step.verb, step.act = EMPTIED, partial(_empty, segment=segment, header=self._drained(segment))
+            if step.act is not None:
+                self.reader.forget(segment.path)  # a file keeps its room while it is open
             if step.act is not None and not segment.is_stuck:
                 segment.end = SEGMENT_HEADER_BYTES  # the thread is done with it before it writes the next append
                 self._account(segment)
@@ -327,6 +329,8 @@ class Journal:
             self._flush(is_urgent=True)
         self.appender.close()
         await self._committer.idle()
+        for segment in self.segments:
+            self.reader.forget(segment.path)
 
 
 # On the committer's thread.

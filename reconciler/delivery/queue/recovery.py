@@ -103,7 +103,7 @@ def _look(path: Path, *, kind: int, mark: int) -> _Found:
     status = path.lstat()
     found = _Found(path, first, status.st_size, highest=first, is_foreign=not stat.S_ISREG(status.st_mode))
     try:
-        header = segments.decode_segment(files.read_part(path, 0, segments.SEGMENT_HEADER_BYTES))
+        header = segments.decode_segment(files.read_whole(path, limit=segments.SEGMENT_HEADER_BYTES).data)
     except segments.UnknownVersion:
         found.is_foreign = True
         return found
