@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, Strict
 
 from reconciler.model import gitignore
 from reconciler.model.names import check_ref_name
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.settings import scalars
 from reconciler.settings.scalars import (
     Allowed,
@@ -237,3 +238,20 @@ class Repository(Topic):
     verify: Verify = Field(default=Verify(), description="Which commits are trusted.")
     credentials: Credentials = Field(default=Credentials(), description="What the remote asks for.")
     hook: Hook = Field(default=Hook(), description="Pushes that are told by the forge.")
+
+    @property
+    def rules(self) -> RepositoryRules:
+        """The settings that decide what a commit means."""
+        return RepositoryRules(
+            name=self.name,
+            path=self.path,
+            include=self.include,
+            exclude=self.exclude,
+            prune=self.prune.enabled,
+            prune_min_count=self.prune.min_count,
+            prune_max_percent=self.prune.max_percent,
+            atomic=self.atomic,
+            allowed_kinds=self.allow.kinds,
+            allowed_names=self.allow.names,
+            accept_invalid=self.accept_invalid,
+        )
