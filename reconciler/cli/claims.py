@@ -60,7 +60,7 @@ def explain(context: click.Context, *, file: Path, config: Path | None, projects
     # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
     loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
     oidc = loaded.settings.auth.oidc
-    found = claims.granted_roles(given, claims.claim_names(oidc.custom_claims), projects=projects or None)
+    found = claims.granted_roles(given, oidc.custom_claims, projects=projects or None)
     decides = oidc.disable_invitations
     output.write(
         output.as_json(_as_value(found, decides=decides)) if form == "json" else _as_text(found, decides=decides)
