@@ -81,12 +81,12 @@ class QueueReader:
 
     async def read(self, path: Path, offset: int, size: int) -> bytes:
         """Return bytes of a file, fewer at its end. Raises OSError, but not for a passing reason."""
-        descriptor = self._open.get(path)
-        if descriptor is not None:
+        opened = self._open.get(path)
+        if opened is not None:
             data = bytearray(size)
             # Not in memory; or a file system that cannot say; or a fault, which the thread meets again.
             with contextlib.suppress(OSError):
-                if os.preadv(descriptor, [data], offset, os.RWF_NOWAIT) == size:
+                if os.preadv(opened, [data], offset, os.RWF_NOWAIT) == size:
                     return bytes(data)
         while True:
             try:

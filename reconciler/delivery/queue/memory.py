@@ -3,7 +3,7 @@
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -75,7 +75,7 @@ class QueueLine(Generic[Source]):
         if batch.number in self._claims:
             self._claims[batch.number].batch = batch
 
-    def give_back(self, batches: Iterable[Batch]) -> None:
+    def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         for batch in batches:
             held = self._claims.pop(batch.number, None)
