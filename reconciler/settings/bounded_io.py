@@ -79,6 +79,7 @@ class _Threads(Executor):
         asked: Future[T] = Future()
 
         def run() -> None:
+            asked.set_running_or_notify_cancel()  # from here on nobody cancels it
             try:
                 asked.set_result(work(*arguments, **named))
             except BaseException as fault:
@@ -88,7 +89,7 @@ class _Threads(Executor):
         return asked
 
 
-_THREADS = _Threads()
+DETACHED = _Threads()
 
 
 class BoundedIO:
@@ -158,7 +159,7 @@ class BoundedIO:
         Raises DiskHangs when the system has no thread left.
         """
         try:
-            asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)
+            asked = asyncio.get_running_loop().run_in_executor(DETACHED, contextvars.copy_context().run, work)
         except BaseException as fault:
             self._free.release()
             if isinstance(fault, RuntimeError | MemoryError):  # as `Thread.start` tells it
