@@ -3,23 +3,23 @@
 import asyncio
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler.auth.accounts import Accounts
-from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model import clock
-from reconciler.notifications import observers as notifications_observers
-from reconciler.notifications import service_observers
+from reconciler.notifications import observers, service_observers
 from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import AlertFilter
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifications.service_observers import CertificateObserver, DamageObserver
 from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
@@ -40,8 +40,8 @@ class Notifying:
     outbox: Outbox | None
     settings: Settings
     listeners: Sequence[socket.socket]
-    certificates: service_observers.CertificateObserver
-    damage: service_observers.DamageObserver
+    certificates: CertificateObserver
+    damage: DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
         """Look at once at what these settings may have mended."""
@@ -57,10 +57,8 @@ class Notifying:
 
     async def _send(self, outbox: Outbox) -> None:
         policy = delivering.egress_policy(self.settings, self.listeners)
-        outbound = self.settings.outbound
-        async with HttpClient(
-            policy=policy, proxy=outbound.proxy, connections=CONNECTIONS * len(outbox.targets)
-        ) as client:
+        outbound, connections = self.settings.outbound, CONNECTIONS * len(outbox.targets)
+        async with HttpClient(policy=policy, proxy=outbound.proxy, connections=connections) as client:
             await outbox.keep(client, authorities=outbound.ca_file)
 
 
@@ -68,61 +66,47 @@ async def build_notifying(
     settings: Settings,
     operations: Operations,
     *,
-    store_: Store,
+    store: Store,
     accounts: Accounts,
-    repositories_: Repositories,
+    repositories: Repositories,
     manager: Manager,
     listeners: Sequence[socket.socket],
-    environment: Mapping[str, str],
+    secrets: SecretSources,
 ) -> Notifying:
     """With what an earlier start kept. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
-    outbox = await _outbox(settings, operations, place)
+    outbox = None
+    if settings.alerts:
+        outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
+        await outbox.load()
     retention = timedelta(seconds=settings.notifications.retention)
     board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
     await board.load()
-    changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
-    store_.subscribe(ResourceChange, changes.heard)
-    own = service_observers.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
-    secrets = delivery_secrets.configured_sources(settings, environment=environment)
-    ends = service_observers.CertificateObserver(
-        own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic
+    changes = observers.ConfigurationObserver(store, monotonic=time.monotonic)
+    store.subscribe(ResourceChange, changes.heard)
+    own = service_observers.OwnCertificates(repositories, settings.tls.cert_file, settings.outbound.ca_file)
+    ends = CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
+    places, state = databases.database_places(settings), settings.state_dir
+    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations))
+    queues = state / delivering.QUEUES
+    # Of all that is kept: any folder of it may be a disk of its own.
+    folders = (state, places.store.parent, state / following.MIRRORS, queues)
+    watch = ObserverLoop(
+        board,
+        (
+            observers.RepositoryObserver(repositories, store),
+            changes,
+            observers.DeliveryObserver(manager, clock=clock.now),
+            service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes),
+            ends,
+            service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
+            service_observers.StoreObserver(store, unwritten=lambda: board.unwritten, clock=clock.now),
+            damage,
+            service_observers.OpenFilesObserver(),
+        ),
+        every=settings.notifications.interval,
     )
-    operations_file = databases.database_places(settings).operations
-    damage = service_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
-    observers = (
-        notifications_observers.RepositoryObserver(repositories_, store_),
-        changes,
-        notifications_observers.DeliveryObserver(manager, clock=clock.now),
-        _disks(settings),
-        ends,
-        service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
-        service_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
-        damage,
-        service_observers.OpenFilesObserver(),
-    )
-    watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
-
-
-def _disks(settings: Settings) -> service_observers.DiskObserver:
-    """Of all that is kept: any folder of it may be a disk of its own."""
-    queues = settings.state_dir / delivering.QUEUES
-    folders = (
-        settings.state_dir,
-        databases.database_places(settings).store.parent,
-        settings.state_dir / following.MIRRORS,
-        queues,
-    )
-    return service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
-
-
-async def _outbox(settings: Settings, operations: Operations, place: NotificationPlace) -> Outbox | None:
-    if not settings.alerts:
-        return None
-    outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
-    await outbox.load()
-    return outbox
 
 
 def _recipient(alert: Alert) -> AlertTarget:
