@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -78,7 +79,7 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
 
 def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
     """A look that may wait for a disk, on a thread of its own: one that hangs keeps nobody from the end."""
-    return lambda: asyncio.get_running_loop().run_in_executor(bounded_io.DETACHED, look)
+    return partial(bounded_io.on_thread, look)
 
 
 async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:

@@ -64,7 +64,7 @@ class Scene:
         self.name, self.without, self.secret = name, without, secret
         self.hinted = Hinted(services)
         self.services = dataclasses.replace(
-            services, repositories=cast(Any, self.hinted), hooks=HookMemory(), max_body_bytes=SIXTEEN_MIB
+            services, repositories=cast("Any", self.hinted), hooks=HookMemory(), max_body_bytes=SIXTEEN_MIB
         )
         self.app = api.app.build(self.services)
 
