@@ -14,8 +14,8 @@ from api import responses
 from api.responses import Header
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.oidc.provider import Provider
-from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
-from reconciler.auth.sessions import Session, Sessions
+from reconciler.auth.rate_limits import SENT_FORM_MOST, OnceOnly, RateLimits, RefusedAttempts
+from reconciler.auth.sessions import Sessions
 from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery.contract import Delivery, IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -31,6 +31,7 @@ from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
+from reconciler.store.records import SessionRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ class Services:
     hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
     paces: RateLimits = field(default_factory=RateLimits)
-    sent_forms: SentForms = field(default_factory=SentForms)
+    sent_forms: OnceOnly = field(default_factory=lambda: OnceOnly(SENT_FORM_MOST))
     refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
     measured: Measured = field(default_factory=Measured)
 
@@ -117,7 +118,7 @@ class Caller(NamedTuple):
 
     principal: Principal
     directory: Directory
-    session: Session | None = None
+    session: SessionRow | None = None
 
 
 @dataclass(slots=True, eq=False)

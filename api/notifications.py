@@ -58,10 +58,10 @@ async def set_status(call: Call) -> Response:
 def _answer(call: Call, notification: bytes | None) -> Response:
     if notification is not None:
         return Json(responses.json_member(b"notification", notification))
-    cause = call.services.board.cause(call.parameters["id"])
-    if cause is not None and cause.scope is NotificationScope.ORGANIZATION:
+    found = call.services.board.notification(call.parameters["id"])
+    if found is not None and found.cause.scope is NotificationScope.ORGANIZATION:
         raise errors.Hidden(MISSING)
-    raise access.missing(call, MISSING, project=None if cause is None else cause.project)
+    raise access.missing(call, MISSING, project=None if found is None else found.cause.project)
 
 
 def _sees(call: Call) -> Sees:

@@ -1,6 +1,6 @@
 """`/account`: who somebody is here, what they may reach, the keys that they may see, and another password."""
 
-import os
+import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
@@ -78,12 +78,12 @@ async def make_key(call: Call) -> Response:
     values, once = _asked(form), form.text("once")
     if not rate_limits.is_form_token(once):
         raise errors.BadRequest(NO_VALUE)
-    if not call.services.sent_forms.take(call.principal.name, once):
+    if not call.services.sent_forms.take((call.principal.name, once)):
         return forms.elsewhere(f"{PagePath.ACCOUNT}?done=sent")
     try:
         key, text = await projects.make_key(call, _members(values))
     except Exception as problem:
-        call.services.sent_forms.give_back(call.principal.name, once)
+        call.services.sent_forms.give_back((call.principal.name, once))
         return _page(call, values=values, mistakes=_mistakes(problem))
     # On this answer alone: a redirect would have to carry the key in a URL, or keep it somewhere.
     return forms.page("key", status=201, key=key, text=text, **_visitor(call))
@@ -199,7 +199,7 @@ def _page(
         can_share=can_share,
         own=OWN,
         values=values or first,
-        once=rate_limits.form_token(os.urandom(rate_limits.RANDOM_BYTES)),
+        once=secrets.token_urlsafe(rate_limits.FORM_TOKEN_BYTES),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         shortest=changes.SHORTEST_PASSWORD,
     )

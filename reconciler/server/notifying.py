@@ -13,9 +13,8 @@ from reconciler.delivery.manager import Manager
 from reconciler.delivery.secrets import SecretSources
 from reconciler.model import clock
 from reconciler.notifications import observers, service_observers
-from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
-from reconciler.notifications.ledger import AlertFilter
+from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
@@ -50,10 +49,10 @@ class Notifying:
     async def keep(self) -> None:
         """For ever, once the repositories are followed."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watch.keep(), name="look-for-trouble")
-            group.create_task(self.damage.keep(), name="look-for-damage")
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
+            group.create_task(self.watch.keep(), name="look-for-trouble")
+            group.create_task(self.damage.keep(), name="look-for-damage")
 
     async def _send(self, outbox: Outbox) -> None:
         policy = delivering.egress_policy(self.settings, self.listeners)
@@ -75,17 +74,23 @@ async def build_notifying(
 ) -> Notifying:
     """With what an earlier start kept. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
-    outbox = None
-    if settings.alerts:
-        outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
-        await outbox.load()
+    targets = [_target(one) for one in settings.alerts]
     retention = timedelta(seconds=settings.notifications.retention)
-    board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
+    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=targets)
     await board.load()
+    outbox = Outbox(board, place=place, clock=clock.now) if targets else None
     changes = observers.ConfigurationObserver(store, monotonic=time.monotonic)
     store.subscribe(ResourceChange, changes.heard)
-    own = service_observers.OwnCertificates(repositories, settings.tls.cert_file, settings.outbound.ca_file)
-    ends = CertificateObserver(own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic)
+    ends = CertificateObserver(
+        repositories.reconcilers,
+        manager.figures,
+        manager.followed,
+        secrets=secrets,
+        clock=clock.now,
+        monotonic=time.monotonic,
+        certificate=settings.tls.cert_file,
+        authorities=settings.outbound.ca_file,
+    )
     places, state = databases.database_places(settings), settings.state_dir
     damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations))
     queues = state / delivering.QUEUES
@@ -94,9 +99,9 @@ async def build_notifying(
     watch = ObserverLoop(
         board,
         (
-            observers.RepositoryObserver(repositories, store),
+            observers.RepositoryObserver(repositories.reconcilers, store),
             changes,
-            observers.DeliveryObserver(manager, clock=clock.now),
+            observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
             service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes),
             ends,
             service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
@@ -109,10 +114,13 @@ async def build_notifying(
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
 
 
-def _recipient(alert: Alert) -> AlertTarget:
-    wanted = AlertFilter(
-        severities=frozenset(alert.severities), types=frozenset(alert.types), projects=frozenset(alert.projects)
-    )
+def _target(alert: Alert) -> AlertTarget:
     return AlertTarget(
-        name=alert.name, wanted=wanted, url=alert.url, url_file=alert.url_file, secret_file=alert.secret_file
+        name=alert.name,
+        url=alert.url,
+        url_file=alert.url_file,
+        secret_file=alert.secret_file,
+        severities=alert.severities,
+        types=alert.types,
+        projects=alert.projects,
     )

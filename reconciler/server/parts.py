@@ -18,7 +18,7 @@ from api.calls import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.auth.sign_in import SigningIn
+from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -118,11 +118,11 @@ async def build_parts(
         opened.push_async_callback(repositories.stop)
         # What is remembered of keys and sessions is written at the end.
         lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-        sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, randomness=os.urandom)
+        sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
         await sessions.load()
         people, provider = None, None
         if settings.auth.type == "oidc":
-            people = sign_in.build_people(settings, accounts, sessions)
+            people = People(accounts, sessions, policy=settings.auth.oidc, clock=clock.now)
             provider = sign_in.build_provider(settings)
             opened.push_async_callback(bound.waits, "the provider", provider.close)
         opened.push_async_callback(sessions.touch)
