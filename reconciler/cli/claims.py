@@ -53,7 +53,7 @@ def explain(*, file: Path, config: Path | None, projects: tuple[str, ...], form:
     """
     given = _read_claims(file)
     oidc = options.local_settings(config).auth.oidc
-    found = claims.granted_roles(given, claims.claim_names(oidc.custom_claims), projects=projects or None)
+    found = claims.granted_roles(given, oidc.custom_claims, projects=projects or None)
     decides = oidc.disable_invitations
     if form == "json":
         output.write(output.as_json(_as_value(found, decides=decides)))
