@@ -62,8 +62,8 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
         repository = Path(temporary, "repository")
         _copy(folder or _example(), repository, port)
         key = secrets.token_urlsafe(32)
-        followed = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
-        overrides = {
+        followed: Value = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
+        overrides: dict[str, Value] = {
             "listen": listen or _free_address(),
             "apiKey": key,
             "stateDir": f"{temporary}/state",

@@ -167,7 +167,7 @@ def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str)
 
 
 def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:
-    overrides: dict[str, object] = {"stateDir": state_dir}
+    overrides: dict[str, Value] = {"stateDir": state_dir}
     environment: Mapping[str, str] = os.environ
     try:
         loaded = loading.load(config=config, environment=environment, overrides=overrides)
