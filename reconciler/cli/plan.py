@@ -180,7 +180,7 @@ def plan(
             from reconciler.review import text  # noqa: PLC0415
 
             has_worktree = not is_live and not made.ahead and _has_worktree(options)
-            for piece in text.render_text(made, color=session.coloured, has_worktree=has_worktree):
+            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
