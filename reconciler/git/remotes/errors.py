@@ -141,7 +141,8 @@ _HTTP = (
         lasting=True,
     ),
     _Row(
-        f"^{NO_SMART_PROTOCOL}$|^fatal: .*/info/refs not valid: is this a git repository",
+        f"^{NO_SMART_PROTOCOL}$|^fatal: .*/info/refs not valid: is this a git repository"
+        "|^fatal: dumb http transport does not support",
         _UNREACHABLE,
         _NOT_SMART,
         lasting=True,
@@ -157,11 +158,6 @@ _HTTP = (
         _UNAUTHORIZED,
         "{source} refuses {credentials}{said}; write the right one there, or have it allowed, and it is noticed",
         anonymous="{source} asks for credentials, and none are set{said}; set `credentials`",
-    ),
-    _Row(
-        "^fatal: could not read Password for ",
-        _UNAUTHORIZED,
-        "git could not read the password of {source} ({detail}); let programs run from where `stateDir` is",
     ),
     _Row(
         f"^fatal: repository '.*' not found$|{_STATUS}(?:404|410)",
@@ -206,11 +202,6 @@ _SSH = (
         "the host of {source} is not in `credentials.knownHostsFile`; add its line of `ssh-keyscan`, once you know that"
         " the key is the host's own",
         lasting=True,
-    ),
-    _Row(
-        '^Load key ".*": (?P<why>[A-Za-z ]{1,60})$',  # of no other key than ours
-        _UNAUTHORIZED,
-        "ssh cannot use {credentials} for {source} ({why}); put a key there, and it is noticed",
     ),
     _Row(
         r"^\S+@\S+: Permission denied \(|^Received disconnect from .{1,99}: Too many authentication failures",
@@ -397,7 +388,7 @@ _IDLE = re.compile(
 )
 # Complaints with which git quotes what it was sent, line ends and all.
 _QUOTING = re.compile(r"fatal: (?:remote error: |(?:git[ -]|invalid|protocol|expected|unexpected|unknown|server)\b)")
-_ENDING = re.compile(r"fatal: (?!cannot exec )")  # the program that askpass is says that before git does
+_ENDING = re.compile(r"fatal: ")
 _ERR = "fatal: remote error: "
 # Git has nothing to say of a connection that ends but this: other complaints came from the server.
 _BROKEN = re.compile(
@@ -423,8 +414,8 @@ class GitWords(NamedTuple):
     remote: tuple[str, ...]
 
 
-def parse_words(stderr: str, *, scheme: str, key: Path | None = None) -> GitWords:
-    """Tell the lines of git, curl and ssh from those of the remote. `key` is the file of the key that ssh shows."""
+def parse_words(stderr: str, *, scheme: str) -> GitWords:
+    """Tell the lines of git, curl and ssh from those of the remote."""
     own: list[str] = []
     remote: list[str] = []
     for line in stderr.split("\n"):
@@ -443,8 +434,7 @@ def parse_words(stderr: str, *, scheme: str, key: Path | None = None) -> GitWord
         return GitWords(tuple(own), (*remote, *quoted))
     # The server's own standard error has no prefix.
     of_git = _LAST_OF_GIT if is_broken else _OF_GIT
-    load_key = f'Load key "{key}": ' if key is not None else "\n"
-    ours = [line for line in own if of_git.match(line) or _OF_SSH.match(line) or line.startswith(load_key)]
+    ours = [line for line in own if of_git.match(line) or _OF_SSH.match(line)]
     others = [line for line in own if line not in ours and not _IDLE.match(line)]
     return GitWords(tuple(ours), (*others, *remote, *quoted))
 
@@ -468,7 +458,7 @@ def _scheme(source: Source) -> str:
 
 
 def _words(source: Source, output: Output) -> GitWords:
-    return parse_words(output.stderr, scheme=_scheme(source), key=source.credentials.ssh_key_file)
+    return parse_words(output.stderr, scheme=_scheme(source))
 
 
 def _credentials(given: Credentials) -> str:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes import credentials, processes
-from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
-from reconciler.git.remotes.https import Access, Https, Transport, quoted_path
+from reconciler.git.remotes import processes
+from reconciler.git.remotes.credentials import ANONYMOUS, Credentials, replace_file
+from reconciler.git.remotes.https import Access, Https, Transport, quoted_path, split_trace
 from reconciler.git.remotes.processes import Command, Finished, FolderGone
 from reconciler.git.remotes.sources import CONTROL, MAX_MEMORY_BYTES
 from reconciler.git.remotes.ssh import Ssh
@@ -126,8 +126,7 @@ class Output(NamedTuple):
     `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is bounded, and as
     it came: any of the `secrets` of the run may be in it. `retry_after`: the seconds that the remote asks to wait
     before it is asked again; None when it did not say. `notes`: what we know ourselves, of why git was stopped, where
-    it was redirected, what ended it; where a redirect leads is the remote's to say. `strayed`: git may have been given
-    objects that nobody checked, or more than it may bring, so that nothing of this run may be used.
+    it was redirected, what ended it; where a redirect leads is the remote's to say.
     """
 
     status: int
@@ -137,7 +136,6 @@ class Output(NamedTuple):
     retry_after: float | None = None
     notes: tuple[str, ...] = ()
     secrets: frozenset[bytes] = frozenset()
-    strayed: bool = False
 
 
 class GitProgram:
@@ -160,7 +158,7 @@ class GitProgram:
         self.configuration = home / "gitconfig"
         self._now = now
         self._url = url
-        self._safe = _safe_section(safe_directories)
+        self._safe_directories = frozenset(safe_directories)
         self._transport = _transport(url, credentials, home=home)
         self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
         self._is_installed = False
@@ -179,6 +177,8 @@ class GitProgram:
             "GIT_ADVICE": "0",
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
+            "TZ": "UTC",  # of times in files of signers
+            "TMPDIR": str(self.home),
             "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
         }
 
@@ -194,42 +194,30 @@ class GitProgram:
         """
         try:
             async with asyncio.timeout(limits.seconds):
-                if remote:
-                    return await self._remotely(arguments, limits, stdin)
-                return await self._locally(arguments, limits, stdin)
+                if not self._is_installed:
+                    await asyncio.to_thread(self._install)
+                transport = self._transport if remote else Transport("file")
+                async with transport.access() as access:
+                    command = Command(
+                        arguments=("git", *arguments),
+                        folder=self.home,
+                        environment={**self.environment(protocol=transport.protocol), **access.environment},
+                        descriptors=access.descriptors,
+                        stdin=stdin,
+                        seconds=limits.seconds,
+                        output_bytes=limits.output_bytes,
+                        file_bytes=limits.file_bytes,
+                        data_bytes=limits.memory_bytes if remote else None,
+                        watch=None if limits.objects is None else ObjectLimit(limits.objects),
+                    )
+                    return self._output(await processes.run_command(command), access)
         except FolderGone as gone:
             self._is_installed = False
-            await self.close()
             raise GitFault(RepositoryState.UNREACHABLE, gone.message) from gone
         except Transient as fault:
             raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
         except Refused as refused:
             raise GitFault(RepositoryState.UNREACHABLE, refused.message, lasting=True) from refused
-
-    async def close(self) -> None:
-        """End what was kept for later runs: an agent that holds a key."""
-        await self._transport.close()
-
-    async def _locally(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
-        await self._ready()
-        return self._output(await self._run(arguments, limits, Access(), protocol="file", stdin=stdin), Access())
-
-    async def _remotely(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
-        await self._ready()
-        async with self._transport.access() as access:
-            finished = await self._run(
-                arguments,
-                limits,
-                access,
-                protocol=self._transport.protocol,
-                stdin=stdin,
-                data_bytes=limits.memory_bytes,
-            )
-        return self._output(finished, access)
-
-    async def _ready(self) -> None:
-        if not self._is_installed:
-            await asyncio.to_thread(self._install)
 
     def _install(self) -> None:
         """Write what every run needs. No run comes before it: git takes a missing configuration for an empty one."""
@@ -240,62 +228,31 @@ class GitProgram:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 is_local = self._transport.protocol == "file"
                 added = LOCAL_CONFIGURATION if is_local else self._transport.install()
-                _replace(self.configuration, CONFIGURATION + added + self._safe)
+                replace_file(self.configuration, CONFIGURATION + added + _safe_section(self._safe_directories))
             except OSError as error:
                 told = f"the folder {self.home} cannot be written ({os.strerror(error.errno or 0)})"
                 raise Transient(f"{told}; mend that, and it is made") from error
             self._is_installed = True
 
-    async def _run(
-        self,
-        arguments: tuple[str, ...],
-        limits: Limits,
-        access: Access,
-        *,
-        protocol: str,
-        stdin: int = asyncio.subprocess.DEVNULL,
-        data_bytes: int | None = None,
-    ) -> Finished:
-        return await processes.run_command(
-            Command(
-                arguments=("git", *arguments),
-                folder=self.home,
-                environment={**self.environment(protocol=protocol), **access.environment},
-                descriptors=access.descriptors,
-                stdin=stdin,
-                seconds=limits.seconds,
-                output_bytes=limits.output_bytes,
-                file_bytes=limits.file_bytes,
-                data_bytes=data_bytes,
-                halt=access.halt,
-                watch=None if limits.objects is None else ObjectLimit(limits.objects),
-            )
-        )
-
     def _output(self, finished: Finished, access: Access) -> Output:
-        answers = access.answers
-        led = None if answers is None else answers.redirect(self._url)
+        errors, answers = split_trace(finished.errors)
+        led = answers.redirect(self._url)
         notes = [finished.stopped, None if led is None else f"{REDIRECTED}{led}"]
         if finished.stopped is not None and finished.status == 0:
             finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
-        strayed = answers is not None and answers.has_strayed
-        if answers is not None and (strayed or (finished.status == 0 and answers.is_foreign)):
+        if finished.status == 0 and answers.is_foreign:
             # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
             notes.append(NO_SMART_PROTOCOL)
             finished = finished._replace(status=FAILED, stdout=b"")
         notes.append(_killed(finished))
-        waiting = None if answers is None else answers.retry_after(self._now())
-        stderr = credentials.joined_lines(finished.errors, finished.last_errors).decode("utf-8", "replace")
-        told = tuple(note for note in notes if note is not None)
         return Output(
             finished.status,
             finished.stdout,
-            stderr,
+            errors.decode("utf-8", "replace"),
             finished.truncated,
-            waiting,
-            told,
+            answers.retry_after(self._now()),
+            tuple(note for note in notes if note is not None),
             access.secrets,
-            strayed or finished.stopped is not None,  # the signal may have come when all was there
         )
 
 
@@ -328,13 +285,3 @@ def _trusted(path: str) -> str:
     if not path.startswith("/") or path.endswith("/*") or CONTROL.search(path):
         raise Refused(f"{path!r} cannot be trusted as the folder of a repository; give an absolute path")
     return quoted_path(path)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a whole file or none of it: git may be started at any moment, or the machine may stop."""
-    temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
