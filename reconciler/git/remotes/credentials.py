@@ -6,7 +6,7 @@ import pwd
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
@@ -41,15 +41,8 @@ class Credentials:
 
     def files(self) -> tuple[Path, ...]:
         """The files that are given, in one order: a change of one may mend what was refused."""
-        every = (
-            self.password_file,
-            self.token_file,
-            self.ssh_key_file,
-            self.ssh_passphrase_file,
-            self.known_hosts_file,
-            self.ca_file,
-        )
-        return tuple(path for path in every if path is not None)
+        given = (getattr(self, field.name) for field in fields(self))
+        return tuple(value for value in given if isinstance(value, Path))
 
 
 ANONYMOUS = Credentials()

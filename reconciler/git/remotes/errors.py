@@ -107,6 +107,12 @@ _ANYWHERE = (
         of_head=True,
     ),
 )
+_NO_REPOSITORY = _Row(
+    "^fatal: (?:invalid gitfile format|not a git repository: /|.* does not appear to be a git repository$)",
+    _UNREACHABLE,
+    "{source} is not a Git repository; make one there, or correct `url`",
+    lasting=True,
+)
 _ON_THIS_MACHINE = (
     _Row(
         "^(?:fatal: unknown repository extension|fatal: Expected git repo version)",
@@ -120,18 +126,7 @@ _ON_THIS_MACHINE = (
         "{source} belongs to another user; configure the repository's exact path, without links",
         lasting=True,
     ),
-    _Row(
-        "^fatal: (?:invalid gitfile format|.* does not appear to be a git repository$)",
-        _UNREACHABLE,
-        "{source} is not a Git repository; make one there, or correct `url`",
-        lasting=True,
-    ),
-    _Row(
-        "^fatal: not a git repository: /",
-        _UNREACHABLE,
-        "{source} names a Git repository that is gone; put that back, or correct `url`",
-        lasting=True,
-    ),
+    _NO_REPOSITORY,
 )
 _HTTP = (
     _Row(
@@ -141,8 +136,7 @@ _HTTP = (
         lasting=True,
     ),
     _Row(
-        f"^{NO_SMART_PROTOCOL}$|^fatal: .*/info/refs not valid: is this a git repository"
-        "|^fatal: dumb http transport does not support",
+        f"^{NO_SMART_PROTOCOL}$|^fatal: .*/info/refs not valid: is this a git repository",
         _UNREACHABLE,
         _NOT_SMART,
         lasting=True,
@@ -223,12 +217,7 @@ _OF_REMOTE = (
         "{source} refuses {credentials}{said}; have it allowed to read the repository, or write another there",
         anonymous="{source} may not be read without credentials{said}; set `credentials`",
     ),
-    _Row(
-        "^fatal: .* does not appear to be a git repository$",
-        _UNREACHABLE,
-        "{source} is not a Git repository; make one there, or correct `url`",
-        lasting=True,
-    ),
+    _NO_REPOSITORY,
     _Row(
         "access denied or repository not exported|[Rr]epository not found|[Rr]epository does not exist"
         "|could not be found or you don't have|^TF401019|You may not have access to this repository",
@@ -496,7 +485,7 @@ def _notes(output: Output) -> tuple[str, ...]:
 def _detail(words: GitWords, output: Output, *, is_local: bool = False) -> str:
     """Return what best tells the cause: git's complaint, its last line, a note, or the remote's words."""
     if is_local and output.stderr.strip():
-        return UNSHOWN
+        return next(iter(output.notes), UNSHOWN)
     own = [line for line in words.own if not _IDLE.match(line)]
     complaints = [found[1] for line in own if (found := _COMPLAINT.match(line))]
     text = next(iter((*complaints, *reversed(own))), "")

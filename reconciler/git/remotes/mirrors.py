@@ -19,7 +19,7 @@ from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.git.remotes import credentials, errors
-from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.program import NO_SMART_PROTOCOL, GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
 
 # What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
@@ -73,9 +73,6 @@ FETCH = (
     "--no-write-fetch-head",
     "--no-recurse-submodules",
     "--no-auto-maintenance",
-    # The whole history: without it, git ends well and leaves out what a shallow repository cuts off, or did so once.
-    # And git refuses to go on with the older protocol of http, by which objects come that nobody checks or counts.
-    "--depth=2147483647",
 )
 # What came from this machine is neither compressed nor stored as differences (see `program`): both are done here, once.
 REPACK = ("-c", "pack.compression=-1", "repack", "--quiet", "--geometric=2", "--window=10", "-d")
@@ -221,14 +218,22 @@ class Mirror:
         `source` gives the URL and the limits.
         """
         limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
+        # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
+        # stay so, although the repository has it by now.
+        depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
         await _to_its_end(sweep_mirror, self.path)  # a lock that anything left would stop it
         status = None
         try:
-            output = await self._run(source, *FETCH, "--", source.operand, followed.refspec(head), limits=limits)
+            output = await self._run(source, *FETCH, depth, "--", source.operand, followed.refspec(head), limits=limits)
             status = output.status
         finally:
             if status != 0:  # a killed fetch leaves as much as it may bring
                 sweep_mirror(self.path)
+        if NO_SMART_PROTOCOL in output.notes:  # what came was not checked, and is given up with the mirror
+            raise GitFault(
+                RepositoryState.MIRROR_CORRUPT,
+                f"{source.url} went on without Git's smart protocol; its mirror is built again by itself",
+            )
         if output.status != 0:
             fault = errors.vanished(source, followed, output)
             raise fault or await errors.explained_fault(source, output, mirror=self.path, program=self.program)

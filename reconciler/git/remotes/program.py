@@ -22,31 +22,37 @@ from reconciler.model import clock
 from reconciler.model.clock import Clock
 from reconciler.model.errors import Refused, Transient
 
-# How many objects a fetch brings, read off what git tells of its progress, so that too many can be refused early.
-#
-# Pure: bytes in, a reason to stop out.
+# Notes on a run, by which `errors` knows the cause.
+REDIRECTED = "redirected to "
+NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
 
-TAIL_BYTES = 200  # of a piece, for a line that goes on in the next one
+# Why a fetch has to be stopped early, read off what git tells of its progress: it brings too many objects, or goes on
+# by the older protocol of http, by which objects come that nobody checks or counts.
+
+LINE_BYTES = 16 * 1024  # of a line that goes on in the next piece
 
 # Git's own lines stand at the beginning; before what the remote says of its side there is `remote: `.
 _RECEIVING = re.compile(rb"[\r\n](?:Receiving|Unpacking|Indexing) objects: +[0-9]+% \([0-9]+/([0-9]{1,18})\)")
+_STRAYED = re.compile(rb"=> Send header: GET (?!\S*/info/refs\?(?:\S*&)?service=git-upload-pack )[^\n]*\n")
 
 
-class ObjectLimit:
+class FetchWatch:
     """Watches one fetch with `--progress`; called with each piece of its standard error."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._tail = b"\n"
+    def __init__(self, most_objects: int, *, is_traced: bool = False) -> None:
+        """`is_traced`: what git sends over http is there too."""
+        self._most = most_objects
+        self._is_traced = is_traced
+        self._rest = b"\n"
 
     def __call__(self, piece: bytes) -> str | None:
         """Why the fetch has to be stopped; None as long as it may go on."""
-        text = self._tail + piece
-        self._tail = text[-TAIL_BYTES:]
+        text = self._rest + piece
+        self._rest = text[max(text.rfind(b"\n"), text.rfind(b"\r"), len(text) - LINE_BYTES, 0) :]
         coming = max((int(found) for found in _RECEIVING.findall(text)), default=0)
-        if coming <= self._most:
-            return None
-        return f"it sends {coming} objects, and one fetch may bring {self._most}"
+        if coming > self._most:
+            return f"it sends {coming} objects, and one fetch may bring {self._most}"
+        return NO_SMART_PROTOCOL if self._is_traced and _STRAYED.search(text) else None
 
 
 # Running the `git` program, with an environment and configuration of ours alone and with every resource bounded.
@@ -101,10 +107,6 @@ LOCAL_CONFIGURATION = """\
 	compression = 0
 	window = 0
 """
-
-# Notes on a run, by which `errors` knows the cause.
-REDIRECTED = "redirected to "
-NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
 
 FAILED = 128  # the status with which git ends when it cannot go on
 
@@ -198,6 +200,9 @@ class GitProgram:
                     await asyncio.to_thread(self._install)
                 transport = self._transport if remote else Transport("file")
                 async with transport.access() as access:
+                    watch = None
+                    if limits.objects is not None:
+                        watch = FetchWatch(limits.objects, is_traced=transport.protocol in {"https", "http"})
                     command = Command(
                         arguments=("git", *arguments),
                         folder=self.home,
@@ -208,7 +213,7 @@ class GitProgram:
                         output_bytes=limits.output_bytes,
                         file_bytes=limits.file_bytes,
                         data_bytes=limits.memory_bytes if remote else None,
-                        watch=None if limits.objects is None else ObjectLimit(limits.objects),
+                        watch=watch,
                     )
                     return self._output(await processes.run_command(command), access)
         except FolderGone as gone:

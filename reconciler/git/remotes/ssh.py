@@ -59,7 +59,9 @@ OPTIONS = (
 
 OPEN_SECONDS = 30.0  # opening a key is made slow on purpose, against guessing
 OUTPUT_BYTES = 64 * 1024
-PROMPT_BYTES = 100  # as much of the file's name is in ssh's question
+# The key by a name of ours, in the folder in which ssh runs. Beside the key itself may be the public half of another,
+# which was there before, and ssh would show that.
+IDENTITY = "identity"
 
 
 class Ssh(Transport):
@@ -77,6 +79,9 @@ class Ssh(Transport):
 
     def install(self) -> str:
         credentials.install_askpass(self._home)
+        if self._credentials.ssh_key_file is not None:
+            (self._home / IDENTITY).unlink(missing_ok=True)
+            (self._home / IDENTITY).symlink_to(self._credentials.ssh_key_file)
         return ""
 
     @asynccontextmanager
@@ -88,8 +93,7 @@ class Ssh(Transport):
         self._checked = files
         variables: dict[str, str] = {}
         if key is not None and passphrase is not None:
-            shown = os.fsencode(key)[:PROMPT_BYTES].decode("utf-8", "surrogateescape")
-            variables = self._answering(passphrase, f"Enter passphrase for key '{shown}': ")
+            variables = self._answering(passphrase, f"Enter passphrase for key '{IDENTITY}': ")
         yield Access(
             environment={"GIT_SSH_COMMAND": ssh_command(self._credentials), "GIT_SSH_VARIANT": "ssh", **variables}
         )
@@ -139,10 +143,13 @@ class Ssh(Transport):
 def ssh_command(credentials: Credentials) -> str:
     """The command that git has a shell run."""
     known = _path(str(credentials.known_hosts_file or os.devnull))
-    key = _path(str(credentials.ssh_key_file)) if credentials.ssh_key_file is not None else "none"
+    shown: tuple[str, ...] = ("IdentityFile=none",)
+    if credentials.ssh_key_file is not None:
+        certificate = _path(f"{credentials.ssh_key_file}-cert.pub")
+        shown = (f"IdentityFile={IDENTITY}", f"CertificateFile={certificate}")
     # Of an option that is given twice, ssh takes the first.
     asking = () if credentials.ssh_passphrase_file is None else ("BatchMode=no", "NumberOfPasswordPrompts=1")
-    options = (*asking, *OPTIONS, f"UserKnownHostsFile={known}", f"IdentityFile={key}")
+    options = (*asking, *OPTIONS, f"UserKnownHostsFile={known}", *shown)
     return shlex.join(["ssh", "-F", "none", *(part for option in options for part in ("-o", option))])
 
 

@@ -38,7 +38,8 @@ def test_does_what_the_settings_say_and_nothing_else(tmp_path: Path) -> None:
         "stricthostkeychecking": "true",
         "userknownhostsfile": str(hosts),
         "globalknownhostsfile": "/dev/null",
-        "identityfile": str(key).replace("%", "%%"),  # it is replaced when the file is opened
+        "identityfile": "identity",
+        "certificatefile": f"{key}-cert.pub".replace("%", "%%"),  # it is replaced when the file is opened
         "identitiesonly": "yes",
         "identityagent": "none",
         "preferredauthentications": "publickey",
@@ -146,7 +147,7 @@ async def test_reads_with_a_key_whose_files_have_odd_names(served: Path, tmp_pat
         output = await listed(git, url)
         assert (output.status, output.stderr) == (0, "")
         assert output.stdout.endswith(b"\trefs/heads/main\n")
-        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["askpass", "gitconfig"]
+        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["askpass", "gitconfig", "identity"]
 
 
 @pytest.mark.slow
@@ -195,7 +196,7 @@ async def test_opens_a_key_with_the_passphrase_in_a_file(tmp_path: Path, written
     (tmp_path / "passphrase").write_bytes(written.encode())
     async with transport(credentials, tmp_path / "home").access() as access:
         assert not leaks(str(access.environment).encode())
-    assert [path.name for path in (tmp_path / "home").iterdir()] == ["askpass"]
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["askpass", "identity"]
 
 
 @pytest.mark.slow

@@ -71,7 +71,7 @@ def plain() -> Iterator[str]:
     server.server_close()
 
 
-async def test_nothing_is_fetched_without_the_smart_protocol(tmp_path: Path, plain: str) -> None:
+async def test_nothing_of_a_fetch_without_the_smart_protocol_is_kept(tmp_path: Path, plain: str) -> None:
     origin = Repository.init(tmp_path / "served/telemetry.git")
     origin.write("a.yaml", "a")
     first = origin.commit()
@@ -83,19 +83,14 @@ async def test_nothing_is_fetched_without_the_smart_protocol(tmp_path: Path, pla
         found = await mirror.poll(source, [FOLLOWED])
         assert found == {FOLLOWED: RefHead("refs/heads/main", first)}
         await mirror.fetch(source, FOLLOWED, RefHead("refs/heads/main", first))
-    before = held(mirror)
     mirror = Mirror(mirror.path, GitProgram(tmp_path / "other", url=plain), url=plain)
     other = following(branch="other")
     with pytest.raises(GitFault) as caught:
         await mirror.fetch(Source(url=plain, follows=other), other, RefHead("refs/heads/main", Plain.commit))
-    assert (caught.value.state, "does not speak Git's smart protocol" in caught.value.message) == (
-        RepositoryState.UNREACHABLE,
+    assert (caught.value.state, "went on without Git's smart protocol" in caught.value.message) == (
+        RepositoryState.MIRROR_CORRUPT,
         True,
     )
-    assert held(mirror) == before
-    assert {head.commit for head in (await mirror.heads()).values()} == {first}
-
-
-def held(mirror: Mirror) -> set[str]:
-    """The files with objects."""
-    return {str(file.relative_to(mirror.path)) for file in (mirror.path / "objects").rglob("*") if file.is_file()}
+    assert (await mirror.heads()).keys() <= {FOLLOWED.private_ref}
+    await mirror.rebuild()
+    assert [file for file in (mirror.path / "objects").rglob("*") if file.is_file()] == []
