@@ -420,7 +420,7 @@ def test_a_proxy_is_asked_for_the_server_and_never_shown_a_secret(
 
 
 def test_a_proxy_in_the_environment_of_the_daemon_is_not_asked(
-    daemon: Daemon, server: Server, trust: dict[str, str], tmp_path: Path
+    server: Server, trust: dict[str, str], tmp_path: Path
 ) -> None:
     with forward.proxying() as proxy:
         variables = dict.fromkeys(("https_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), proxy.url)
