@@ -8,7 +8,6 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import pygit2
 from pygit2.enums import DeltaStatus, DiffOption, FileMode, ObjectType, RepositoryOpenFlag
@@ -216,9 +215,7 @@ class Checkout:
     def __enter__(self) -> "Checkout":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def default_base(self) -> str:
