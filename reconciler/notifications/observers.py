@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 import msgspec
@@ -15,9 +15,10 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.model import errors
+from reconciler.model import errors, ids
 from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
+from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
@@ -97,6 +98,7 @@ HELD = frozenset(
         RepositoryState.UNSUPPORTED_FORMAT,
     }
 )
+BEGINS = frozenset({FlowChange.STARTED, FlowChange.RESUMED})
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
 
@@ -108,10 +110,29 @@ class ObservedRepositories(Protocol):
         """Return the reconciler of each repository, by name."""
 
 
-class _Run(msgspec.Struct, frozen=True):
+class ObservedRoutes(Protocol):
+    """Knows what delivers now."""
+
+    def followed(self) -> Collection[str]:
+        """The projects whose routes are known."""
+
+    def delivers(self, project: str, configuration: str, destination: str) -> bool:
+        """Return True when a Configuration delivers to a destination."""
+
+
+class _RunFlows(msgspec.Struct, frozen=True):
+    counts: dict[str, int]
+    changes: tuple[Flow, ...]
+
+
+class ObservedRun(msgspec.Struct, frozen=True):
+    """A run, as far as it is looked at."""
+
     id: str
     outcome: RunOutcome
     counts: dict[str, int]
+    commit: str | None = None
+    flows: _RunFlows | None = None
 
     @property
     def tells(self) -> bool:
@@ -128,18 +149,37 @@ class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-_run = msgspec.json.Decoder(_Run)
+read_run = msgspec.json.Decoder(ObservedRun).decode
 _status = msgspec.json.Decoder(_Status)
+
+
+ENDED = timedelta(days=1)  # after a commit ended a flow, unless it delivers again before
+ENDED_RUNS = 1_000  # that are looked at for such commits
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFlows:
+    """The flows that one commit ended, as sentences by Configuration and destination; `more` have no name."""
+
+    commit: str
+    at: datetime
+    flows: Mapping[tuple[str, str], str]
+    more: int
 
 
 class RepositoryObserver:
     """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
 
-    def __init__(self, repositories: ObservedRepositories, store: Store) -> None:
+    def __init__(
+        self, repositories: ObservedRepositories, store: Store, *, routes: ObservedRoutes, clock: Clock
+    ) -> None:
         self._repositories = repositories
         self._store = store
+        self._routes = routes
+        self._clock = clock
         self._last: dict[str, str] = {}  # the last run that was seen, by repository
         self._refused: dict[str, Facts] = {}  # what that run, or one before it, told
+        self._ended: dict[str, tuple[EndedFlows, ...]] = {}  # the oldest first
 
     async def look(self) -> list[Look]:
         """All repositories. Raises StoreFault."""
@@ -150,6 +190,7 @@ class RepositoryObserver:
                 if one.why_suspended is None:  # else nobody looks, and it says so itself
                     findings += cause_of_state(one)
                     findings += await self._resources(one)
+                    findings += self._flows(one.watched.name, one.watched.project)
         self._forget({one.watched.name for one in every})
         return [Look(Domain.REPOSITORIES, tuple(findings))]
 
@@ -160,6 +201,8 @@ class RepositoryObserver:
             told = await self._told(name)
             if told is not None:
                 self._refused[name] = told
+            runs = await self._runs_since(name, self._last.get(name, ""))
+            self._ended[name] = ended_flows(self._ended.get(name, ()), runs)
             self._last[name] = last
         cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
         if name not in self._refused:
@@ -174,12 +217,38 @@ class RepositoryObserver:
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
             async for page in pages:
                 for shown in page:
-                    run = _run.decode(shown)
+                    run = read_run(shown)
                     if run.tells:
                         return await self._facts(run)
         return None
 
-    async def _facts(self, run: _Run) -> Facts:
+    async def _runs_since(self, name: str, last: str) -> list[ObservedRun]:
+        """Return the runs of a day that are newer than the last one that was seen, the oldest first."""
+        found: list[ObservedRun] = []
+        since = (self._clock() - ENDED).timestamp() * 1000
+        async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=ENDED_RUNS)) as pages:
+            async for page in pages:
+                for shown in page:
+                    run = read_run(shown)
+                    if run.id <= last or ids.milliseconds(run.id) < since:
+                        return found[::-1]
+                    found.append(run)
+        return found[::-1]
+
+    def _flows(self, name: str, project: str) -> Iterator[Finding]:
+        """Yield the commits of the last day of which flows do not deliver now."""
+        since = self._clock() - ENDED
+        is_known = project in self._routes.followed()
+        self._ended[name] = tuple(one for one in self._ended.get(name, ()) if one.at > since)
+        for one in self._ended[name]:
+            left = [text for flow, text in one.flows.items() if not self._routes.delivers(project, *flow)]
+            if left:
+                cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {one.commit}", project)
+                total = len(left) + one.more
+                facts: Facts = {"repository": name, "commit": one.commit, "total": total, "names": tuple(left[:NAMED])}
+                yield Finding(cause, Severity.WARNING, facts, fading=not is_known)
+
+    async def _facts(self, run: ObservedRun) -> Facts:
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
             return NO_FACTS
@@ -206,6 +275,28 @@ class RepositoryObserver:
         for name in self._last.keys() - present:
             del self._last[name]
             self._refused.pop(name, None)
+            self._ended.pop(name, None)
+
+
+def ended_flows(before: Iterable[EndedFlows], runs: Iterable[ObservedRun]) -> tuple[EndedFlows, ...]:
+    """Add what these runs ended, in order, and take away what they began again."""
+    found = list(before)
+    for run in runs:
+        if run.flows is None:
+            continue
+        changes = run.flows.changes
+        begun = {(one.configuration, one.destination) for one in changes if one.change in BEGINS}
+        ended = {
+            (one.configuration, one.destination): one.sentence() for one in changes if one.change is FlowChange.STOPPED
+        }
+        found = [
+            replace(one, flows={flow: text for flow, text in one.flows.items() if flow not in begun}) for one in found
+        ]
+        if ended:
+            at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
+            more = run.flows.counts.get(FlowChange.STOPPED, 0) - len(ended)
+            found.append(EndedFlows((run.commit or "")[:12], at, ended, more))
+    return tuple(one for one in found if one.flows)
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:

@@ -91,7 +91,7 @@ async def build_notifying(
     operations_file = databases.database_places(settings).operations
     damage = service_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
     observers = (
-        notifications_observers.RepositoryObserver(repositories_, store_),
+        notifications_observers.RepositoryObserver(repositories_, store_, routes=manager, clock=clock.now),
         changes,
         notifications_observers.DeliveryObserver(manager, clock=clock.now),
         _disks(settings),
