@@ -92,8 +92,8 @@ class Decided:
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
     """Decide one outcome for each document of each batch, in order, and what follows from them.
 
-    All batches are judged together, as one change. No two of them have a key in common. What follows for others is told
-    with the first.
+    All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
+    others is told with the first.
     """
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
@@ -176,6 +176,8 @@ class _Change:
                 # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
+                    continue
+                if one.key in judged and one.is_of_another(batch.actor.repository or ""):
                     continue
                 judged[one.key] = batch.documents[one.ordinal]
                 if one.status in ARRIVING or one.change is Change.CREATE:

@@ -13,7 +13,8 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import cast
 
@@ -36,7 +37,7 @@ from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
-from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, OwnershipTransfer
+from reconciler.planner.heads import Head, HeadDecision, HeadRules, OwnershipClaim, OwnershipTransfer
 from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
@@ -275,6 +276,27 @@ def decide_commit(
     terms: PlanMode = RECONCILE,
 ) -> HeadDecision:
     """Decide about what was read, inside one snapshot of the store. Raises GitFault."""
+    head = read_head(job, snapshot, reading, world, remembered=remembered, allowance=allowance, terms=terms)
+    claims: list[OwnershipClaim] = []
+    if job.prune and head.removed.gone:  # without pruning, a repository drops nothing
+        rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+        # The files of others are read again when this is decided again.
+        beside = allowance.beside()
+        claims = find_claims(head.removed.gone, job.neighbours, world, rules=rules, allowance=beside)
+    return planner_heads.judge_head(head, claims, world)
+
+
+def read_head(
+    job: CommitJob,
+    snapshot: Snapshot,
+    reading: TreeReading,
+    world: StoreSnapshot,
+    *,
+    remembered: RepositoryRow | None,
+    allowance: Allowance,
+    terms: PlanMode,
+) -> Head:
+    """Return what is judged of a commit, inside one snapshot of the store. Raises GitFault."""
     view = world.view
     repository, project = job.repository, job.context.project
     reading = pruning.told_empty(reading, view, repository=repository, project=project)
@@ -283,18 +305,10 @@ def decide_commit(
     gone = pruning.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
     # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
     gone = replace(gone, documents=gone.documents + terms.elsewhere)
-    claims: list[OwnershipClaim] = []
-    if job.prune and gone.gone:  # without pruning, a repository drops nothing
-        rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-        # The files of others are read again when this is decided again.
-        beside = allowance.beside()
-        claims = find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
-    return planner_heads.judge_head(
+    return Head(
         reading,
         gone,
-        claims,
-        world,
-        rules=HeadRules(
+        HeadRules(
             repository=repository,
             allowed_kinds=job.allowed_kinds,
             allowed_names=job.allowed_names,
@@ -302,8 +316,8 @@ def decide_commit(
             atomic=job.atomic,
             budget=PruneBudget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
         ),
-        around=around,
-        tell=FileLocations(reading.files, snapshot, allowance).tell,
+        around,
+        FileLocations(reading.files, snapshot, allowance).tell,
     )
 
 
@@ -369,6 +383,32 @@ def read_commit(
     is_first = remembered is None or remembered.commit is None
     changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
     return ReadCommit(job, snapshot, remembered, changed_by, revision, world, decision, decide_again)
+
+
+def read_together(
+    jobs: Sequence[CommitJob], snapshot: Snapshot, view: PlanningView, *, terms: Sequence[PlanMode]
+) -> list[ReadCommit]:
+    """Read a commit for several repositories of one project that fills a new store, and judge all of them together.
+
+    Raises GitFault, StoreFault.
+    """
+    with view.snapshot() as revision:
+        read_files: list[tuple[TreeReading, StoreSnapshot, Head]] = []
+        for job, mode in zip(jobs, terms, strict=True):
+            allowance = Allowance()
+            reading = read(job, snapshot, view, None, allowance=allowance, only=mode.only)
+            allowance.no_file()
+            world = store_snapshot(job, view, allowance, terms=mode)
+            head = read_head(job, snapshot, reading, world, remembered=None, allowance=allowance, terms=mode)
+            read_files.append((reading, world, head))
+        world = read_files[0][1]
+        decisions = planner_heads.judge_heads([head for _, _, head in read_files], world)
+    found = []
+    for job, decision in zip(jobs, decisions, strict=True):
+        # Storing one of them changes the store, which is what the others were judged for.
+        again = partial(next, repeat(decision))
+        found.append(ReadCommit(job, snapshot, None, {}, revision, world, decision, again))
+    return found
 
 
 def plan_commit(

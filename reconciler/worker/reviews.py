@@ -11,7 +11,7 @@ both sides changed it.
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -41,6 +41,7 @@ from reconciler.model import (
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.errors import Refused
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
@@ -55,11 +56,11 @@ from reconciler.model.plan import (
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import changes, delivery_changes, heads, stored
 from reconciler.planner.decisions import WRITING, Decided
-from reconciler.planner.heads import HeadDecision
+from reconciler.planner.heads import Head, HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import HeldRow
+from reconciler.store.records import HeadStatusRow, HeldRow, RepositoryRow
 from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
@@ -114,12 +115,13 @@ MOST_AFFECTED = 1_000  # by one
 
 
 class Affected:
-    """The users of everything that one decision changes; asked for inside the decision's snapshot of the store."""
+    """The users of everything that is changed together; asked for inside the decision's snapshot of the store."""
 
-    def __init__(self, decided: Decided, snapshot: StoreSnapshot) -> None:
-        written = decided.written()
+    def __init__(self, decided: Sequence[Decided], snapshot: StoreSnapshot) -> None:
+        written = {key: document for each in decided for key, document in each.written().items()}
+        outcomes = [one for each in decided for one in each.outcomes]
         self._users: dict[Key, set[Key]] = {}
-        fresh = {one.key for one in decided.outcomes if one.key is not None and one.change is not Change.NONE}
+        fresh = {one.key for one in outcomes if one.key is not None and one.change is not Change.NONE}
         while fresh and len(self._users) < MOST_WALKED:
             named = snapshot.references(fresh, written)
             self._users |= {key: set(named.get(key, ())) for key in fresh}
@@ -159,6 +161,8 @@ class EntryWriter:
     locations: FileLocations
     lines: HeadLines
     affected: Affected
+    flows: tuple[Flow, ...]
+    restated: Sequence[HeadStatusRow]  # statuses of resources that change with those that are stored
     refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
     owners: CodeOwners
 
@@ -189,7 +193,7 @@ class EntryWriter:
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
             notes=tuple(notes),
             refused=decision.refused,
-            flows=() if decision.refused else delivery_changes.find_flows(decision.decisions, self.world),
+            flows=self.flows,
         )
 
     def _statuses(self) -> Iterator[PlanStatus]:
@@ -327,7 +331,7 @@ class EntryWriter:
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
         yield from filter(None, told)
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
-        for row in decision.decided.standing.rows:
+        for row in self.restated:
             lines = rendering.incomplete(row.status)
             if lines:
                 # Its status says why already.
@@ -435,49 +439,150 @@ def plan_review(
 
 
 def review(
+    job: CommitJob, merged: Merged, view: PlanningView, *, allowance: Allowance, followed: bool = False
+) -> Reviewed:
+    """The entry of one repository, or of one folder of it, against the service's store; `followed` as in ReviewJob.
+
+    Raises GitFault, StoreFault.
+    """
+    with view.snapshot() as revision:
+        found = _read(job, merged, view, allowance=allowance, terms=RECONCILE, followed=followed)
+        decision = commits.decide_commit(
+            found.job, merged.merged, found.reading, found.world, remembered=found.remembered, allowance=allowance
+        )
+        decided = () if decision.refused else decision.decisions
+        writer = _writer(
+            found,
+            decision,
+            merged,
+            affected=Affected([decision.decided], found.world),
+            flows=delivery_changes.find_flows(decided, found.world),
+            restated=decision.decided.standing.rows,
+        )
+        return Reviewed(revision, writer.entry())
+
+
+def review_together(
+    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, terms: Sequence[PlanMode]
+) -> tuple[PlanEntry, ...]:
+    """The entries of all repositories that fill one project, once the merge is applied to each; against a store that
+    was made for this. Raises GitFault, StoreFault.
+    """
+    with view.snapshot():
+        found = [
+            _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
+        ]
+        world = found[0].world
+        decisions = heads.judge_heads([one.head(merged.merged) for one in found], world)
+        applied = [each for decision in decisions if not decision.refused for each in decision.decisions]
+        affected, flows = Affected(applied, world), delivery_changes.find_flows(applied, world)
+        restated = [row for decision in decisions for row in decision.decided.standing.rows]
+        keys = [{one.key for one in decision.decided.outcomes} for decision in decisions]
+
+        def holder(key: Key) -> int:
+            """Return which entry a resource is told with: the one that holds it."""
+            return next((number for number, held in enumerate(keys) if key in held), 0)
+
+        return tuple(
+            _writer(
+                one,
+                decision,
+                merged,
+                affected=affected,
+                flows=[flow for flow in flows if holder(_subject(flow)) == number],
+                restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
+            ).entry()
+            for number, (one, decision) in enumerate(zip(found, decisions, strict=True))
+        )
+
+
+def _subject(flow: Flow) -> Key:
+    """Return the resource that a flow is told with: the Configuration, or the destination that moves."""
+    configuration, colon, _ = flow.destination.partition(":")
+    if flow.configuration or colon:
+        return Key("Configuration", flow.configuration or configuration)
+    return Key("Destination", flow.destination)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read for one entry. `is_read`: whoever asks has read the base."""
+
+    job: CommitJob
+    remembered: RepositoryRow | None
+    before: _Before
+    reading: TreeReading
+    world: StoreSnapshot
+    terms: PlanMode
+    allowance: Allowance
+    is_read: bool
+
+    def head(self, snapshot: Snapshot) -> Head:
+        """Return what is judged of it."""
+        return commits.read_head(
+            self.job,
+            snapshot,
+            self.reading,
+            self.world,
+            remembered=self.remembered,
+            allowance=self.allowance,
+            terms=self.terms,
+        )
+
+
+def _read(
     job: CommitJob,
     merged: Merged,
     view: PlanningView,
     *,
     allowance: Allowance,
-    terms: PlanMode = RECONCILE,
+    terms: PlanMode,
     followed: bool = False,
-) -> Reviewed:
-    """The entry of one repository, or of one folder of it; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
+) -> _Read:
     rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    with view.snapshot() as revision:
-        remembered = view.repository(job.repository)
-        is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
-        # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
-        # head.
-        job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-        before = _before(merged, job.path, allowance=allowance, rules=rules if terms.live else None)
-        # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
-        reading = commits.read(
-            job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
-        )
-        allowance.no_file()
-        world = commits.store_snapshot(job, view, allowance, terms=terms)
-        if terms.live:
-            world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-        decision = commits.decide_commit(
-            job, merged.merged, reading, world, remembered=remembered, allowance=allowance, terms=terms
-        )
-        writer = EntryWriter(
-            job=job,
-            decision=decision,
-            world=world,
-            terms=terms,
-            changed=before.changed,
-            base=(before.documents if is_read else {}) if terms.live else None,
-            unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
-            locations=FileLocations(reading.files, merged.merged, allowance),
-            lines=HeadLines(merged),
-            affected=Affected(decision.decided, world),
-            refused_before=_refused_before(view, job.repository),
-            owners=_owners(merged.base),
-        )
-        return Reviewed(revision, writer.entry())
+    remembered = view.repository(job.repository)
+    is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
+    # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
+    # head.
+    job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
+    before = _before(merged, job.path, allowance=allowance, rules=rules if terms.live else None)
+    # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
+    reading = commits.read(
+        job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
+    )
+    allowance.no_file()
+    world = commits.store_snapshot(job, view, allowance, terms=terms)
+    if terms.live:
+        world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
+    return _Read(job, remembered, before, reading, world, terms, allowance, is_read)
+
+
+def _writer(
+    found: _Read,
+    decision: HeadDecision,
+    merged: Merged,
+    *,
+    affected: Affected,
+    flows: Sequence[Flow],
+    restated: Sequence[HeadStatusRow],
+) -> EntryWriter:
+    is_live = found.terms.live
+    return EntryWriter(
+        job=found.job,
+        decision=decision,
+        world=found.world,
+        terms=found.terms,
+        changed=found.before.changed,
+        base=(found.before.documents if found.is_read else {}) if is_live else None,
+        unchanged=_unchanged_keys(found.reading, found.before) if is_live and found.is_read else frozenset(),
+        locations=FileLocations(found.reading.files, merged.merged, found.allowance),
+        lines=HeadLines(merged),
+        affected=affected,
+        flows=tuple(flows),
+        restated=restated,
+        refused_before=_refused_before(found.world.view, found.job.repository),
+        owners=_owners(merged.base),
+    )
 
 
 def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules | None) -> _Before:
