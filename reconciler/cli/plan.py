@@ -364,20 +364,22 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
             chosen = _entries_of_folders(asked.paths)
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         _check_folders(merged, chosen, config=asked.config)
-        entries = static.plan_static(
-            merged,
-            (*chosen.entries, *chosen.beside),
-            api_versions=chosen.api_versions,
-            now=datetime.now(UTC),
-            options=static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown),
-        )
+        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown)
+        every = (*chosen.entries, *chosen.beside)
+        # Nobody says which project a folder of --path fills, so each fills one of its own.
+        together = [every] if asked.config is not None else [(one,) for one in every]
+        planned = [
+            static.plan_static(merged, some, api_versions=chosen.api_versions, now=datetime.now(UTC), options=options)
+            for some in together
+        ]
+        entries = [entry for some in planned for entry in some]
         return Plan(
             base=base,
             head=head,
             merge_base=merged.merge_base,
             behind=merged.behind,
             ahead=merged.ahead,
-            entries=entries[: len(chosen.entries)],
+            entries=tuple(entries[: len(chosen.entries)]),
         )
 
 

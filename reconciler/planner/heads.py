@@ -4,7 +4,7 @@ These depend on each other. What the files hold, what is gone, and what other re
 """
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -94,7 +94,7 @@ class HeadDecision:
         return (*self.decided.outcomes, *(one for transfer in self.transfers for one in transfer.decided.outcomes))
 
     @property
-    def decide(self) -> tuple[Decided, ...]:
+    def decisions(self) -> tuple[Decided, ...]:
         """The decisions about the documents of the head, and about those that pass to other repositories."""
         return (self.decided, *(transfer.decided for transfer in self.transfers))
 
@@ -186,7 +186,7 @@ class _Judgement:
         self._held: set[Key] = set()  # deletions that a guard holds
         self._unfit: set[tuple[int, Key]] = set()  # documents that would take over a resource, and are refused
 
-    def decisions(self) -> tuple[HeadDecision, ...]:
+    def decide(self) -> tuple[HeadDecision, ...]:
         """Judge until no more stays than was assumed."""
         freed, rounds = [key for keys in self._leaving for key in keys], 0
         while True:
@@ -288,7 +288,7 @@ class _Judgement:
                     budget=budget,
                     in_use={key: in_use[key] for key in leaving if key in in_use},
                     passing=passing.keys(),
-                    renamed=_renamed(own, lost, self._snapshot) if is_most else frozenset(),
+                    renamed=renamed_resources(own, lost, self._snapshot).keys() if is_most else frozenset(),
                     refused=_refused_files(own) if head.removed.gone else {},
                 )
             )
@@ -300,7 +300,7 @@ class _Judgement:
             (number, one.key)
             for number, decided in enumerate(found.decided)
             for one in decided.outcomes
-            if one.key in found.owners and found.owners[one.key][0] == number
+            if one.key is not None and one.key in found.owners and found.owners[one.key][0] == number
             if one.status in REFUSED and (one.stored is None or one.stored.owner != self._name(number))
         }
 
@@ -396,27 +396,26 @@ def _refused_files(decided: Decided) -> dict[str, str]:
     return found
 
 
-def _renamed(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> frozenset[Key]:
-    """Find what the head creates under another name with an equal spec. Secrets are not compared: an answer must not
-    tell that a guess is one.
+def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> dict[Key, Key]:
+    """Find what the head creates under another name with an equal spec, by the name before. Secrets are not compared:
+    an answer must not tell that a guess is one.
     """
     kinds = {key.kind for key in leaving}
-    created: Counter[tuple[str, bytes]] = Counter()
+    created: dict[tuple[str, bytes], list[Key]] = defaultdict(list)
     for outcome in decided.outcomes:
         if outcome.change is Change.CREATE and outcome.key is not None and outcome.key.kind in kinds:
             secrets = dict.fromkeys((at for at, _ in decided.fits.get(outcome.key, FITTING).secrets), MASK)
             masked = values.replaced(decided.document(outcome).document(), secrets)
-            created[outcome.key.kind, _digest(masked["spec"])] += 1
+            created[outcome.key.kind, _digest(masked["spec"])].append(outcome.key)
             snapshot.check()
-    found = set()
-    for key, document in sorted(snapshot.view.documents(snapshot.project, leaving).items()):
+    found = {}
+    for key, document in sorted(snapshot.view.documents(snapshot.project, leaving if created else ()).items()):
         if not document.body:
             continue  # of one that is damaged nobody knows what it was
-        spec = key.kind, _digest(msgspec.json.decode(document.body).get("spec"))
-        if created[spec]:
-            created[spec] -= 1
-            found.add(key)
-    return frozenset(found)
+        names = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
+        if names:
+            found[key] = names.pop(0)
+    return found
 
 
 def _digest(spec: Value) -> bytes:

@@ -102,8 +102,8 @@ def plan_static(
         rules = DocumentRules(api_versions=api_versions, hmac_key=store.hmac_key)
         for project, together in projects.items():
             context = _context(store, project, rules, now=now, refuse_unknown=options.refuse_unknown)
-            for entry in _plan_project(store, merged, together, context, options=options):
-                planned[entry.name] = entry
+            for plan in _plan_project(store, merged, together, context, options=options):
+                planned[plan.name] = plan
     return tuple(planned[entry.name] for entry in entries)
 
 

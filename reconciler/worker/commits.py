@@ -321,6 +321,7 @@ def read_head(
     )
 
 
+NOTED = 5  # files that a run names because they are not read
 INDEX_PART = 1_000  # index rows in one part
 
 
@@ -429,6 +430,7 @@ def plan_commit(
         decided = () if decision.refused else decision.decisions
         endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
         changed_flows = delivery_changes.find_flows(decided, commit.world)
+        told = _told_files(decision.reading, view, remembered=remembered, repository=job.repository)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
@@ -446,7 +448,7 @@ def plan_commit(
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.repository})),
         approvable=pruned.approvable_flag,
-        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note))) or None,
+        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.repository) != decision.stayed,
         explained=decision.paths <= commit.changed_by.keys(),
@@ -455,6 +457,18 @@ def plan_commit(
         flows=changed_flows[: flows.MOST],
         flow_counts=flows.count(changed_flows),
     )
+
+
+def _told_files(
+    reading: TreeReading, view: PlanningView, *, remembered: RepositoryRow | None, repository: str
+) -> list[str]:
+    """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
+    matter = [file for file in reading.files if file.blob is not None and (file.vacant or file.is_ignore_file)]
+    known = view.blobs(repository, [file.path for file in matter]) if matter else {}
+    is_first = remembered is None or remembered.commit is None
+    changed = [file for file in matter if known.get(file.path) != file.blob and not (is_first and file.is_ignore_file)]
+    told = list(trees.told_files(changed))
+    return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
 def _parts(

@@ -146,6 +146,8 @@ SMALLER = (
 FEWER = "use wildcards, and fewer ignore files"
 
 
+LFS = "is a pointer of Git LFS, which is not followed"
+LFS_POINTER, LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024  # as Git LFS documents it
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
@@ -209,7 +211,21 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
         return FileReading(file.path, file.blob, documents=(refusal,))
     if found is None:
         return FileReading(file.path, file.blob, vacant="is empty")
-    return FileReading(file.path, file.blob, documents=found)
+    vacant = LFS if not found and _is_lfs_pointer(file.blob, snapshot) else None
+    return FileReading(file.path, file.blob, documents=found, vacant=vacant)
+
+
+def _is_lfs_pointer(blob: str, snapshot: Snapshot) -> bool:
+    return snapshot.size(blob) < LFS_BYTES and snapshot.read(blob, LFS_BYTES).startswith(LFS_POINTER)
+
+
+def told_files(files: Iterable[FileReading]) -> Iterator[str]:
+    """Tell which of these files look as if they held resources and are not read, and which say what counts."""
+    for file in files:
+        if file.is_ignore_file:
+            yield f"{file.path} says which files count, and changes."
+        elif file.vacant is not None and (documents.syntax_of(file.path) or file.vacant == LINKS[TreeMode.SUBMODULE]):
+            yield f"{file.path} is not read: it {file.vacant}."
 
 
 def read_documents(

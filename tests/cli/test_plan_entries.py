@@ -32,7 +32,12 @@ def own(name: str, level: str) -> str:
 
 
 Files = Mapping[str, str | None]
-BASE: Files = {"shared/own.yaml": own_type("low", "high"), "apps/d.yaml": own("d", "low")}
+BASE: Files = {
+    "shared/own.yaml": own_type("low", "high"),
+    "shared/some.yaml": destination("some"),
+    "apps/d.yaml": own("d", "low"),
+    "apps/another.yaml": destination("another"),
+}
 
 
 class Work:
@@ -147,7 +152,6 @@ def test_a_deletion_that_is_held_keeps_what_it_refers_to(work: Work) -> None:
     more = {f"apps/{number}.yaml": own(f"d{number}", "low") for number in range(5)}
     gone = dict.fromkeys((*more, "apps/d.yaml"))
     head: Files = {"shared/own.yaml": None, **gone}
-    work.write({"shared/other.yaml": destination("other"), "apps/other.yaml": destination("another")})
     found = Planned(work.plan(head, "--whole", "-o", "json", base={**BASE, **more}))
     assert {one["held"] for one in found.entries[1]["statuses"]} == {True}
     assert found.statuses(0) == {"DestinationType own": "in-use"}

@@ -230,8 +230,8 @@ def test_with_settings_what_is_wrong_in_one_project_alone_names_it(alone: Progra
     assert [line.partition(": ")[0] + ": " + line.rpartition(": ")[2] for line in outcome.out.splitlines()] == [
         f"{staging}/siem.yaml:1:1: Destination siem is also in {staging}/web.yaml:5:1; keep one of them",
         f"{staging}/web.yaml:5:1: Destination siem is also in {staging}/siem.yaml:1:1; keep one of them",
-        "shared/bad.yaml:4:55: is none of low, high",
-        "shared/uses.yaml:4:29: there is no Destination mail here and none is built in (project staging)",
+        "shared/bad.yaml:4:53: is not one of `low`, `high`",
+        "shared/uses.yaml:4:30: there is no Destination mail here and none is built in (project staging)",
     ]
     assert outcome.code == 3
 

@@ -177,7 +177,7 @@ def test_a_job_keeps_one_comment_and_fails_by_what_is_invalid(server: Forge, che
     checkout.commit()
     assert job(server, checkout) == 3
     [second] = server.texts()
-    assert "1 invalid" in second.split("\n")[1]
+    assert "2 invalid" in second.split("\n")[1]
 
 
 @EVERY
