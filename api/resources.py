@@ -22,10 +22,10 @@ from reconciler.model.components import MASK
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.names import EVERYTHING, Key, Selector
 from reconciler.model.principals import Permission
-from reconciler.reconcile.apply import ApplyAnswer, ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyAnswer, ApplyRequest
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
-from reconciler.worker.messages import RedactPlanned
+from reconciler.worker.messages import ApplyOptions, RedactPlanned
 
 ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 

@@ -287,8 +287,7 @@ def run_steps(repositories: Repositories) -> Iterator[Step]:
     every = [((one.watched.project, one.watched.name), one) for one in repositories.reconcilers()]
     every.sort(key=lambda pair: pair[0])
     for names, one in every:
-        row = one.memory.shown
-        yield Sample(STATE, 1, (*names, RepositoryState.NEVER_READ if row is None else row.state))
+        yield Sample(STATE, 1, (*names, one.memory.shown.state))
     for names, one in every:
         yield Sample(FAILING, int(one.memory.fault is not None), names)
     for names, one in every:

@@ -18,6 +18,7 @@ from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
 from reconciler.planner import decisions, planner, pruning
@@ -32,18 +33,6 @@ MOST_ROUNDS = 3  # judgements of the whole head
 
 
 @dataclass(frozen=True, slots=True)
-class HeadRules:
-    """How a repository is followed, as far as that decides about its head. `budget` None: nothing is ever pruned."""
-
-    repository: str
-    allowed_kinds: Collection[str]
-    allowed_names: Collection[str]
-    accept_invalid: bool
-    atomic: bool
-    budget: PruneBudget | None
-
-
-@dataclass(frozen=True, slots=True)
 class Head:
     """The head of a repository before it is judged: its files, what they do not hold any more, and what decides about
     both.
@@ -51,7 +40,7 @@ class Head:
 
     reading: TreeReading
     removed: RemovedResources
-    rules: HeadRules
+    rules: RepositoryRules
     around: PruneCircumstances
     tell: Tell
 
@@ -180,7 +169,7 @@ class _Judgement:
         self._firsts = list(accumulate((len(each) for each in self._documents), initial=0))
         self._stored = snapshot.stored(one.key for each in self._documents for one in each if one.key is not None)
         self._leaving = [
-            [] if head.rules.budget is None else [one.key for one in pruning.removed_resources(head.removed.gone)]
+            [one.key for one in pruning.removed_resources(head.removed.gone)] if head.rules.prune else []
             for head in heads
         ]
         self._held: set[Key] = set()  # deletions that a guard holds
@@ -253,7 +242,7 @@ class _Judgement:
             elif key in self._stored:
                 others[key] = structs.replace(self._stored[key], owner=None)
         stored = {**self._stored, **others} if others else self._stored
-        actor = principals.repository_actor(rules.repository)
+        actor = principals.repository_actor(rules.name)
         return DocumentBatch(
             documents, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=self._heads[number].tell
         )
@@ -279,7 +268,8 @@ class _Judgement:
         in_use = planner.resources_in_use(going, references)
         found = []
         for head, own, leaving in zip(self._heads, decided, self._leaving, strict=True):
-            budget, lost = head.rules.budget, [key for key in leaving if key not in passing]
+            rules, lost = head.rules, [key for key in leaving if key not in passing]
+            budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
             is_most = budget is not None and not budget.spares(len(lost), owned=head.removed.owned)
             found.append(
                 pruning.decide_prune(
@@ -309,7 +299,7 @@ class _Judgement:
         told, rules = decided.outcomes, head.rules
         # Deletions first: a new resource may get the id of a deleted one, and no two rows may ever have the same id.
         outcomes = (*pruned.deletions, *pruned.in_use, *told)
-        refused = rules.atomic and bool(planner.refusals(outcomes, actor=principals.repository_actor(rules.repository)))
+        refused = rules.atomic and bool(planner.refusals(outcomes, actor=principals.repository_actor(rules.name)))
         first, end = self._firsts[number : number + 2]
         mendable = {ordinal - first for ordinal in found.conflicts if first <= ordinal < end}
         mendable |= {ordinal for ordinal, one in enumerate(decided.documents) if one.key in decided.unresolved}
@@ -317,16 +307,16 @@ class _Judgement:
             reading=head.reading,
             decided=replace(decided, outcomes=outcomes),
             transfers=() if refused else tuple(one for one in found.transfers[number] if one.documents),
-            unconverged=tuple(_unconverged(one, mendable, repository=rules.repository) for one in told),
+            unconverged=tuple(_unconverged(one, mendable, repository=rules.name) for one in told),
             pruning=pruned,
             owned=head.removed.owned,
             stayed=head.around.stayed,
-            claimed_from=_claimed_from(told, head.reading, self._snapshot.view, repository=rules.repository),
+            claimed_from=_claimed_from(told, head.reading, self._snapshot.view, repository=rules.name),
             refused=refused or not pruned.applies,
         )
 
     def _name(self, number: int) -> str:
-        return self._heads[number].rules.repository
+        return self._heads[number].rules.name
 
 
 def _claimed_from(
@@ -359,11 +349,9 @@ def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
 
 
-def _ruled(document: Desired, rules: HeadRules, *, lenient: bool) -> Desired:
+def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
     """The document as its repository's settings and the mode of the plan have it."""
-    allowed = document.key is None or decisions.is_allowed_resource(
-        document.key, kinds=rules.allowed_kinds, names=rules.allowed_names
-    )
+    allowed = document.key is None or rules.allows(document.key)
     if allowed and not (lenient and document.recent is not None):
         return document
     return structs.replace(document, allowed=allowed, recent=None if lenient else document.recent)

@@ -17,7 +17,6 @@ from msgspec import structs
 
 from reconciler.git import file_selection
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.file_selection import FileGlobs
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile
@@ -26,38 +25,27 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
+from reconciler.model.repository_rules import RepositoryRules
+from reconciler.planner import heads
 from reconciler.store.engines import ScratchStore, open_scratch
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.worker import commits, reviews, trees
-from reconciler.worker.commits import PlanMode
+from reconciler.worker.commits import CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, Context
 from reconciler.worker.trees import Allowance, FileScope
 
 SEED_BYTES = 16
 UNBOUNDED = 2**31
-EVERYTHING = ("*",)
 NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")  # at least what `model.names` allows
 HIDING = re.compile(rb"\\[xuU\r\n]")  # escapes of YAML and JSON that may stand for a letter, and a folded line
 FEW = 64  # names that are faster to search for one by one
 CACHED_BYTES = 64 * 1024 * 1024  # of files kept between two rounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntrySettings:
+class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
     """The settings of a repository that a plan depends on."""
 
-    name: str
     project: str = "default"
-    path: str = ""
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    allowed_kinds: tuple[str, ...] = EVERYTHING
-    allowed_names: tuple[str, ...] = EVERYTHING
-    prune: bool = True
-    prune_min_count: int = 3
-    prune_max_percent: int = 25
-    atomic: bool = False
-    accept_invalid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +104,7 @@ def _plan_project(
     options: StaticOptions,
 ) -> Iterator[PlanEntry]:
     rules = DocumentRules(api_versions=context.api_versions, hmac_key=context.hmac_key)
-    files = [_files(merged.merged, _scope(entry, rules)) for entry in entries]
+    files = [_files(merged.merged, entry, rules) for entry in entries]
     relevant = _relevant(merged, entries, files, rules, is_whole=options.whole)
     # Without a server, a missing resource may exist nevertheless.
     assumed = relevant.unsought if options.strict else relevant.missing | relevant.unsought
@@ -153,22 +141,12 @@ def _job(entry: EntrySettings, context: Context, commit: Snapshot, *, is_whole: 
     """Return the job that reads the entry. Guards of deletions need the whole tree."""
     return CommitJob(
         context=structs.replace(context, seed=os.urandom(SEED_BYTES)),
-        repository=entry.name,
+        rules=entry if is_whole else structs.replace(entry, prune_min_count=UNBOUNDED, prune_max_percent=100),
         mirror="",
         commit=commit.commit.id,
         branch="",
-        path=entry.path,
         run=entry.name,
         full=True,
-        prune=entry.prune,
-        prune_min_count=entry.prune_min_count if is_whole else UNBOUNDED,
-        prune_max_percent=entry.prune_max_percent if is_whole else 100,
-        atomic=entry.atomic,
-        allowed_kinds=entry.allowed_kinds,
-        allowed_names=entry.allowed_names,
-        accept_invalid=entry.accept_invalid,
-        include=entry.include,
-        exclude=entry.exclude,
         origin="",
         neighbours=(),
     )
@@ -176,34 +154,32 @@ def _job(entry: EntrySettings, context: Context, commit: Snapshot, *, is_whole: 
 
 def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, modes: Sequence[PlanMode]) -> None:
     """Store the base, as if a service had stored it long ago. Raises GitFault, StoreFault."""
-    lenient = [replace(mode, lenient=True) for mode in modes]
-    for job, commit in zip(jobs, commits.read_together(jobs, base, store.view, terms=lenient), strict=True):
+    view = store.view
+    read = []
+    with view.snapshot():
+        for job, mode in zip(jobs, modes, strict=True):
+            commit = CommitReading(job, base, view, allowance=Allowance(), terms=replace(mode, lenient=True))
+            read.append((commit, commit.read(), commit.world()))
+        world = read[0][2]
+        decided = heads.judge_heads([commit.head(reading, world) for commit, reading, world in read], world)
+    for (commit, _, world), decision in zip(read, decided, strict=True):
         parts: list[Changes] = []
-        planned = commits.plan_commit(commit, store.view, number=0, emit=parts.append, check=bool)
+        # The others of them are stored meanwhile, which is what it was judged for.
+        with view.snapshot() as revision:
+            planned = commits.write_commit(commit, decision, world, revision=revision, changed_by={}, emit=parts.append)
         row = RepositoryRow(
-            name=job.repository,
-            project=job.context.project,
+            name=commit.rules.name,
+            project=world.project,
             fingerprint="",
-            commit=job.commit,
+            commit=commit.job.commit,
             tree=planned.tree,
-            head=job.commit,
+            head=commit.job.commit,
             state=RepositoryState.READY.value,
             message=None,
-            since=job.context.at,
-            origin=job.origin,
+            since=world.at,
+            origin=commit.job.origin,
         )
-        store.commit(parts, record=Record(repository=row, forget_files_of=job.repository))
-
-
-def _scope(entry: EntrySettings, rules: DocumentRules) -> FileScope:
-    return FileScope(
-        repository=entry.name,
-        project=entry.project,
-        folder=entry.path,
-        rules=rules,
-        allowance=Allowance(),
-        globs=FileGlobs(include=entry.include, exclude=entry.exclude, root=entry.path),
-    )
+        store.commit(parts, record=Record(repository=row, forget_files_of=commit.rules.name))
 
 
 def _relevant(
@@ -217,7 +193,7 @@ def _relevant(
     """Return the files that a plan of these entries must read; `files` are those of the merge."""
     changes = {change.path: change for entry in entries for change in merged.changes(entry.path)}
     matter = {file.path: file for each in files for file in each}
-    before = {file.path: file for entry in entries for file in _files(merged.base, _scope(entry, rules))}
+    before = {file.path: file for entry in entries for file in _files(merged.base, entry, rules)}
     if is_whole or any(path.rpartition("/")[2] == file_selection.FILE_NAME for path in changes):
         # A change of the rules which files count is one of every file.
         found = find_relevant(merged.base, merged.merged, (), matter.values(), rules=rules, before=before.values())
@@ -227,10 +203,11 @@ def _relevant(
     return find_relevant(merged.base, merged.merged, counted, matter.values(), rules=rules)
 
 
-def _files(snapshot: Snapshot, scope: FileScope) -> list[TreeFile]:
+def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> list[TreeFile]:
     """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
+    scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     try:
-        found = trees.considered(snapshot, scope=scope)
+        found, _, _ = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
         if fault.state is not RepositoryState.PATH_MISSING:
             raise

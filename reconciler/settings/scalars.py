@@ -5,6 +5,7 @@ name to the key that a person writes.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -100,7 +101,7 @@ def listen_address(text: object) -> Address:
 
 def has_control(text: str) -> bool:
     """Return True if the text holds characters that programs or terminals act on."""
-    return any(not character.isprintable() for character in text)
+    return not text.isprintable()
 
 
 def repository_url(text: str) -> str:
@@ -112,15 +113,14 @@ def repository_url(text: str) -> str:
     if "::" in text.partition("/")[0]:
         raise refusal("must not use a remote helper (`name::address`), which runs a program; use https, ssh or a path")
     if "://" not in text:
-        raise refusal(_not_a_url(text))
+        head, colon, _ = text.partition(":")
+        if colon and "/" not in head:
+            raise refusal("must be written as a URL, ssh://user@host/path, instead of user@host:path")
+        raise refusal(
+            "must be an absolute path or a URL (https, ssh or file); a relative path depends on where the service "
+            "starts"
+        )
     return _checked_url(text)
-
-
-def _not_a_url(text: str) -> str:
-    head, colon, _ = text.partition(":")
-    if colon and "/" not in head:
-        return "must be written as a URL, ssh://user@host/path, instead of user@host:path"
-    return "must be an absolute path or a URL (https, ssh or file); a relative path depends on where the service starts"
 
 
 def _checked_url(text: str) -> str:
@@ -152,40 +152,24 @@ def web_url(text: str) -> str:
     return issuer(text).rstrip("/")
 
 
-def issuer(text: str) -> str:
+def issuer(text: str, *, may_have_query: bool = False) -> str:
     """A URL as it is written: that of a provider is compared byte for byte, with the slash that it may end with."""
     parts = urlsplit(text)
     _ = parts.port
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-        or has_control(text)
-    ):
-        raise ValueError
-    if parts.username is not None or parts.password is not None:
+    is_web = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+    if not is_web or parts.fragment or (parts.query and not may_have_query) or has_control(text):
         raise ValueError
     return text
 
 
 def alert_url(text: str) -> str:
-    """A URL that alerts are posted to, or nothing. It may hold a query, with which some chats know who sends."""
-    if text:
-        parts = urlsplit(text)
-        _ = parts.port
-        is_web = parts.scheme in ("http", "https") and parts.hostname
-        if not is_web or parts.fragment or has_control(text) or parts.username is not None:
-            raise ValueError
-    return text
+    """A URL that alerts are posted to. It may hold a query, with which some chats know who sends."""
+    return issuer(text, may_have_query=True)
 
 
-def optional_web_url(text: str) -> str:
-    return web_url(text) if text else ""
-
-
-def optional_issuer(text: str) -> str:
-    return issuer(text) if text else ""
+def or_nothing(check: Callable[[str], str], *, nothing: str | None = "") -> AfterValidator:
+    """Return the check of a text that may be empty."""
+    return AfterValidator(lambda text: check(text) if text else nothing)
 
 
 def store_url(text: str) -> str:
@@ -196,8 +180,8 @@ def store_url(text: str) -> str:
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
-NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
-PROJECT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+NAME = "^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+PROJECT = "^[a-z0-9]+(?:-[a-z0-9]+)*$"
 LONGEST_NAME = 63  # characters
 ENV_PATTERN = re.compile(r"(?!SERVICE_)(?:[A-Z0-9_*]|<PROJECT>)+", re.IGNORECASE)
 LONGEST_PATTERN = 255  # characters
@@ -238,18 +222,6 @@ def _optional_path(value: object) -> Path | None:
     return None if value in ("", None) else _absolute(value)
 
 
-def _name(text: str) -> str:
-    if len(text) > LONGEST_NAME or not NAME.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _project(text: str) -> str:
-    if len(text) > LONGEST_NAME or not PROJECT.fullmatch(text):
-        raise ValueError
-    return text
-
-
 def _env_pattern(text: str) -> str:
     """Letters, digits, `_`, `*` and the very text `<PROJECT>`; the service's own variables match no pattern."""
     if len(text) > LONGEST_PATTERN or not ENV_PATTERN.fullmatch(text) or "<" in text.replace("<PROJECT>", ""):
@@ -263,15 +235,10 @@ def _filled(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Strict(), Allowed("a string")]
-Filled = Annotated[str, Strict(), AfterValidator(_filled), Allowed("a string that is not empty")]
+Text = Annotated[str, Allowed("a string")]
+Filled = Annotated[str, AfterValidator(_filled), Allowed("a string that is not empty")]
 _ENV_PATTERN = "letters, digits, `_`, `*` and `<PROJECT>`"
-EnvPattern = Annotated[
-    str,
-    Strict(),
-    AfterValidator(_env_pattern),
-    Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_"),
-]
+EnvPattern = Annotated[str, AfterValidator(_env_pattern), Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_")]
 EnvPatterns = Annotated[
     tuple[EnvPattern, ...], Allowed(f"a list of texts of {_ENV_PATTERN}, not beginning with SERVICE_")
 ]
@@ -292,38 +259,25 @@ OptionalListen = Annotated[
 Network = Annotated[
     IPv4Network | IPv6Network,
     PlainValidator(network),
-    PlainSerializer(str),
     Allowed("a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; no name"),
 ]
 AbsolutePath = Annotated[Path, BeforeValidator(_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path), Allowed('an absolute path, or "" for none')]
 Name = Annotated[
     str,
-    Strict(),
-    AfterValidator(_name),
+    Field(max_length=LONGEST_NAME, pattern=NAME),
     Allowed("1 to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"),
 ]
 Project = Annotated[
-    str, Strict(), AfterValidator(_project), Allowed("1 to 63 small letters and digits, with single dashes between")
-]
-WebURL = Annotated[str, Strict(), AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
-OptionalWebURL = Annotated[
     str,
-    Strict(),
-    AfterValidator(optional_web_url),
-    Allowed('an http or https URL without a user or query, or ""'),
+    Field(max_length=LONGEST_NAME, pattern=PROJECT),
+    Allowed("1 to 63 small letters and digits, with single dashes between"),
 ]
-OptionalIssuer = Annotated[
-    str,
-    Strict(),
-    AfterValidator(optional_issuer),
-    Allowed('an http or https URL without a user or query, or ""'),
-]
+WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
+OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
+OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 StoreURL = Annotated[
-    str,
-    Strict(),
-    AfterValidator(store_url),
-    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
+    str, AfterValidator(store_url), Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db")
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
@@ -349,6 +303,11 @@ def topic_key(name: str) -> str:
     """The key in the file of an attribute: `max_body_bytes` is `maxBodyBytes`."""
     first, *rest = name.split("_")
     return SPELLINGS.get(name) or first + "".join(word.capitalize() for word in rest)
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """One key of a section that may be left out."""
+    return Field(default=default, description=meaning)
 
 
 class Topic(BaseModel):

@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from time import monotonic, sleep
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -60,13 +59,13 @@ from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import changes, decisions, delivery_changes, heads, stored
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
-from reconciler.planner.heads import Head, HeadDecision
+from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import HeadStatusRow, HeldRow, RepositoryRow, StoredDocument
-from reconciler.worker import commits, trees
-from reconciler.worker.commits import RECONCILE, PlanMode
+from reconciler.store.records import HeadStatusRow, HeldRow, StoredDocument
+from reconciler.worker import trees
+from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
 
@@ -184,16 +183,16 @@ class EntryWriter:
                 one.key
                 for one in outcomes
                 if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
-                if one.stored.owner == job.repository
+                if one.stored.owner == job.rules.name
             }
-            owned = self.world.view.owned_count(job.repository, job.context.project)
+            owned = self.world.view.owned_count(job.rules.name, job.context.project)
             unchanged = owned - len(told) - len(decision.pruning.held)
         else:
             unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
-            name=job.repository,
+            name=job.rules.name,
             project=job.context.project,
-            path=job.path,
+            path=job.rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
@@ -226,7 +225,7 @@ class EntryWriter:
             )
 
     def _was_held(self, held: StoredState) -> bool:
-        return HeldRow(self.job.repository, *held.key, "held") in self.decision.stayed
+        return HeldRow(self.job.rules.name, *held.key, "held") in self.decision.stayed
 
     def _renames(self) -> dict[Key, str]:
         """Return the other name of each resource that goes and comes again with an equal spec."""
@@ -285,7 +284,7 @@ class EntryWriter:
         """It was so before, in a file that the change does not touch."""
         if outcome.ordinal is None:
             assert outcome.key is not None  # what goes is stored
-            return HeldRow(self.job.repository, *outcome.key, "in-use") in self.decision.stayed
+            return HeldRow(self.job.rules.name, *outcome.key, "in-use") in self.decision.stayed
         if at is None or at.path in self.changed:
             return False
         document = (at.path, *(outcome.key or (None, None)))
@@ -432,9 +431,6 @@ def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
     return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown
 
 
-REST_SECONDS = 0.01
-# Then it continues beside other work: its caller waits too, and the pause is part of its time.
-MOST_RESTS_SECONDS = 60.0
 OWNERS_BYTES = 256 * 1024
 
 
@@ -463,39 +459,20 @@ class _Before:
         return found
 
 
-def plan_review(
-    job: ReviewJob,
-    view: PlanningView,
-    *,
-    number: int,
-    rests: Callable[[], bool],
-    at: Callable[[str], None] | None = None,
-) -> ReviewPlanned:
-    """Plan a review; it is at rest while `rests` says so, and tells `at` the blob of each file before it is read.
-
-    Raises GitFault, Refused, StoreFault.
-    """
-    end = monotonic() + MOST_RESTS_SECONDS
-
-    def reading(blob: str) -> None:
-        if at is not None:
-            at(blob)
-        while rests() and monotonic() < end:
-            sleep(REST_SECONDS)
-
+def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None] | None = None) -> ReviewPlanned:
+    """Plan a review; it tells `at` the blob of each file before it is read. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
-        unmerged = ReviewPlanned(number=number, revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
+        unmerged = ReviewPlanned(revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
         try:
             merged = merging.merge(repository, job.commit.commit, job.head)
         except merging.Conflicts as conflicts:
             return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
         except merging.Unrelated:
             return unmerged
-        allowance = Allowance(aside=job.commit.aside, at=reading)
+        allowance = Allowance(aside=job.commit.aside, at=at)
         reviewed = review(job.commit, merged, view, allowance=allowance, followed=job.followed)
         return ReviewPlanned(
-            number=number,
             revision=reviewed.revision,
             entry=msgspec.msgpack.encode(reviewed.entry),
             merge_base=merged.merge_base,
@@ -513,9 +490,7 @@ def review(
     """
     with view.snapshot() as revision:
         found = _read(job, merged, view, allowance=allowance, terms=RECONCILE, followed=followed)
-        decision = commits.decide_commit(
-            found.job, merged.merged, found.reading, found.world, remembered=found.remembered, allowance=allowance
-        )
+        decision = found.commit.decide(found.reading, found.world)
         decided = () if decision.refused else decision.decisions
         writer = _writer(
             found,
@@ -540,7 +515,7 @@ def review_together(
             _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
         ]
         world = found[0].world
-        judged = heads.judge_heads([one.head(merged.merged) for one in found], world)
+        judged = heads.judge_heads([one.commit.head(one.reading, one.world) for one in found], world)
         applied = [each for decision in judged if not decision.refused for each in decision.decisions]
         affected, flows = Affected(applied, world), delivery_changes.find_flows(applied, world)
         lookup = _types_after(applied, world)
@@ -577,26 +552,11 @@ def _subject(flow: Flow) -> Key:
 class _Read:
     """What was read for one entry. `is_read`: whoever asks has read the base."""
 
-    job: CommitJob
-    remembered: RepositoryRow | None
+    commit: CommitReading
     before: _Before
     reading: TreeReading
     world: StoreSnapshot
-    terms: PlanMode
-    allowance: Allowance
     is_read: bool
-
-    def head(self, snapshot: Snapshot) -> Head:
-        """Return what is judged of it."""
-        return commits.read_head(
-            self.job,
-            snapshot,
-            self.reading,
-            self.world,
-            remembered=self.remembered,
-            allowance=self.allowance,
-            terms=self.terms,
-        )
 
 
 def _read(
@@ -608,22 +568,19 @@ def _read(
     terms: PlanMode,
     followed: bool = False,
 ) -> _Read:
-    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    remembered = view.repository(job.repository)
+    remembered = view.repository(job.rules.name)
     is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
     # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
     # head.
     job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-    before = _before(merged, job.path, allowance=allowance, rules=rules)
+    commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
+    before = _before(merged, job.rules.path, allowance=allowance, rules=commit.documents)
     # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
-    reading = commits.read(
-        job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
-    )
-    allowance.no_file()
-    world = commits.store_snapshot(job, view, allowance, terms=terms)
+    reading = commit.read(also=before.files)
+    world = commit.world()
     if terms.live:
         world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-    return _Read(job, remembered, before, reading, world, terms, allowance, is_read)
+    return _Read(commit, before, reading, world, is_read)
 
 
 def _writer(
@@ -636,21 +593,21 @@ def _writer(
     restated: Sequence[HeadStatusRow],
     lookup: Lookup,
 ) -> EntryWriter:
-    is_live = found.terms.live
+    commit, is_live = found.commit, found.commit.terms.live
     return EntryWriter(
-        job=found.job,
+        job=commit.job,
         decision=decision,
         world=found.world,
-        terms=found.terms,
+        terms=commit.terms,
         changed=found.before.changed,
         base=(found.before.documents if found.is_read else {}) if is_live else None,
         unchanged=_unchanged_keys(found.reading, found.before) if is_live and found.is_read else frozenset(),
-        locations=FileLocations(found.reading.files, merged.merged, found.allowance),
+        locations=FileLocations(found.reading.files, merged.merged, commit.allowance),
         lines=HeadLines(merged),
         affected=affected,
         flows=tuple(flows),
         restated=restated,
-        refused_before=_refused_before(found.world.view, found.job.repository),
+        refused_before=_refused_before(found.world.view, found.commit.rules.name),
         owners=_owners(merged.base),
         lookup=lookup,
         reasons_before=_reasons_before(found, decision),
@@ -671,8 +628,8 @@ def _reasons_before(found: _Read, decision: HeadDecision) -> dict[Key, Set[str]]
     batch = DocumentBatch(
         documents,
         found.world.stored(one.key for one in documents if one.key is not None),
-        actor=principals.repository_actor(found.job.repository),
-        accept_invalid=found.job.accept_invalid,
+        actor=principals.repository_actor(found.commit.rules.name),
+        accept_invalid=found.commit.rules.accept_invalid,
         tell=lambda _, told: violations.lines(told, lambda _: ""),
     )
     [judged] = decisions.decide([batch], found.world)

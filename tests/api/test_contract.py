@@ -27,8 +27,9 @@ from api.app import PUBLIC
 from api.calls import Endpoint, Services
 from reconciler.auth.sign_in import SigningIn
 from reconciler.model.names import KINDS
-from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyRequest
 from reconciler.version import __version__
+from reconciler.worker.messages import ApplyOptions
 from tests.api import contracts, parts
 from tests.api.conftest import SECONDS
 from tests.api.contracts import DOCUMENT, operations

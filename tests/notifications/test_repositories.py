@@ -103,7 +103,7 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
 
 def ended(*runs: bytes) -> list[tuple[str, list[str]]]:
     """The commits of which flows are ended after these runs, with the flows."""
-    found = observers.ended_flows((), map(observers.read_run, runs))
+    found = observers.ended_flows((), map(observers.read_flow_run, runs))
     return [(one.commit, sorted(f"{name} to {destination}" for name, destination in one.flows)) for one in found]
 
 

@@ -108,7 +108,7 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
         [found] = observers.cause_of_state(one)
         assert found.facts["message"] == DOWN
-        assert (await store.repository("telemetry"), one.memory.row) == (None, None)
+        assert (await store.repository("telemetry"), one.memory.row.since) == (None, "")
         await reconciled(one)
         remembered = await store.repository("telemetry")
         assert remembered is not None
@@ -157,7 +157,7 @@ class Signed:
         """The commit that is applied after another run, and why no other is."""
         await reconciled(self._reconciler)
         row, fault = self._reconciler.memory.row, self._reconciler.memory.fault
-        return row and row.commit, "" if fault is None else fault.message
+        return row.commit, "" if fault is None else fault.message
 
 
 async def test_the_signature_is_checked_again_when_the_head_or_the_file_of_signers_changes(tmp_path: Path) -> None:
