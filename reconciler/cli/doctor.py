@@ -5,7 +5,6 @@ The checks themselves are in `ops.checks`.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -132,7 +131,7 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
         return []
     from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
 
-    provider = sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    provider = sign_in.build_provider(settings)
     try:
         await provider.check()
     finally:

@@ -68,12 +68,13 @@ class DiskHangs(errors.Transient):
     """A file operation did not answer in time, or none could start; it recovers when its disk does."""
 
 
-def _on_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+def on_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """Run an operation on a thread that ends with it, and that nobody joins, in the context of the caller."""
     asked: Future[T] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
+        asked.set_running_or_notify_cancel()  # from here on nobody cancels it
         try:
             asked.set_result(context.run(work))
         except BaseException as fault:
@@ -103,7 +104,7 @@ class BoundedIO:
         loop = asyncio.get_running_loop()
         await self._turn()
         try:
-            asked = _on_thread(work)
+            asked = on_thread(work)
         except (RuntimeError, MemoryError) as fault:  # as `Thread.start` tells it
             self._free.release()
             raise DiskHangs(NO_THREAD.format(self._what)) from fault

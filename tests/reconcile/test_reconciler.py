@@ -15,7 +15,6 @@ from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
-from reconciler.ops.metric_families import Sample
 from reconciler.reconcile import repositories
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
@@ -65,7 +64,7 @@ async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[obj
     """State and message as the API shows them, and what the metrics say: the state, and whether runs fail."""
     shown = msgspec.json.decode(await repositories.shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
-    samples = [step for step in metrics.run_steps(every) if isinstance(step, Sample)]
+    samples = [*metrics.run_steps(every)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
     told += [step.value for step in samples if step.family is metrics.FAILING]
     return shown["state"], shown["message"], told
