@@ -287,6 +287,10 @@ class Pruning:
     approved: bool = False
     partly: bool = False
 
+    def names(self, path: str) -> bool:
+        """The message says of this file that it cannot be read."""
+        return self.unreadable and f"{path}:" in (self.message or "")
+
     @property
     def holds_all(self) -> bool:
         """Nothing is deleted."""
