@@ -185,7 +185,7 @@ def judge_head(
         owned=removed.owned,
         stayed=around.stayed,
         claimed_from=_claimed_from(told, reading, snapshot.view, repository=rules.repository),
-        refused=refused or not pruned.applies,
+        refused=refused or pruned.hold is pruning.PruneHold.UNRELATED_ROOT,
     )
 
 
@@ -200,7 +200,7 @@ def _claimed_from(
     if not of_others:
         return frozenset()
     paths = [] if reading.full else [file.path for file in reading.files]
-    before = {(row.kind, row.name) for row in view.wanted_in(repository, paths)}
+    before = {row.key for row in view.wanted_in(repository, paths)}
     return frozenset(owner for key, owner in of_others.items() if owner is not None and key not in before)
 
 

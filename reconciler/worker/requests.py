@@ -37,7 +37,7 @@ from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value, pointer_text
 from reconciler.model.violations import Violation
 from reconciler.planner import changes, decisions, delivery_changes, planner
-from reconciler.planner.changes import ChangePart, ChangeRows, Origin
+from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
@@ -123,7 +123,7 @@ def _plan(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) 
         endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if job.dry_run else ()
     written = _written(parts)
-    bodies |= _restored(rows, parts)
+    bodies |= rows.restored
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if job.dry_run else written)
     body: dict[str, object] = {
@@ -374,23 +374,6 @@ def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]
     return rendering.shown((version.body, head.status, origin.head, origin.tail, version.path, version.line))
 
 
-def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
-    """The damaged resources that these rows make anew, as a reader will get them."""
-    outcomes = rows.decided.outcomes
-    present = {
-        one.key: one.stored
-        for one in outcomes
-        if one.change is model_outcomes.Change.RESTORE and one.stored is not None
-    }
-    found = {}
-    for row in (row for part in parts for row in part.rewritten):
-        key = Key(row.kind, row.name)
-        stored, identity = present[key], rows.identities[key]
-        place = (identity.head, identity.tail, stored.path, stored.line)
-        found[key] = rendering.shown((row.body, identity.status, *place))
-    return found
-
-
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
     """Return the resources that an answer shows and of which this request changes nothing but their status."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
@@ -482,7 +465,7 @@ class _Obstacle(Exception):
     """Nothing may be rewritten; the message says why."""
 
 
-class _RedactedRows(ChangePart):
+class _RedactedRows(ChangeParts):
     """Rows, sent on whenever there are many. In a dry run they are dropped."""
 
     def __init__(self, emit: Emit, *, dry_run: bool) -> None:
@@ -515,7 +498,7 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emi
             return RedactPlanned(number, revision, exists=True, obstacle=str(obstacle))
         places += _status(job, key, view, rows) + _quotes(job, view, rows)
         ends_routes = _end_routes(job, key, view, rows, rewritten=rewritten)
-    rows.audit.append(_audit(job, versions, places))
+    rows.rows.audit.append(_audit(job, versions, places))
     rows.flush()
     return RedactPlanned(
         number, revision, exists=True, versions=tuple(versions), places=places, ends_routes=ends_routes
@@ -531,18 +514,17 @@ def _versions(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows)
     seen: list[int] = []
     rewritten: set[int] = set()
     places = 0
-    for version in view.versions_of(project, key):
+    for version in view.versions(project, key):
         left = _left(job, version, present)
         if left is None:
             continue
-        row = records.RewrittenRow(project, *key, version.version, left.body, left.secrets)
-        rows.rewritten.append(row)
+        rows.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
         rows.added(len(left.body) + len(left.secrets or b""))
         rewritten.add(version.version)
         places += left.places
         if left.places:
             seen.append(version.version)
-    return seen, places, rewritten
+    return sorted(seen), places, rewritten
 
 
 def _end_routes(
@@ -563,7 +545,7 @@ def _end_routes(
             ended = True
             past = structs.replace(past, at=job.context.at)
             row = records.PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
-            rows.past_routes.append(row)
+            rows.rows.past_routes.append(row)
             rows.added()
             _restate(job, Key("Configuration", name), past, view, rows)
     return ended
@@ -576,11 +558,11 @@ def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, rows: _Re
     said = None if stored is None else rendering.delivery(stored.status)
     if stored is not None and said is not None:
         reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
-        status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
-        lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
-        status = rendering.with_incomplete(key.kind, status, lines)
+        lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(stored.status)]
+        delivery = stale_routes.told(reason, past)
+        status = rendering.with_standing(key.kind, stored.status, incomplete=lines, delivery=delivery)
         row = records.HeadStatusRow(project, *key, stored.incomplete, status)
-        rows.head_statuses.append(row)
+        rows.rows.head_statuses.append(row)
         rows.added(len(status))
 
 
@@ -610,15 +592,15 @@ def _left(
 def _status(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows) -> int:
     """Redact the status: what it lists as missing may quote an earlier version, or its type."""
     project = job.context.project
-    identity = view.identities(project, [key]).get(key)
-    if identity is None:
+    stored = view.documents(project, [key]).get(key)
+    if stored is None:
         return 0
-    lines = rendering.incomplete(identity.status)
+    lines = rendering.incomplete(stored.status)
     left = [rendering.redaction_sentence(line, job.text) for line in lines]
     places = sum(one != other for one, other in zip(lines, left, strict=True))
     if places:
-        status = rendering.with_incomplete(key.kind, identity.status, left)
-        rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
+        status = rendering.with_standing(key.kind, stored.status, incomplete=left)
+        rows.rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
         rows.added(len(status))
     return places
 
@@ -627,7 +609,7 @@ def _quotes(job: RedactJob, view: PlanningView, rows: _RedactedRows) -> int:
     places = 0
     for quote in view.quotes(job.context.project, rendering.spellings(job.text)):
         row = quote._replace(text=rendering.redaction_sentence(quote.text, job.text))
-        rows.quotes.append(row)
+        rows.rows.quotes.append(row)
         rows.added(len(row.text))
         places += 1
     return places

@@ -30,7 +30,6 @@ from reconciler.model import (
     components,
     diffs,
     documents,
-    masking,
     names,
     plan,
     positions,
@@ -44,9 +43,7 @@ from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
-    CutText,
     NamedResource,
-    PlanDifference,
     PlanEntry,
     PlanField,
     PlanPlace,
@@ -296,7 +293,7 @@ class EntryWriter:
     def _field(self, one: diffs.Differing, document: Desired) -> PlanField:
         return PlanField(
             path=one.path,
-            difference=PlanDifference(one.difference.value),
+            difference=one.difference,
             old=_shown(one.old),
             new=_shown(one.new),
             at=None if one.new_pointer is None else self._place_of(document, one.new_pointer),
@@ -351,15 +348,14 @@ def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointe
 
 def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
     with suppress(LookupError):
-        return masking.is_same_secret(values.value_at(document, pointer), value)
+        return values.is_same(values.value_at(document, pointer), value)
     return False
 
 
 def _shown(value: Value | UnsetType) -> object:
     if isinstance(value, UnsetType):
         return UNSET
-    shown = diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
-    return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown
+    return diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
 
 
 REST_SECONDS = 0.01
