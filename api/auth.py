@@ -15,12 +15,12 @@ from api import errors
 from api.calls import Call, Services
 from api.responses import Header
 from reconciler.auth import changes
-from reconciler.auth.sessions import Session
 from reconciler.model import directory
 from reconciler.model.directory import Directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 from reconciler.model.principals import Scope as PrincipalScope
+from reconciler.store.records import SessionRow
 
 # Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
 
@@ -179,7 +179,7 @@ def _pairs(headers: Iterable[Header]) -> Iterator[tuple[bytes, bytes]]:
 class Visitor(NamedTuple):
     """Somebody signed in; `directory` is the one by which they were recognised."""
 
-    session: Session
+    session: SessionRow
     principal: Principal
     directory: Directory
 

@@ -15,8 +15,8 @@ from starlette.types import Receive, Scope, Send
 from api import errors, responses
 from api.responses import Header
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.rate_limits import RateLimits, RefusedAttempts, SentForms
-from reconciler.auth.sessions import Session, Sessions
+from reconciler.auth.rate_limits import SENT_FORM_MOST, OnceOnly, RateLimits, RefusedAttempts
+from reconciler.auth.sessions import Sessions
 from reconciler.auth.sign_in import SigningIn
 from reconciler.delivery.contract import Delivery, IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -32,6 +32,7 @@ from reconciler.ops.metrics import Measured
 from reconciler.reconcile.apply import Applier
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
+from reconciler.store.records import SessionRow
 
 if TYPE_CHECKING:  # what only sign-in through a provider needs is not loaded without one
     from reconciler.auth.oidc.provider import Provider
@@ -129,7 +130,7 @@ class Services:
     hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
     paces: RateLimits = field(default_factory=RateLimits)
-    sent_forms: SentForms = field(default_factory=SentForms)
+    sent_forms: OnceOnly = field(default_factory=lambda: OnceOnly(SENT_FORM_MOST))
     refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
     measured: Measured = field(default_factory=Measured)
 
@@ -148,7 +149,7 @@ class State(TypedDict):
     directory: NotRequired[Directory]  # by which it was recognised
     project: NotRequired[str]  # what it is about, as soon as that is judged
     is_hidden: NotRequired[bool]  # a 404 that says nothing of what there is
-    session: NotRequired[Session]  # by which a browser was; absent for whoever shows a credential
+    session: NotRequired[SessionRow]  # by which a browser was; absent for whoever shows a credential
 
 
 class Call:

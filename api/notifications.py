@@ -62,10 +62,10 @@ def _answer(call: Call, notification: bytes | None) -> Response:
 
 
 def _missing(call: Call) -> errors.NotFound:
-    cause = call.services.board.cause(call.parameter("id"))
-    if cause is not None and cause.scope is NotificationScope.ORGANIZATION:
+    found = call.services.board.notification(call.parameter("id"))
+    if found is not None and found.cause.scope is NotificationScope.ORGANIZATION:
         return errors.Hidden(MISSING)
-    return calls.missing(call, MISSING, project=None if cause is None else cause.project)
+    return calls.missing(call, MISSING, project=None if found is None else found.cause.project)
 
 
 def _sees(call: Call) -> Sees:

@@ -1,6 +1,6 @@
 """The account page and its keys."""
 
-import os
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -243,12 +243,12 @@ async def make_key(call: Call) -> Response:
     asked, once = read_asked(form), form.text("once")
     if not rate_limits.is_form_token(once):
         raise errors.BadRequest(NO_VALUE)
-    if not call.services.sent_forms.take(call.principal.name, once):
+    if not call.services.sent_forms.take((call.principal.name, once)):
         return Elsewhere(f"{PagePath.ACCOUNT}?done=sent")
     try:
         key, text = await make_form_key(call, asked)
     except Exception as problem:
-        call.services.sent_forms.give_back(call.principal.name, once)
+        call.services.sent_forms.give_back((call.principal.name, once))
         if not isinstance(problem, Mistaken):
             raise
         return _page(call, asked=asked, mistakes=problem.mistakes)
@@ -326,7 +326,7 @@ def _page(call: Call, *, done: str = "", asked: AskedKey | None = None, mistakes
         choices=choices,
         own=OWN,
         values=asked or at_first(choices),
-        once=rate_limits.form_token(os.urandom(rate_limits.RANDOM_BYTES)),
+        once=secrets.token_urlsafe(rate_limits.FORM_TOKEN_BYTES),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         username="" if user is None else user.name,
         shortest=changes.SHORTEST_PASSWORD,

@@ -17,10 +17,11 @@ from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
 from reconciler.auth.rate_limits import RateLimit
-from reconciler.auth.sessions import Session, SessionGone
+from reconciler.auth.sessions import SessionGone
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError
 from reconciler.store.contract import StoreFault
+from reconciler.store.records import SessionRow
 
 # `/sign-out` and `/signed-out`: here, and at the provider as well.
 
@@ -54,7 +55,7 @@ async def show_signed_out(_call: Call) -> Response:
     return page("message", heading=OUT, sentences=sentences, links=(FailureLink(PagePath.ACCOUNT, "Sign in again"),))
 
 
-async def _end(call: Call) -> Session | None:
+async def _end(call: Call) -> SessionRow | None:
     """End the session. It counts no more, even if the disk fails; the browser is told so in any case."""
     try:
         return await call.services.sessions.end(forms.session_token(call))

@@ -179,18 +179,12 @@ class Accounts:
 
         Raises StoreFault, Refused.
         """
-        if name in self.directory.projects:
-            return False
         at = rfc3339(self._clock())
-        try:
-            await self.amend(
-                lambda directory: changes.create_project(directory, name, at=at), actor="settings", request=None
-            )
-        except changes.Conflict:
-            if name not in self.directory.projects:
-                raise
-            return False
-        return True
+
+        def decide(known: Directory) -> Amendment | None:
+            return None if name in known.projects else changes.create_project(known, name, at=at)
+
+        return await self.settle(decide, actor="settings", request=None) is not None
 
     async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
         """Write when keys were used, until cancelled; what was not written then is lost, and nobody decides by it."""

@@ -5,9 +5,10 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+from typing import TYPE_CHECKING
 
 from reconciler.auth import changes, claims
-from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth.claims import GrantedRoles, UnreadableClaims
 from reconciler.model import directory, errors, text
 from reconciler.model.directory import (
     Amendment,
@@ -19,7 +20,10 @@ from reconciler.model.directory import (
     ProviderIdentity,
     User,
 )
-from reconciler.model.principals import Role
+from reconciler.model.principals import Role, weaker
+
+if TYPE_CHECKING:
+    from reconciler.settings.models import OIDC
 
 # The change by a sign-in: one amendment, its audit event, and sentences for the log.
 
@@ -231,16 +235,6 @@ class NotAdmitted(errors.Refused):
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionPolicy:
-    """The settings about letting people in."""
-
-    names: ClaimNames
-    disable_invitations: bool = False
-    first_claim: str = ""  # `auth.oidc.firstAdmin`; empty: whoever comes first
-    first_value: str = ""
-
-
-@dataclass(frozen=True, slots=True)
 class Arrival:
     """Somebody at the door. `code` is of an invitation, empty for none; `id` is for a new person; `now` is RFC 3339."""
 
@@ -287,7 +281,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
 """The sentence for the person. Nothing in it tells who else there is, or whom an invitation waits for."""
 
 
-def admit(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> Admission:
+def admit(directory: Directory, arrival: Arrival, policy: "OIDC") -> Admission:
     """Decide. Raises NotAdmitted where nothing is to be written."""
     known = directory.person(arrival.proved.identity)
     if _is_first(directory, arrival.proved, policy):
@@ -313,21 +307,21 @@ class _Decided:
     unread: str = ""
 
 
-def _is_first(directory: Directory, proved: ProvedIdentity, policy: AdmissionPolicy) -> bool:
+def _is_first(directory: Directory, proved: ProvedIdentity, policy: "OIDC") -> bool:
     """Return True for the first person. With `auth.oidc.firstAdmin` others may have come in before them, by claims;
     they are the first as long as nobody administers the organization.
     """
-    if not policy.first_claim:
+    if not policy.first_admin.claim:
         return not directory.users
     return not _has_admin(directory.users.values(), proved) and _is_named(proved.claims, policy)
 
 
-def _is_named(told: Mapping[str, object], policy: AdmissionPolicy) -> bool:
-    if policy.first_claim == "email" and told.get("email_verified") is not True:
+def _is_named(told: Mapping[str, object], policy: "OIDC") -> bool:
+    if policy.first_admin.claim == "email" and told.get("email_verified") is not True:
         return False
-    value = told.get(policy.first_claim)
+    value = told.get(policy.first_admin.claim)
     values = value if isinstance(value, list) else [value]
-    return bool(policy.first_value) and policy.first_value in values
+    return bool(policy.first_admin.value) and policy.first_admin.value in values
 
 
 def _has_admin(users: Iterable[User], proved: ProvedIdentity) -> bool:
@@ -343,7 +337,7 @@ def _first(directory: Directory) -> _Decided:
     return _Decided(ProvisionedStanding(organization_admin=True, roles=roles, rules=("The first person.",)))
 
 
-def _synchronised(directory: Directory, arrival: Arrival, policy: AdmissionPolicy, *, known: User | None) -> _Decided:
+def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, known: User | None) -> _Decided:
     """As claims say, and nothing else."""
     before = provisioned_standing(directory, known)
     found = _granted(directory, arrival, policy)
@@ -366,7 +360,7 @@ def _unreadable(before: ProvisionedStanding, found: UnreadableClaims) -> _Decide
     return _Decided(before, told=told, why=why, unread=found.reason)
 
 
-def _newcomer(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> _Decided:
+def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decided:
     """Somebody new, where invitations count: what they bring and what claims grant, together."""
     taken = _invitations(directory, arrival)
     found = _granted(directory, arrival, policy)
@@ -455,19 +449,16 @@ def _with(start: ProvisionedStanding, taken: Iterable[Invitation]) -> Provisione
     """Add what invitations give: never less access than before."""
     roles, rules, taken = dict(start.roles), list(start.rules), tuple(taken)
     for invitation in taken:
-        roles[invitation.project] = _stronger(roles.get(invitation.project), invitation.role)
+        before = roles.get(invitation.project)
+        if before is None or weaker(before, invitation.role) is before:
+            roles[invitation.project] = invitation.role
         how = "an e-mail address" if invitation.email else "a code"
         rules.append(f"{invitation.project}: {invitation.role.value}, invitation {invitation.id} by {how}.")
     return replace(start, roles=dict(sorted(roles.items())), rules=tuple(rules), taken=taken)
 
 
-def _stronger(one: Role | None, other: Role) -> Role:
-    order = list(Role)  # most privileged first
-    return other if one is None else order[min(order.index(one), order.index(other))]
-
-
-def _granted(directory: Directory, arrival: Arrival, policy: AdmissionPolicy) -> GrantedRoles | UnreadableClaims:
-    return claims.granted_roles(arrival.proved.claims, policy.names, projects=directory.projects)
+def _granted(directory: Directory, arrival: Arrival, policy: "OIDC") -> GrantedRoles | UnreadableClaims:
+    return claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
 
 
 def _of_claims(found: GrantedRoles | UnreadableClaims) -> ProvisionedStanding:
@@ -489,12 +480,10 @@ def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     return (f"the claims name projects that do not exist, which are skipped: {names}",)
 
 
-def _otherwise(
-    directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason
-) -> AdmissionReason:
+def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason) -> AdmissionReason:
     """Why nothing lets somebody in: that another is to be the first explains more than any other reason."""
     has_admin = _has_admin(directory.users.values(), arrival.proved)
-    return AdmissionReason.NOT_FIRST if policy.first_claim and not has_admin else why
+    return AdmissionReason.NOT_FIRST if policy.first_admin.claim and not has_admin else why
 
 
 def _refused(why: AdmissionReason, *, reason: str = "", told: tuple[str, ...] = ()) -> NotAdmitted:

@@ -6,6 +6,7 @@ Projects, people, members, keys and invitations. Roles are judged before: these 
 import base64
 import hashlib
 import re
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -22,7 +23,16 @@ from reconciler.model.directory import (
     User,
     is_expired,
 )
-from reconciler.model.principals import OF_PEOPLE, SERVICE_KEY, AccessVerdict, Permission, Role, Scope, weaker
+from reconciler.model.principals import (
+    OF_PEOPLE,
+    UNLISTED,
+    AccessVerdict,
+    Permission,
+    Principal,
+    Role,
+    Scope,
+    weaker,
+)
 
 LONGEST_TEXT = 200  # characters of a display name or of a key's name
 LONGEST_NAME = 128  # characters of what a person is called
@@ -282,14 +292,9 @@ def make_code(randomness: bytes) -> str:
     return MARK + base64.urlsafe_b64encode(randomness).decode().rstrip("=")
 
 
-def is_code(text: str) -> bool:
-    """Return True when a text may be a code."""
-    return _CODE.fullmatch(text) is not None
-
-
 def code_digest(code: str) -> bytes | None:
     """Return the digest that is stored of a code, 32 bytes; None for a text that is no code."""
-    return hashlib.sha256(code.encode()).digest() if is_code(code) else None
+    return hashlib.sha256(code.encode()).digest() if _CODE.fullmatch(code) else None
 
 
 def holds_code(text: str) -> bool:
@@ -355,31 +360,18 @@ def waiting_invitations(directory: Directory, *, now: str, project: str | None =
 def valid_invitations(directory: Directory, among: Iterable[Invitation], *, now: str) -> tuple[Invitation, ...]:
     """Those of a few invitations that can be taken: not over, and their makers may still make them."""
     alive = [one for one in among if one.expires_at > now and one.project in directory.projects]
-    if not alive:
-        return ()
-    keys = {f"key:{key.id}": key for key in directory.keys.values() if not is_expired(key, now=now)}
-    makers = {(one.created_by, one.project) for one in alive}
-    able = {(maker, project) for maker, project in makers if _may_make(directory, maker, project, keys=keys)}
-    return tuple(one for one in alive if (one.created_by, one.project) in able)
+    keys = _keys_by_name(directory, now=now) if alive else {}
+    return tuple(
+        one
+        for one in alive
+        if _may(_maker(directory, keys, one.created_by, at=one.created_at), Permission.MANAGE_MEMBERS, one.project)
+    )
 
 
 def _over(directory: Directory, alive: Iterable[Invitation]) -> tuple[Invitation, ...]:
     """Those that nobody can take any more, which go with the next change, sorted."""
     left = {one.id for one in alive}
     return tuple(one for identifier, one in sorted(directory.invitations.items()) if identifier not in left)
-
-
-def _may_make(directory: Directory, maker: str, project: str, *, keys: Mapping[str, Key]) -> bool:
-    if maker == SERVICE_KEY.name:
-        return True
-    user, key = directory.users.get(maker.removeprefix("user:")), keys.get(maker)
-    if key is not None:
-        principal = directory.holder_of(key)
-    elif user is not None and maker.startswith("user:"):
-        principal = directory.principal(user)
-    else:
-        return False
-    return principals.judge(principal, Permission.MANAGE_MEMBERS, project=project) is AccessVerdict.ALLOWED
 
 
 def _is_for_the_same(one: Invitation, other: Invitation) -> bool:
@@ -389,3 +381,42 @@ def _is_for_the_same(one: Invitation, other: Invitation) -> bool:
 def _how(invitation: Invitation) -> str:
     """For the audit, which keeps what it is told: no address."""
     return "email" if invitation.email else "code"
+
+
+# Makers of keys and invitations, as they are now.
+
+
+def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
+    """Return the keys that still open something and whose makers may not make them any more, by project and maker; the
+    organization is the project that is empty. A key may be older than the rule that keys make none.
+    """
+    found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
+    by_name = _keys_by_name(directory, now=now)
+    for key in sorted(by_name.values(), key=lambda key: (key.project or "", key.created_by, key.id)):
+        permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
+        maker = _maker(directory, by_name, key.created_by, at=key.created_at)
+        if key.owner is None and not _may(maker, permission, key.project):
+            found[key.project or "", key.created_by].append(key)
+    return found
+
+
+def _keys_by_name(directory: Directory, *, now: str) -> dict[str, Key]:
+    return {f"key:{key.id}": key for key in directory.keys.values() if not is_expired(key, now=now)}
+
+
+def _maker(directory: Directory, keys: Mapping[str, Key], name: str, *, at: str) -> Principal | None:
+    """Whoever made something at that time under this name; None when they are gone."""
+    if name in keys:
+        return directory.holder_of(keys[name])
+    user = directory.users.get(name.removeprefix("user:"))
+    if user is not None and name.startswith("user:"):
+        return (
+            directory.principal(user) if user.created_at <= at else None
+        )  # and nobody of the same name who came later
+    return next((one for one in UNLISTED if one.name == name), None)  # nobody takes their role away
+
+
+def _may(principal: Principal | None, permission: Permission, project: str | None) -> bool:
+    if principal is None:
+        return False
+    return principals.judge(principal, permission, project=project) is AccessVerdict.ALLOWED

@@ -1,4 +1,8 @@
-"""Claims of an ID token, and the roles that they grant."""
+"""Claims of an ID token, and the roles that they grant.
+
+The settings name claims and groups (`auth.oidc.customClaims`). A claim is a key of the ID token itself, not a path into
+it, and its name is compared exactly; a group's name in any case.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
@@ -12,45 +16,6 @@ from reconciler.model.text import counted, visible
 
 if TYPE_CHECKING:
     from reconciler.settings.models import CustomClaims
-
-# Names of claims and groups, which the settings may change (`auth.oidc.customClaims`).
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimNames:
-    """The names of claims and groups. A claim is a key of the ID token itself, not a path into it, and its name is
-    compared exactly; a group's name in any case.
-    """
-
-    groups: str = "groups"
-    group_ids: str = "group_ids"
-    roles: str = "roles"
-    organization_admin: str = "service_org_admin"
-    projects: str = "service_projects"
-    default_role: str = "service_default_role"
-    org_admin_group: str = "service-org-admin"
-    projects_group_prefix: str = "service-projects-"
-    admin_group: str = "service-admin"
-    user_group: str = "service-user"
-    viewer_group: str = "service-viewer"
-
-
-def claim_names(custom: "CustomClaims") -> ClaimNames:
-    """The names that the settings give; one that is left out has its default there."""
-    return ClaimNames(
-        groups=custom.groups,
-        group_ids=custom.group_ids,
-        roles=custom.roles,
-        organization_admin=custom.organization_admin,
-        projects=custom.projects,
-        default_role=custom.default_role,
-        org_admin_group=custom.org_admin_group_name,
-        projects_group_prefix=custom.projects_group_prefix,
-        admin_group=custom.admin_group_name,
-        user_group=custom.user_group_name,
-        viewer_group=custom.viewer_group_name,
-    )
-
 
 # The rules of what claims grant, by the names under which reasons, tests and docs/claims.md cite them.
 
@@ -139,39 +104,39 @@ def own_roles(entries: Iterable[ProjectEntry]) -> frozenset[Role]:
 # spelling.
 
 
-def inferred_role(texts: Iterable[str], names: ClaimNames) -> Role | None:
+def inferred_role(texts: Iterable[str], names: "CustomClaims") -> Role | None:
     """The role of the first text that names one, None without such (groups and roles 1, 2)."""
     roles = _roles(names)
     return next((roles[found] for one in texts if (found := _folded(one)) in roles), None)
 
 
-def groups_grant_organization_admin(groups: Iterable[str], names: ClaimNames) -> bool:
+def groups_grant_organization_admin(groups: Iterable[str], names: "CustomClaims") -> bool:
     """Return True when the group of the organization admins is among them (groups and roles 3)."""
-    wanted = _folded(names.org_admin_group)
+    wanted = _folded(names.org_admin_group_name)
     return any(_folded(group) == wanted for group in groups)
 
 
-def group_entries(groups: Iterable[str], names: ClaimNames) -> tuple[list[ProjectEntry], int]:
+def group_entries(groups: Iterable[str], names: "CustomClaims") -> tuple[list[ProjectEntry], int]:
     """The projects that groups name, and how many groups have the prefix and name none (groups and roles 4).
 
     A group that is called like a role's or the admins' is that and no project's, whatever the prefix is.
     """
     size, prefix = len(names.projects_group_prefix), _folded(names.projects_group_prefix)
-    others = {*_roles(names), _folded(names.org_admin_group)}
+    others = {*_roles(names), _folded(names.org_admin_group_name)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
     found = [project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
     return [one for one in found if one is not None], found.count(None)
 
 
-def _roles(names: ClaimNames) -> dict[tuple[bool, str], Role]:
+def _roles(names: "CustomClaims") -> dict[tuple[bool, str], Role]:
     """The role of each name. Where two roles are called the same, the least privileged counts; a name of the settings
     goes before a bare one.
     """
     bare = {_folded(role.value): role for role in Role}
     return bare | {
-        _folded(names.admin_group): Role.ADMIN,
-        _folded(names.user_group): Role.USER,
-        _folded(names.viewer_group): Role.VIEWER,
+        _folded(names.admin_group_name): Role.ADMIN,
+        _folded(names.user_group_name): Role.USER,
+        _folded(names.viewer_group_name): Role.VIEWER,
     }
 
 
@@ -260,7 +225,7 @@ class ReadClaims:
     notes: tuple[str, ...]
 
 
-def claims_grant_organization_admin(claims: Mapping[str, object], names: ClaimNames) -> bool:
+def claims_grant_organization_admin(claims: Mapping[str, object], names: "CustomClaims") -> bool:
     """Return True when a claim makes an organization admin (direct claims 2); only the two words count.
     Raises Unfit.
     """
@@ -271,7 +236,7 @@ def claims_grant_organization_admin(claims: Mapping[str, object], names: ClaimNa
     return text == "true"
 
 
-def read_claims(claims: Mapping[str, object], names: ClaimNames) -> ReadClaims:
+def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClaims:
     """Everything but that claim. Raises Unfit for any that cannot be parsed, whether or not it would count."""
     default_role, of_role = _default_role(claims, names)
     entries, of_entries = _entries(claims, names)
@@ -285,7 +250,7 @@ def read_claims(claims: Mapping[str, object], names: ClaimNames) -> ReadClaims:
     )
 
 
-def _default_role(claims: Mapping[str, object], names: ClaimNames) -> tuple[Role | None, list[str]]:
+def _default_role(claims: Mapping[str, object], names: "CustomClaims") -> tuple[Role | None, list[str]]:
     """Direct claims 5: a role that does not exist is `viewer`, and set."""
     text = claim_text(claims, names.default_role).strip()
     if not text:
@@ -294,7 +259,7 @@ def _default_role(claims: Mapping[str, object], names: ClaimNames) -> tuple[Role
     return entry_role(text), [] if is_role(text) else [note]
 
 
-def _entries(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[ProjectEntry, ...], list[str]]:
+def _entries(claims: Mapping[str, object], names: "CustomClaims") -> tuple[tuple[ProjectEntry, ...], list[str]]:
     """Direct claims 3, 5 and 7: what is malformed is skipped, unless there is nothing else."""
     text = claim_text(claims, names.projects)
     if not text:
@@ -308,7 +273,7 @@ def _entries(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[Pro
     return good, [note] if len(good) < len(found) else []
 
 
-def _groups(claims: Mapping[str, object], names: ClaimNames) -> tuple[tuple[str, ...], list[str]]:
+def _groups(claims: Mapping[str, object], names: "CustomClaims") -> tuple[tuple[str, ...], list[str]]:
     """The groups, or else the group ids."""
     groups = claim_texts(claims, names.groups)
     if groups:
@@ -354,7 +319,7 @@ class UnreadableClaims:
 
 
 def granted_roles(
-    claims: Mapping[str, object], names: ClaimNames, *, projects: Collection[str] | None
+    claims: Mapping[str, object], names: "CustomClaims", *, projects: Collection[str] | None
 ) -> GrantedRoles | UnreadableClaims:
     """Return what these claims grant with these projects; None takes every project that is named to exist.
 
@@ -369,7 +334,7 @@ def granted_roles(
         return UnreadableClaims(f"{unfit} ({ClaimRule.DIRECT_7}).")
     said = _groups_6(said, names)
     if groups_grant_organization_admin(said.groups, names):
-        why = f"the group {visible(names.org_admin_group)} makes one"
+        why = f"the group {visible(names.org_admin_group_name)} makes one"
         return _organization_admin(f"{why} ({ClaimRule.GROUPS_3})", *said.notes)
     return _in_projects(said, names, projects)
 
@@ -379,7 +344,7 @@ def _organization_admin(because: str, *others: str) -> GrantedRoles:
     return GrantedRoles(organization_admin=True, roles={}, reasons=notes, notes=notes)
 
 
-def _groups_6(said: ReadClaims, names: ClaimNames) -> ReadClaims:
+def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
     """Groups and roles 6, which the interface leaves open: groups are ignored altogether, their projects and the group
     of the organization admins too, and a project's own role stays its own.
     """
@@ -390,7 +355,7 @@ def _groups_6(said: ReadClaims, names: ClaimNames) -> ReadClaims:
     return replace(said, groups=(), notes=(*said.notes, f"Groups are ignored: {why} ({ClaimRule.GROUPS_6})."))
 
 
-def _in_projects(said: ReadClaims, names: ClaimNames, projects: Collection[str] | None) -> GrantedRoles:
+def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str] | None) -> GrantedRoles:
     """Direct claims 3, 4 and 6, groups and roles 4: who gets which role in the projects that are named."""
     of_groups, malformed = group_entries(said.groups, names)
     pool = pooled_roles((*said.entries, *of_groups))
@@ -416,7 +381,7 @@ def _together(found: Mapping[str, tuple[Role, str]]) -> list[str]:
     return [f"{_some(projects)}: {role}, {because}." for (role, because), projects in alike.items()]
 
 
-def _role(entries: frozenset[ProjectEntry], names: ClaimNames) -> tuple[Role, str] | None:
+def _role(entries: frozenset[ProjectEntry], names: "CustomClaims") -> tuple[Role, str] | None:
     """A project's own role, and why; None for one that has none. Direct claims 6: of several, the least privileged."""
     roles = own_roles(entries)
     if not roles:
@@ -433,7 +398,9 @@ def _role(entries: frozenset[ProjectEntry], names: ClaimNames) -> tuple[Role, st
     return role, f"{words[rule]} ({rule})"
 
 
-def _otherwise(said: ReadClaims, names: ClaimNames, pool: Mapping[str, frozenset[ProjectEntry]]) -> tuple[Role, str]:
+def _otherwise(
+    said: ReadClaims, names: "CustomClaims", pool: Mapping[str, frozenset[ProjectEntry]]
+) -> tuple[Role, str]:
     """The role of a project that has none of its own, and why: the first of these that there is."""
     if said.default_role is not None:  # groups and roles 5: nothing is inferred then
         return said.default_role, f"the role in {visible(names.default_role)} ({ClaimRule.DIRECT_3})"
@@ -447,7 +414,7 @@ def _otherwise(said: ReadClaims, names: ClaimNames, pool: Mapping[str, frozenset
     return Role.VIEWER, f"no other role is given ({ClaimRule.DIRECT_1})"
 
 
-def _left_out(names: ClaimNames, malformed: int, unknown: tuple[str, ...]) -> list[str]:
+def _left_out(names: "CustomClaims", malformed: int, unknown: tuple[str, ...]) -> list[str]:
     prefix = visible(names.projects_group_prefix)
     groups = counted(malformed, "group")
     skipped = [f"Skipped: {groups} with the prefix {prefix} and no project behind it ({ClaimRule.GROUPS_4})."]

@@ -6,7 +6,6 @@ import hmac
 import logging
 import os
 import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from reconciler.auth import admission as auth_admission
 from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.admission import Admission, AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.auth.admission import Admission, AdmissionReason, Arrival, NotAdmitted
 from reconciler.auth.changes import Conflict
-from reconciler.auth.rate_limits import SignInAttempts
+from reconciler.auth.rate_limits import BoundedDict, SignInAttempts
 from reconciler.auth.sessions import SessionGone, Sessions
 from reconciler.model import errors, ids
 from reconciler.model import text as model_text
@@ -28,6 +27,8 @@ from reconciler.model.principals import Principal
 
 if TYPE_CHECKING:
     from argon2 import PasswordHasher
+
+    from reconciler.settings.models import OIDC
 
 # Passwords: argon2id hashes, made and compared. The only module that knows the library.
 #
@@ -105,7 +106,7 @@ class SigningIn:
         self._monotonic = monotonic
         self._attempts = SignInAttempts()
         self._secret = os.urandom(32)
-        self._remembered: OrderedDict[str, _Remembered] = OrderedDict()
+        self._remembered: BoundedDict[str, _Remembered] = BoundedDict(MOST_REMEMBERED)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")
         self._places = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
@@ -184,9 +185,6 @@ class SigningIn:
     def _remember(self, user: User, proof: bytes) -> None:
         until = self._monotonic() + REMEMBERED_SECONDS
         self._remembered[user.name] = _Remembered(user, proof, until)
-        self._remembered.move_to_end(user.name)
-        while len(self._remembered) > MOST_REMEMBERED:
-            self._remembered.popitem(last=False)
 
 
 # Refusals as the operator reads them in the log: what the settings ask for, and what came instead.
@@ -210,9 +208,7 @@ SENTENCES: Mapping[AdmissionReason, str] = {
 }
 
 
-def refusal_sentence(
-    directory: Directory, arrival: Arrival, policy: AdmissionPolicy, why: AdmissionReason, *, who: str
-) -> str:
+def refusal_sentence(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason, *, who: str) -> str:
     """Return the sentence for the log; `who` is their name, as plain text."""
     if why is AdmissionReason.NOT_FIRST:
         reason = _not_first(arrival.proved.claims, policy)
@@ -223,13 +219,13 @@ def refusal_sentence(
     return f"{who} is not let in ({why.name}): {reason}. {_came(arrival.proved.claims)}"
 
 
-def _not_first(claims: Mapping[str, object], policy: AdmissionPolicy) -> str:
+def _not_first(claims: Mapping[str, object], policy: "OIDC") -> str:
     """Return which part of `auth.oidc.firstAdmin` does not hold. It quotes the settings, never a claim's value."""
-    name = model_text.visible(policy.first_claim)
+    name = model_text.visible(policy.first_admin.claim)
     start = "nobody of this provider administers the organization, and they are not whom auth.oidc.firstAdmin means: "
-    if claims.get(policy.first_claim) is None:
+    if claims.get(policy.first_admin.claim) is None:
         return f"{start}the claim `{name}` did not come"
-    if policy.first_claim == "email" and claims.get("email_verified") is not True:
+    if policy.first_admin.claim == "email" and claims.get("email_verified") is not True:
         return f"{start}the provider does not say that their address is verified (email_verified is not true)"
     return f"{start}the claim `{name}` has another value"
 
@@ -291,7 +287,7 @@ class Entered(NamedTuple):
 class People:
     """Lets people in, one at a time."""
 
-    def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: AdmissionPolicy, clock: Clock) -> None:
+    def __init__(self, accounts: Accounts, sessions: Sessions, *, policy: "OIDC", clock: Clock) -> None:
         self._accounts = accounts
         self._sessions = sessions
         self._policy = policy

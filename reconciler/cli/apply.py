@@ -6,9 +6,9 @@ from collections import Counter
 import click
 
 from reconciler.cli import client, exits, files, options, output, resources, runs, tables
-from reconciler.cli.client import Refusal
+from reconciler.cli.client import Client, Refusal
 from reconciler.cli.files import FoundResource
-from reconciler.cli.options import Session, complete_kind, connected, paths_option
+from reconciler.cli.options import complete_kind, connected, paths_option
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 
@@ -23,47 +23,37 @@ ELSEWHERE = " is given more than once, also at "
 
 @click.command()
 @paths_option("A file, a folder, or - for standard input; may be given more than once.", required=True)
-@click.option("--dry-run", is_flag=True, help="Say what would happen, and store nothing.")
-@click.option("--atomic", is_flag=True, help="Store all of it, or nothing.")
-@click.option("--accept-invalid", is_flag=True, help="Store resources with missing or bad parameters, as incomplete.")
+@click.option("--dry-run", "dryRun", flag_value="true", help="Say what would happen, and store nothing.")
+@click.option("--atomic", flag_value="true", help="Store all of it, or nothing.")
+@click.option(
+    "--accept-invalid",
+    "acceptInvalid",
+    flag_value="true",
+    help="Store resources with missing or bad parameters, as incomplete.",
+)
 @click.option(
     "--strict-version",
-    is_flag=True,
+    "strict",
+    flag_value="version",
     help="Refuse a file whose `metadata.version` or `metadata.hash` is not that of the stored resource.",
 )
 @connected
-@click.pass_context
-def apply(
-    context: click.Context,
-    session: Session,
-    *,
-    paths: tuple[str, ...],
-    dry_run: bool,
-    atomic: bool,
-    accept_invalid: bool,
-    strict_version: bool,
-) -> None:
+def apply(service: Client, *, paths: tuple[str, ...], **parameters: str | None) -> int:
     """Create or update resources from files, and print one line for each.
 
     Ends with 3 when one of them was not stored.
     """
     sent = files.read_resources(paths)
-    chosen = {"dryRun": dry_run, "atomic": atomic, "acceptInvalid": accept_invalid}
-    query = {name: "true" for name, on in chosen.items() if on}
-    if strict_version:
-        query["strict"] = "version"
-    body: dict[str, Value] = {"resources": [found.value for found in sent]}
-    with session.client() as service:
-        try:
-            answer = service.post("apply", body=body, query=query)
-        except Refusal as refusal:
-            if refusal.status != CONFLICT:
-                raise
-            for line in _placed(refusal.errors, sent):
-                output.note(line)
-            output.note("error: nothing was stored")
-            context.exit(exits.NOT_STORED)
-    context.exit(_report(answer, sent=sent, dry_run=dry_run, colour=session.coloured))
+    query = {name: value for name, value in parameters.items() if value is not None}
+    try:
+        answer = service.post("apply", body={"resources": [found.value for found in sent]}, query=query)
+    except Refusal as refusal:
+        if refusal.status != CONFLICT:
+            raise
+        for line in (*_placed(refusal.errors, sent), "error: nothing was stored"):
+            output.note(line)
+        return exits.NOT_STORED
+    return _report(answer, sent=sent, dry_run="dryRun" in query)
 
 
 @click.command()
@@ -72,16 +62,7 @@ def apply(
 @paths_option("A file, a folder, or - for standard input, with the resources to delete.")
 @click.option("--dry-run", is_flag=True, help="Say what would happen, and delete nothing.")
 @connected
-@click.pass_context
-def delete(
-    context: click.Context,
-    session: Session,
-    *,
-    kind: str | None,
-    names: tuple[str, ...],
-    paths: tuple[str, ...],
-    dry_run: bool,
-) -> None:
+def delete(service: Client, *, kind: str | None, names: tuple[str, ...], paths: tuple[str, ...], dry_run: bool) -> int:
     """Delete the resources KIND NAME... or KIND/NAME..., or those that files name.
 
     Ends with 3 when one of them was not deleted.
@@ -94,9 +75,8 @@ def delete(
             raise click.UsageError("give either KIND and NAME, or -f with a file")
         sent = [FoundResource({"kind": key.kind, "metadata": {"name": key.name}}, place="") for key in keys]
     body: list[Value] = [_named(found.value) for found in sent]
-    with session.client() as service:
-        answer = service.post("delete", body=body, query={"dryRun": "true"} if dry_run else {})
-    context.exit(_report(answer, sent=sent, dry_run=dry_run, colour=session.coloured))
+    answer = service.post("delete", body=body, query={"dryRun": "true"} if dry_run else {})
+    return _report(answer, sent=sent, dry_run=dry_run)
 
 
 def _named(value: Value) -> Value:
@@ -107,9 +87,9 @@ def _named(value: Value) -> Value:
     return {**named, "metadata": {"name": client.at(value, "metadata", "name")}}
 
 
-def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: bool, colour: bool) -> int:
+def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: bool) -> int:
     """Print one line for each status, with reasons beneath; return the exit code."""
-    updates = client.objects(answer.get("updates"))
+    updates = client.objects(answer, "updates")
     # One status for each resource, in the order of the request: so each has its file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
     known = {
@@ -121,33 +101,22 @@ def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: boo
         status, resource = client.text(update, "status"), client.at(update, "resource")
         is_stored = status in STORED
         # A resource may be stored although it is not whole yet.
-        missing = client.strings(client.at(resource, "status", "incomplete")) if is_stored else []
+        missing = client.strings(resource, "status", "incomplete") if is_stored else []
         told = f"{remark}, incomplete" if missing else remark
         where = f" ({visible(place)})" if place and status in NOT_STORED else ""
-        word = tables.word(status) if colour else visible(status)
         # Some statuses bring no reason of their own: then the last note is the reason.
-        notes = client.strings(client.at(update, "notes"))
+        notes = client.strings(update, "notes")
         why = f": {visible(notes.pop())}" if notes and status in WHY_IN_NOTES else ""
         reasons = client.lines(update, "reason") or missing
         if is_stored and not reasons:
-            reasons = _undelivered(resource, known)
+            reasons = resources.undelivered(resource, known)
         reasons += [f"note: {note}" for note in notes]
         beneath = "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons)
-        output.write(f"{visible(client.identity(resource))} {word}{told}{where}{why}\n{beneath}")
+        output.write(f"{visible(client.identity(resource))} {tables.word(status)}{told}{where}{why}\n{beneath}")
     output.write(runs.flow_lines(answer.get("flows")))
     counts = Counter(client.text(update, "status") for update in updates)
     output.note(runs.counted(counts) + remark)
     return exits.NOT_STORED if NOT_STORED & counts.keys() else exits.OK
-
-
-def _undelivered(resource: Value, known: resources.Specs) -> list[str]:
-    """Return the reason why a stored Configuration does not deliver, where somebody seems to want that it does, or why
-    an earlier version delivers.
-    """
-    if stale := resources.stale(resource):
-        return [stale]
-    reason = resources.delivers_reason(resource)
-    return [f"does not deliver: {reason}"] if reason and resources.is_delivery_wanted(resource, known) else []
 
 
 def _placed(errors: tuple[str, ...], sent: list[FoundResource]) -> list[str]:

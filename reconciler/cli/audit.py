@@ -1,6 +1,5 @@
 """`reconciler audit`: the audit events of the service, and the verification of their chain in the store's file."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
@@ -8,14 +7,15 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import client, output, tables
-from reconciler.cli.options import OrderedGroup, Session, config_option, connected, state_option, wide_form_option
+from reconciler.cli import client, options, output, tables
+from reconciler.cli.client import Client
+from reconciler.cli.options import OrderedGroup, config_option, connected, state_option, wide_form_option
 from reconciler.cli.tables import Column, moment
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.values import Value
 from reconciler.ops import databases
-from reconciler.settings import loading, scalars
+from reconciler.settings import scalars
 from reconciler.store import audit as store_audit
 from reconciler.store.audit import VerifiedChain
 
@@ -24,32 +24,24 @@ MOST = 100_000
 PAGE = 1000  # events in one request; no more are given
 SENTENCE = "text"  # the one member of a detail that says all by itself
 ALLOWED = "must be a duration such as 30m or 24h, a date such as 2026-11-21, or an instant such as 2026-11-21T08:00:00Z"
-_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-_INSTANT = re.compile(
-    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
-)
+_TIME = r"[0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]{1,6})?(?:Z|[+-][0-9]{2}:[0-9]{2})"
+_INSTANT = re.compile(rf"[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}(?:T{_TIME})?")
 
 
-class Instant(click.ParamType[str]):
-    """An option that is an instant as people write it, converted to the form of `clock.rfc3339`."""
-
-    name = "instant"
-
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the instant that the text means now."""
-        try:
-            return clock.rfc3339(meant_instant(value, now=clock.now()))
-        except (ValueError, OverflowError):  # a date outside of the calendar
-            return self.fail(ALLOWED, param, ctx)
+def _instant(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    """Return the instant that the text means now."""
+    try:
+        return None if text is None else clock.rfc3339(meant_instant(text, now=clock.now()))
+    except (ValueError, OverflowError):  # a date outside of the calendar
+        raise click.BadParameter(ALLOWED) from None
 
 
 def meant_instant(text: str, *, now: datetime) -> datetime:
     """Return an instant: a duration is before `now`, a date begins in UTC. Raises ValueError, OverflowError."""
-    if _INSTANT.fullmatch(text):
-        return datetime.fromisoformat(text).astimezone(UTC)
-    if _DATE.fullmatch(text):
-        return datetime.fromisoformat(text).replace(tzinfo=UTC)
-    return now - timedelta(seconds=scalars.seconds(text))
+    if not _INSTANT.fullmatch(text):
+        return now - timedelta(seconds=scalars.seconds(text))
+    found = datetime.fromisoformat(text)
+    return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
 def detail_line(event: Value) -> str:
@@ -88,8 +80,7 @@ COLUMNS = (
     Column("AT", moment("at")),
     Column("WHO", "actor"),
     Column("ACTION", "action"),
-    Column("WHAT", _called, narrow=True),
-    Column("WHAT", _what, wide=True),
+    Column("WHAT", _called, whole=_what),
     Column("PROJECT", "project", tells_apart=True),
     Column("VERSION", "versionAfter", optional=True, wide=True),
     Column("BY", lambda event: client.text(event, "run") or client.text(event, "request"), optional=True, wide=True),
@@ -109,25 +100,29 @@ def audit() -> None:
 @click.option("--name", help="Only what happened to the thing of this name; with --kind Key its id does as well.")
 @click.option("--actor", help="Only what this one did: user:ana, key:01J..., git:telemetry.")
 @click.option("--action", help="Only this: created, configured, deleted, approved, signed-in, refused, ...")
-@click.option("--since", type=Instant(), help="From then on: 24h, 2026-11-21 (in UTC), 2026-11-21T08:00:00Z.")
-@click.option("--until", type=Instant(), help="Before then.")
+@click.option(
+    "--since",
+    metavar="INSTANT",
+    callback=_instant,
+    help="From then on: 24h, 2026-11-21 (in UTC), 2026-11-21T08:00:00Z.",
+)
+@click.option("--until", metavar="INSTANT", callback=_instant, help="Before then.")
 @click.option("--after", metavar="ID", help="Only what comes behind the event of this id: where a list ended.")
 @click.option("--limit", type=click.IntRange(1, MOST), default=SHOWN, help=f"At most so many events ({SHOWN}).")
 @wide_form_option
 @connected
-def list_all(session: Session, *, limit: int, form: str, **wanted: str | None) -> None:
+def list_all(service: Client, *, limit: int, form: str, **wanted: str | None) -> None:
     """Show audit events, the newest first: of --project, or of every project that you may read the audit of."""
     query = {name: value for name, value in wanted.items() if value is not None}
     found: list[dict[str, Value]] = []
-    with session.client() as service:
-        while (size := min(PAGE, limit + 1 - len(found))) > 0:  # one more than the limit, to know if there are more
-            page = client.objects(service.get("audit-events", query={"limit": str(size), **query}).get("events"))
-            found += page
-            if len(page) < size:
-                break
-            query["after"] = client.text(found[-1], "id")
+    while (size := min(PAGE, limit + 1 - len(found))) > 0:  # one more than the limit, to know if there are more
+        page = client.objects(service.get("audit-events", query={"limit": str(size), **query}), "events")
+        found += page
+        if len(page) < size:
+            break
+        query["after"] = client.text(found[-1], "id")
     is_cut, found = len(found) > limit, found[:limit]
-    tables.write_list("events", found, COLUMNS, form=form, colour=session.coloured, empty="no events found")
+    tables.write_list("events", found, COLUMNS, form=form, empty="no events found")
     if is_cut:
         output.note(f"there are more; go on with --after {client.text(found[-1], 'id')}")
 
@@ -144,9 +139,7 @@ def verify(known: str | None, retention: str | None, config: Path | None, state_
     Without --head, nobody can tell that the end was cut off, or that an older copy of the store took its place.
     """
     head = None if known is None else store_audit.head(known)
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
-    overrides = {"stateDir": state_dir, "auth.type": "local", "audit.retention": retention}
-    settings = loading.load(config=config, environment=os.environ, overrides=overrides).settings
+    settings = options.local_settings(config, state_dir, **{"audit.retention": retention})
     path = databases.database_places(settings).store
     if not path.is_file():
         raise Refused(f"there is no store at {path}; {databases.ELSEWHERE}")

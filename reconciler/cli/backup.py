@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import output
+from reconciler.cli import options, output
 from reconciler.cli.options import config_option, state_option
 from reconciler.model import clock
 from reconciler.model.errors import Refused
@@ -15,8 +15,6 @@ from reconciler.ops import backup as ops_backup
 from reconciler.ops import databases, doctor
 from reconciler.ops.databases import ProgressWatch
 from reconciler.server import process as server_process
-from reconciler.settings import loading
-from reconciler.settings.models import Settings
 from reconciler.store.files import STORE
 
 SECONDS = 3600.0
@@ -31,22 +29,14 @@ NEXT = (
 )
 
 
-def _settings(config: Path | None, state_dir: str | None) -> Settings:
-    # Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
-    # there need be no TLS) is in the environment of the service alone.
-    overrides = {"stateDir": state_dir, "auth.type": "local", "insecure": True}
-    return loading.load(config=config, environment=os.environ, overrides=overrides).settings
-
-
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @config_option
 @state_option
 def backup(folder: Path, config: Path | None, state_dir: str | None) -> None:
     """Copy the store of the service on this machine to a new FOLDER, verified, while the service runs or not."""
-    settings = _settings(config, state_dir)
     watch = ProgressWatch(time.monotonic, SECONDS, output.note)
-    places = databases.database_places(settings)
+    places = databases.database_places(options.local_settings(config, state_dir))
     manifest = ops_backup.back_up(places, folder.absolute(), now=clock.now(), watch=watch)
     for file in manifest.files:
         rows = output.counted(sum(file.rows.values()), "row")
@@ -66,7 +56,7 @@ def restore(backup: Path, config: Path | None, state_dir: str | None) -> None:
 
     BACKUP is a folder that `reconciler backup` made, or a copy of the store alone.
     """
-    settings = _settings(config, state_dir)
+    settings = options.local_settings(config, state_dir)
     given = ops_backup.read_backup(backup.absolute())
     if (process := doctor.directory_holder(settings.state_dir)) is not None:
         raise Refused(

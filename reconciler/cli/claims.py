@@ -1,6 +1,5 @@
 """`reconciler auth explain`: the roles that claims would grant, and the rule for each, without signing in."""
 
-import os
 import re
 from pathlib import Path
 
@@ -8,12 +7,11 @@ import click
 
 from reconciler.auth import claims
 from reconciler.auth.claims import GrantedRoles, UnreadableClaims
-from reconciler.cli import exits, output, tables
+from reconciler.cli import exits, options, output, tables
 from reconciler.cli.options import OrderedGroup
 from reconciler.model import names as naming
 from reconciler.model.errors import Refused
 from reconciler.model.positions import MEBIBYTE, TextLimits
-from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 HEADER = ("PROJECT", "ROLE", "BECAUSE")
@@ -48,26 +46,25 @@ def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple
 @click.option(
     "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it (text)."
 )
-@click.pass_context
-def explain(context: click.Context, *, file: Path, config: Path | None, projects: tuple[str, ...], form: str) -> None:
+def explain(*, file: Path, config: Path | None, projects: tuple[str, ...], form: str) -> int:
     """Show what the claims of an ID token grant, and by which rule.
 
     It ends with 0 when they can be read, also when they grant nothing, else with 1. Nothing is asked of a service.
     """
     given = _read_claims(file)
-    from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and a wrong file of claims needs none
-
-    # Otherwise the settings of a provider would have to be whole, with the client's secret, which none of this needs.
-    loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
-    oidc = loaded.settings.auth.oidc
-    found = claims.granted_roles(given, claims.claim_names(oidc.custom_claims), projects=projects or None)
+    oidc = options.local_settings(config).auth.oidc
+    found = claims.granted_roles(given, oidc.custom_claims, projects=projects or None)
     decides = oidc.disable_invitations
-    output.write(
-        output.as_json(_as_value(found, decides=decides)) if form == "json" else _as_text(found, decides=decides)
-    )
+    if form == "json":
+        output.write(output.as_json(_as_value(found, decides=decides)))
+    else:
+        if isinstance(found, GrantedRoles) and found.roles:
+            rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
+            output.write(tables.aligned(HEADER, rows) + "\n")
+        output.lines(_sentences(found, decides=decides))
     if not projects and isinstance(found, GrantedRoles) and found.roles:
         output.note("every project that is named is taken to exist; --project says which do")
-    context.exit(exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK)
+    return exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK
 
 
 def _read_claims(file: Path) -> dict[str, Value]:
@@ -91,27 +88,20 @@ def _read_claims(file: Path) -> dict[str, Value]:
     return value
 
 
-def _as_text(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> str:
+def _sentences(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> list[str]:
     """`decides` is the setting `auth.oidc.disableInvitations`."""
-    table = ""
     if isinstance(found, UnreadableClaims):
         others = "Nobody new is let in." if decides else "Somebody new needs an invitation."
-        lines = [f"The claims cannot be read, and change nothing. {found.reason}"]
-        lines.append(f"Who is known keeps what they have. {others}")
+        told = f"The claims cannot be read, and change nothing. {found.reason}"
+        return [told, f"Who is known keeps what they have. {others}"]
+    if decides:
+        last = "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
+        effect = f"This counts at each sign-in, since auth.oidc.disableInvitations is true. {last}"
+    elif found.is_nothing:
+        effect = "Somebody new needs an invitation."
     else:
-        rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
-        table = tables.aligned(HEADER, rows, colour=False) + "\n" if rows else ""
-        if decides:
-            last = (
-                "Whoever has something loses it, and nobody is let in." if found.is_nothing else "It replaces what was."
-            )
-            lines = [*found.notes, f"This counts at each sign-in, since auth.oidc.disableInvitations is true. {last}"]
-        elif found.is_nothing:
-            lines = [*found.notes, "Somebody new needs an invitation."]
-        else:
-            told = "This counts when somebody comes for the first time; afterwards admins and invitations decide."
-            lines = [*found.notes, told]
-    return table + "".join(visible(line) + "\n" for line in lines)
+        effect = "This counts when somebody comes for the first time; afterwards admins and invitations decide."
+    return [*found.notes, effect]
 
 
 def _as_value(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> dict[str, Value]:

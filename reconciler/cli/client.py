@@ -3,23 +3,28 @@
 This is the only module of the command line that imports httpx2. The commands decide what to do with an answer.
 """
 
-import base64
 import json
+import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypedDict, Unpack, cast
 from urllib.parse import quote, urlsplit
 
+from reconciler.cli import output
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import Refused, Transient
 from reconciler.model.values import Value
 from reconciler.version import __version__
 
 if TYPE_CHECKING:
-    import ssl
-
     import httpx2
 
+DEFAULT_SERVER = "http://127.0.0.1:3001"
+PASSWORD_FILE = "SERVICE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
 CONNECT = 5.0  # seconds
 ANSWER = 120.0  # seconds without a byte: an apply of the most resources is one transaction
 LARGEST = 256 << 20  # bytes of one answer
@@ -46,7 +51,26 @@ OF_401: Mapping[str, str] = {  # in words of commands; every other sentence of t
 MOST_SENTENCES = 5  # of a 401, which any server or proxy may send
 LONGEST_SENTENCE = 500  # characters
 
-Query = Mapping[str, str]
+# Why there is no answer, or no whole one.
+NO_HTTP = (
+    "{} gave no HTTP answer; is --server or SERVICE_SERVER right, and does the address begin with https:// when the "
+    "service has a certificate?"
+)
+UNREACHABLE = (
+    "cannot reach {}; is the service running there (`reconciler serve`), and is --server or SERVICE_SERVER right?"
+)
+LATE = "{} did not answer in time; look at its log, and try again"
+BROKEN = "the connection to {} broke before its answer was complete; try again"
+TLS_FAULTS = {  # by what OpenSSL says, the special before the general
+    "certificate has expired": "the certificate of {} has expired; renew it there",
+    "certificate is not valid for": (
+        "the certificate of {} is for another name; use a name that it holds, or renew it with this one"
+    ),
+    "CERTIFICATE_VERIFY_FAILED": (
+        "the certificate of {} is not trusted; SSL_CERT_FILE can name a file with its authority"
+    ),
+    "SSL": "{} does not answer in TLS; without a certificate, its address begins with http://",
+}
 
 
 class Refusal(Refused):
@@ -63,66 +87,106 @@ class Unreachable(Transient):
     """The service does not answer."""
 
 
-class Target(NamedTuple):
-    """The server of a connection, the credential and the project."""
+class RequestParts(TypedDict, total=False):
+    """The parts that not every request has.
 
-    server: str
-    api_key: str | None = None
-    user: str | None = None
-    password: str | None = None
-    project: str | None = None
-
-
-class Client:
-    """A connection to one server; use it in a `with`.
-
-    Requests take `missing`, the sentence for a 404 (the service's own names paths of the API, not commands), and
-    `options`, the names of options by the pointers with which errors lead into the body (`/expiry: must be ...`).
+    `missing` is the sentence for a 404: the service's own names paths of the API, not commands. `options` has the names
+    of options by the pointers with which errors lead into the body (`/expiry: must be ...`).
     """
 
-    def __init__(self, target: Target) -> None:
-        import httpx2  # noqa: PLC0415 - the import takes longer than many commands
+    query: Mapping[str, str]
+    body: Value
+    missing: str
+    options: Mapping[str, str]
 
-        parts = urlsplit(target.server)
-        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-            raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
-        self.server = target.server.rstrip("/")
-        self.project = target.project
-        self._refused = WRONG_PASSWORD if target.user else WRONG_KEY if target.api_key else NOBODY
-        self._errors = httpx2
-        timeout = httpx2.Timeout(ANSWER, connect=CONNECT)
-        try:
-            # A proxy of the environment is for other machines; it must not see a local server's key.
-            # A transport of our own has none, and still minds SSL_CERT_FILE.
-            own = httpx2.HTTPTransport(verify=_verifying(parts.scheme)) if parts.hostname in LOOPBACK else None
-            self._http = httpx2.Client(headers=_headers(target), timeout=timeout, transport=own)
-        except OSError:  # nothing is connected yet: only the authorities were read
-            raise Refused(
-                "SSL_CERT_FILE or SSL_CERT_DIR names no file with certificates; correct it or unset it"
-            ) from None
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class Client:
+    """The connection of a command. It begins with the first request. Of a key and a user it has one at most."""
+
+    server: str = DEFAULT_SERVER
+    is_named: bool = False  # somebody named the server
+    api_key: str | None = None
+    user: str | None = None
+    project: str | None = None
+    coloured: bool = False  # the output of the command
+    is_everywhere: bool = False  # requests name no project
+    _opened: ExitStack = field(default_factory=ExitStack)
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.close()
+        self._opened.close()
 
-    def get(self, *path: str, query: Query | None = None, missing: str = "") -> dict[str, Value]:
+    def everywhere(self) -> Self:
+        """Name no project in requests: they are about the organization, or their paths name one."""
+        self.is_everywhere = True
+        return self
+
+    def sign_in(self) -> None:
+        """Ask for the password now, before a command asks for something else."""
+        if self.user is not None:
+            _ = self.password
+
+    @cached_property
+    def password(self) -> str:
+        """The password of the user, from a file or a terminal. Raises Refused, OSError, click.Abort."""
+        file = os.environ.get(PASSWORD_FILE)
+        nobody = f"nobody is here to be asked for the password of {self.user}; name a file that holds it with "
+        question = f"Password of {self.user}"
+        return output.hidden_text(Path(file) if file else None, question, otherwise=nobody + PASSWORD_FILE)
+
+    @cached_property
+    def _http(self) -> "httpx2.Client":
+        auth = None if self.user is None else (self.user, self.password)
+        parts = urlsplit(self.server)
+        if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+            raise Refused("the server must be a URL such as http://127.0.0.1:3001 (--server or SERVICE_SERVER)")
+        project = None if self.is_everywhere else self.project
+        for value, what, none, where in (
+            (self.api_key, "the API key", "no key", "--api-key or SERVICE_API_KEY"),
+            # A colon ends the name in basic authentication.
+            (self.user and self.user.replace(":", "\n"), "the user's name", "no user's name", "--user or SERVICE_USER"),
+            (project, "the project's name", "no project", "--project or SERVICE_PROJECT"),
+        ):
+            if value and not (value.isascii() and value.isprintable()):
+                raise Refused(f"{what} holds characters that {none} has ({where})")
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        headers["User-Agent"] = f"reconciler/{__version__}"
+        if self.api_key:
+            headers["Authorization"] = f"Bearer {self.api_key}"
+        if project:
+            headers["X-Service-Project"] = project
+        import ssl  # noqa: PLC0415 - it comes with httpx2
+
+        import httpx2  # noqa: PLC0415 - the import takes longer than many commands
+
+        try:
+            # A proxy of the environment is for other machines; it must not see a local server's key.
+            # A transport of our own has none, and still minds SSL_CERT_FILE.
+            # For http it reads no authorities, which takes longer than most commands.
+            verify = True if parts.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+            own = httpx2.HTTPTransport(verify=verify) if parts.hostname in LOOPBACK else None
+            timeout = httpx2.Timeout(ANSWER, connect=CONNECT)
+            made = httpx2.Client(headers=headers, auth=auth, timeout=timeout, transport=own)
+        except OSError:  # nothing is connected yet: only the authorities were read
+            raise Refused(
+                "SSL_CERT_FILE or SSL_CERT_DIR names no file with certificates; correct it or unset it"
+            ) from None
+        return self._opened.enter_context(made)
+
+    def get(self, *path: str, **parts: Unpack[RequestParts]) -> dict[str, Value]:
         """Send a GET whose answer is an object."""
-        return _object(self.ask("GET", path, query=query, missing=missing))
+        return _object(self.ask("GET", path, **parts))
 
-    def post(
-        self,
-        *path: str,
-        body: Value = None,
-        query: Query | None = None,
-        missing: str = "",
-        options: Mapping[str, str] | None = None,
-    ) -> dict[str, Value]:
+    def post(self, *path: str, **parts: Unpack[RequestParts]) -> dict[str, Value]:
         """Send a POST whose answer is an object."""
-        return _object(self.ask("POST", path, query=query, body=body, missing=missing, options=options))
+        return _object(self.ask("POST", path, **parts))
 
-    def pages(self, *path: str, query: Query | None = None, size: int = PAGE) -> Iterator[list[dict[str, Value]]]:
+    def pages(
+        self, *path: str, query: Mapping[str, str] | None = None, size: int = PAGE
+    ) -> Iterator[list[dict[str, Value]]]:
         """Yield a long list of resources in pages of `size`; `query` holds for each page."""
         after: dict[str, str] = {}
         while True:
@@ -134,109 +198,67 @@ class Client:
                 return
             after = {"after": text(resources[-1], "metadata", "name")}
 
-    def ask(
-        self,
-        method: str,
-        path: tuple[str, ...],
-        *,
-        query: Query | None = None,
-        body: Value = None,
-        missing: str = "",
-        options: Mapping[str, str] | None = None,
-    ) -> Value:
+    def ask(self, method: str, path: tuple[str, ...], **parts: Unpack[RequestParts]) -> Value:
         """Send a request and return the JSON of the answer. Raises Refusal, Refused, Unreachable."""
         if any(part in ("", ".", "..") for part in path):
             raise Refused("a kind or a name must not be empty, `.` or `..`")
         url = "/".join((self.server, "v1", *(quote(part, safe="") for part in path)))
+        body = parts.get("body")
         content = None if body is None else json.dumps(body, ensure_ascii=False, allow_nan=False).encode()
-        request = self._http.build_request(method, url, params=query, content=content)
+        import httpx2  # noqa: PLC0415 - as above
+
+        has_begun = False
         try:
-            response = self._http.send(request, stream=True)
-        except self._errors.RequestError as problem:
-            raise Unreachable(self._no_answer(problem)) from None
-        try:
-            data = _bounded(response)
-        except self._errors.RequestError as problem:
-            raise Unreachable(self._broken(problem)) from None
-        finally:
-            response.close()
+            with self._http.stream(method, url, params=parts.get("query"), content=content) as response:
+                has_begun = True
+                data = _bounded(response)
+        except httpx2.RequestError as problem:
+            if isinstance(problem, httpx2.RemoteProtocolError) and not has_begun:
+                told = NO_HTTP
+            elif isinstance(problem, httpx2.ConnectTimeout | httpx2.ConnectError):
+                told = next((told for phrase, told in TLS_FAULTS.items() if phrase in str(problem)), UNREACHABLE)
+            else:
+                told = LATE if isinstance(problem, httpx2.TimeoutException) else BROKEN
+            raise Unreachable(told.format(self.server)) from None
         if response.status_code == 204:
             return None
         try:
             value = cast("Value", json.loads(data))
         except (ValueError, RecursionError):
             value = None
-        if not 200 <= response.status_code < 300:
-            after = response.headers.get("Retry-After", "")
-            refusal = self._refusal(response.status_code, value, after=after, options=options or {})
+        if not response.is_success:
+            refusal = self._refusal(response.status_code, value, after=response.headers.get("Retry-After", ""))
             # A path names its project, other requests the one of the session.
             project = path[1] if path[0] == "projects" and len(path) > 1 else self.project
+            # Not a Refusal: no command may take these for a missing resource.
             if project and refusal.codes == (ErrorCode.PROJECT_NOT_FOUND,):
-                told = NO_PROJECT.format(project)
-            elif refusal.codes == (ErrorCode.PROJECT_REQUIRED,):
-                told = CHOOSE_HINT
-            elif missing and refusal.status == NOT_FOUND:
-                told = missing
-            else:
-                raise refusal
-            # Not a Refusal: no command may take it for a missing resource.
-            raise Refused(told)
+                raise Refused(NO_PROJECT.format(project))
+            if refusal.codes == (ErrorCode.PROJECT_REQUIRED,):
+                raise Refused(CHOOSE_HINT)
+            if parts.get("missing") and refusal.status == NOT_FOUND:
+                raise Refused(parts["missing"])
+            named = tuple(_with_option(error, parts.get("options", {})) for error in refusal.errors)
+            raise Refusal(refusal.status, named, refusal.codes)
         if value is None:
             raise Refused(NOT_OURS)
         return value
 
-    def _refusal(self, status: int, value: Value, *, after: str, options: Mapping[str, str]) -> Refusal:
-        errors, codes = tuple(strings(at(value, "errors"))), tuple(strings(at(value, "codes")))
+    def _refusal(self, status: int, value: Value, *, after: str) -> Refusal:
+        errors, codes = strings(value, "errors"), strings(value, "codes")
         if len(codes) != len(errors):  # of another program, or an older server
-            codes = ()
+            codes = []
         if status == 401:
-            told = tuple(
-                OF_401.get(code) or error[:LONGEST_SENTENCE].removesuffix(".")
-                for error, code in list(zip_longest(errors, codes, fillvalue=""))[:MOST_SENTENCES]
-            )
-            if self._refused == NOBODY and told and NOBODY not in told:
-                told = (*told, SET_A_KEY)
-            return Refusal(status, told or (self._refused,), codes)
-        if not errors:
-            errors = (f"{self.server} answered {status} without saying why; is it the service, or a proxy?",)
+            pairs = list(zip_longest(errors, codes, fillvalue=""))[:MOST_SENTENCES]
+            told = [OF_401.get(code) or error[:LONGEST_SENTENCE].removesuffix(".") for error, code in pairs]
+            refused = WRONG_PASSWORD if self.user else WRONG_KEY if self.api_key else NOBODY
+            errors = told or [refused]
+            if refused == NOBODY and NOBODY not in errors:
+                errors.append(SET_A_KEY)
+        elif not errors:
+            errors = [f"{self.server} answered {status} without saying why; is it the service, or a proxy?"]
         if status == 429 and after:
-            errors = (f"{errors[0].removesuffix('.')} ({after} s)",)
-        return Refusal(status, tuple(_with_option(error, options) for error in errors), codes)
-
-    def _no_answer(self, problem: "httpx2.RequestError") -> str:
-        """Return why there is no answer, as a sentence."""
-        errors, said = self._errors, str(problem)
-        if isinstance(problem, errors.RemoteProtocolError):
-            return (
-                f"{self.server} gave no HTTP answer; is --server or SERVICE_SERVER right, and does the address begin "
-                "with https:// when the service has a certificate?"
-            )
-        if not isinstance(problem, errors.ConnectTimeout | errors.ConnectError):
-            return self._broken(problem)
-        for phrase, told in (
-            ("certificate has expired", "the certificate of {} has expired; renew it there"),
-            (
-                "certificate is not valid for",
-                "the certificate of {} is for another name; use a name that it holds, or renew it with this one",
-            ),
-            (
-                "CERTIFICATE_VERIFY_FAILED",
-                "the certificate of {} is not trusted; SSL_CERT_FILE can name a file with its authority",
-            ),
-            ("SSL", "{} does not answer in TLS; without a certificate, its address begins with http://"),
-        ):
-            if phrase in said:
-                return told.format(self.server)
-        return (
-            f"cannot reach {self.server}; is the service running there (`reconciler serve`), and is --server "
-            "or SERVICE_SERVER right?"
-        )
-
-    def _broken(self, problem: "httpx2.RequestError") -> str:
-        """Return why an answer is not whole, as a sentence."""
-        if isinstance(problem, self._errors.TimeoutException):
-            return f"{self.server} did not answer in time; look at its log, and try again"
-        return f"the connection to {self.server} broke before its answer was complete; try again"
+            errors = [f"{errors[0].removesuffix('.')} ({after} s)"]
+        return Refusal(status, tuple(errors), tuple(codes))
 
 
 def _with_option(error: str, options: Mapping[str, str]) -> str:
@@ -244,43 +266,13 @@ def _with_option(error: str, options: Mapping[str, str]) -> str:
     return f"{options[pointer]} {rest}" if rest and pointer in options else error
 
 
-def _verifying(scheme: str) -> "ssl.SSLContext | Literal[True]":
-    """Return the usual authorities; for http none, since reading them takes longer than most commands."""
-    import ssl  # noqa: PLC0415 - it comes with httpx2
-
-    return True if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
-
-def _headers(target: Target) -> dict[str, str]:
-    headers = {
-        "Accept": "application/json",
-        "Content-Type": "application/json",
-        "User-Agent": f"reconciler/{__version__}",
-    }
-    if target.api_key:
-        if not (target.api_key.isascii() and target.api_key.isprintable()):
-            raise Refused("the API key holds characters that no key has (--api-key or SERVICE_API_KEY)")
-        headers["Authorization"] = f"Bearer {target.api_key}"
-    if (user := target.user) is not None:
-        if not (user.isascii() and user.isprintable()) or ":" in user:
-            raise Refused("the user's name holds characters that no user's name has (--user or SERVICE_USER)")
-        basic = base64.b64encode(f"{user}:{target.password or ''}".encode()).decode()
-        headers["Authorization"] = f"Basic {basic}"
-    if target.project:
-        if not (target.project.isascii() and target.project.isprintable()):
-            raise Refused("the project's name holds characters that no project has (--project or SERVICE_PROJECT)")
-        headers["X-Service-Project"] = target.project
-    return headers
-
-
 def _bounded(response: "httpx2.Response") -> bytes:
-    chunks, size = [], 0
+    data = bytearray()
     for chunk in response.iter_bytes():
-        size += len(chunk)
-        if size > LARGEST:
+        data += chunk
+        if len(data) > LARGEST:
             raise Refused(f"the answer is larger than {LARGEST >> 20} MiB; ask for less at once")
-        chunks.append(chunk)
-    return b"".join(chunks)
+    return bytes(data)
 
 
 def _object(value: Value) -> dict[str, Value]:
@@ -299,14 +291,16 @@ def at(value: Value, *path: str) -> Value:
     return value
 
 
-def objects(value: Value) -> list[dict[str, Value]]:
-    """Return the objects of a list."""
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+def objects(value: Value, *path: str) -> list[dict[str, Value]]:
+    """Return the objects of a list inside nested objects."""
+    found = at(value, *path)
+    return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
-def strings(value: Value) -> list[str]:
-    """Return the strings of a list."""
-    return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+def strings(value: Value, *path: str) -> list[str]:
+    """Return the strings of a list inside nested objects."""
+    found = at(value, *path)
+    return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
 
 
 def text(value: Value, *path: str) -> str:

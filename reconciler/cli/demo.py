@@ -12,19 +12,19 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
-from importlib import resources
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from itertools import islice
 from pathlib import Path
 
 import click
 
 from api import app
-from reconciler.cli import client, output, runs
+from reconciler.cli import client, output, runs, tables
 from reconciler.git import faults
 from reconciler.model import positions, secret_references
 from reconciler.model.errors import Refused
@@ -46,11 +46,8 @@ IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "co
 
 HOST, PORT = "127.0.0.1", 8088  # as in FILE
 FILE = Path("teams/orders/orders.yaml")
-HEAD_BYTES = 1 << 16
 BODY_BYTES = 1 << 24  # a request has 1 MiB of records or one record, and that came in a request of 8 MiB
 SECONDS = 30.0  # for one request
-WAITING = 10  # bodies that nobody has shown yet; more wait for their answer
-ANSWER = "HTTP/1.1 {} \r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
 @click.command()
@@ -61,41 +58,27 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
     with (
         tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
-        contextlib.nullcontext() if folder else _bind(HOST, PORT) as listener,
+        contextlib.nullcontext() if folder else _webhook() as port,
     ):
-        place = Path(temporary)
-        repository = place / "repository"
-        _copy(folder or _example(), repository, listener)
+        repository = Path(temporary, "repository")
+        _copy(folder or _example(), repository, port)
         key = secrets.token_urlsafe(32)
-        # Without the environment: the settings of a real service have no place in a demonstration.
-        settings = loading.load(
-            config=_write_settings(place, repository),
-            environment={},
-            overrides={"listen": listen or _free_address(), "apiKey": key},
-        ).settings
+        followed = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
+        overrides = {
+            "listen": listen or _free_address(),
+            "apiKey": key,
+            "stateDir": f"{temporary}/state",
+            "repositories": [followed],
+            "log.level": "warning",
+        }
+        # Without a file and the environment: the settings of a real service have no place in a demonstration.
+        settings = loading.load(config=Path(os.devnull), environment={}, overrides=overrides).settings
         ops_logging.set_up(level=settings.log.level, style="text")
         for unsaid in UNSAID:
             logging.getLogger(unsaid).setLevel(logging.ERROR)
 
         async def show(running: Running) -> None:
-            endpoint = ""
-            if listener is not None:
-                endpoint = "http://{}:{}".format(*listener.getsockname())
-            narrating = _narrate(running, repository, key=key, endpoint=endpoint, once=once)
-            if listener is None:
-                await narrating
-                return
-            bodies: asyncio.Queue[bytes] = asyncio.Queue(WAITING)
-
-            async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await _receive(reader, writer, bodies)
-
-            server = await asyncio.start_server(connected, sock=listener, limit=HEAD_BYTES)
-            try:
-                # Not a group: what one of them raises is for `daemon.start` as it is.
-                await asyncio.gather(narrating, _show_arrivals(bodies, endpoint))
-            finally:
-                server.close()  # connections end with the loop: nobody is left to wait for them
+            await _narrate(running, repository, key=key, port=port, once=once)
 
         environment = _pretend_secrets(repository, settings.state_dir / "secrets" / "default")
         daemon.start(
@@ -111,22 +94,20 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
     output.line("Stopped.")
 
 
-# The copy, its settings, and made-up secrets.
+# The copy, and made-up secrets.
 
 
 def _example() -> Path:
     """Return the example repository: beside the package in a checkout, inside it when installed."""
-    package = Path(str(resources.files("reconciler")))
+    package = Path(__file__).parent.parent
     for candidate in (package.parent / "examples" / "repo", package / "examples" / "repo"):
         if candidate.is_dir():
             return candidate
     raise Refused("The example repository is not installed; name a folder of YAML files: reconciler demo FOLDER.")
 
 
-def _copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
-    """Make a repository whose first commit holds the files of the folder; the webhook of the example posts to the
-    listener.
-    """
+def _copy(folder: Path, target: Path, port: int | None) -> None:
+    """Make a repository whose first commit holds the files of the folder; the example's webhook posts to the port."""
     count = sum(1 for _ in islice(_files(folder), COPIED_FILES + 1))
     if count > COPIED_FILES:
         raise Refused(f"{folder} holds more than {COPIED_FILES:,} files, too many for a demonstration.")
@@ -135,8 +116,8 @@ def _copy(folder: Path, target: Path, listener: socket.socket | None) -> None:
     except shutil.Error as error:
         (place, _, why), *_ = error.args[0]
         raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
-    if listener is not None:
-        file, (_, port) = target / FILE, listener.getsockname()
+    if port is not None:
+        file = target / FILE
         text = file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n")
         file.write_text(text, encoding="utf-8")
     _git(target, "init", "--quiet", "--initial-branch=main")
@@ -164,15 +145,6 @@ def _git(repository: Path, *arguments: str) -> bytes:
     except subprocess.CalledProcessError as error:
         said = error.stderr.decode(errors="replace").strip().splitlines()
         raise Refused(f"git could not prepare the repository: {said[0] if said else error.returncode}.") from error
-
-
-def _write_settings(place: Path, repository: Path) -> Path:
-    """Write a settings file for this demonstration alone."""
-    path = place / "config.json"
-    followed = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
-    settings = {"stateDir": str(place / "state"), "repositories": [followed], "log": {"level": "warning"}}
-    path.write_text(json.dumps(settings))
-    return path
 
 
 def _free_address() -> str:
@@ -206,8 +178,8 @@ def _pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
 # The runs, as they come.
 
 
-async def _narrate(running: Running, repository: Path, *, key: str, endpoint: str, once: bool) -> None:
-    """Tell the first run with all that a newcomer needs, then every further one. `endpoint`: where records go."""
+async def _narrate(running: Running, repository: Path, *, key: str, port: int | None, once: bool) -> None:
+    """Tell the first run with all that a newcomer needs, then every further one. Records are posted to the port."""
     store = running.services.store
     told: set[str] = set()
     while True:
@@ -221,87 +193,85 @@ async def _narrate(running: Running, repository: Path, *, key: str, endpoint: st
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
             if not told:
-                _invite(running.address, repository, key=key, endpoint=endpoint)
+                _invite(running.address, repository, key=key, port=port)
             told.add(run["id"])
         await asyncio.sleep(POLL_SECONDS)
 
 
 def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
     if statuses:
-        output.write("\n" + runs.status_table(statuses, colour=output.coloured(output.Color.AUTO)))
+        output.write("\n" + tables.table(runs.STATUS_COLUMNS, statuses))
     for one in statuses:
-        for reason in client.text(one, "reason").splitlines():
-            output.line(reason)
-        for note in client.strings(client.at(one, "notes")):
-            output.line(f"note: {note}")
+        output.lines(client.text(one, "reason").splitlines())
+        output.lines(f"note: {note}" for note in client.strings(one, "notes"))
     commit, message = client.text(run, "commit"), client.text(run, "message")
     what = f"Commit {faults.short_commit(commit)}" if commit else "No commit"
-    output.write("\n")
-    output.line(f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else ""))
+    output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])
 
 
-def _invite(address: str, repository: Path, *, key: str, endpoint: str) -> None:
-    lines = (
-        "",
-        f"Repository  {repository}",
-        f"Address     {address}",
-        f"Key         {key}",
-        *([f"Endpoint    {endpoint}  log records with service.name=orders are posted to it"] if endpoint else ()),
-        *([DELIVERS] if endpoint else ()),
-        "",
-        "Edit a file there and commit it, and the change shows here. In another terminal:",
-        f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",
-        f"  {sys.argv[0]} get destinations",
-        "",
-        "Watching; stop with Ctrl-C.",
+def _invite(address: str, repository: Path, *, key: str, port: int | None) -> None:
+    posted = f"Endpoint    http://{HOST}:{port}  log records with service.name=orders are posted to it"
+    output.lines(
+        (
+            "",
+            f"Repository  {repository}",
+            f"Address     {address}",
+            f"Key         {key}",
+            *((posted, DELIVERS) if port else ()),
+            "",
+            "Edit a file there and commit it, and the change shows here. In another terminal:",
+            f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",
+            f"  {sys.argv[0]} get destinations",
+            "",
+            "Watching; stop with Ctrl-C.",
+        )
     )
-    output.write("\n".join(lines) + "\n")
 
 
-# The endpoint of the example's webhook. It listens where the example says, or on any port of this machine when that is
-# taken: then the copy of the example has that port.
+class Webhook(BaseHTTPRequestHandler):
+    """Takes what the webhook of the example posts, and shows the bodies, or their beginnings."""
+
+    timeout = SECONDS
+    server: HTTPServer
+
+    def do_POST(self) -> None:
+        """Show the body of a request that says its length."""
+        length = self.headers.get("Content-Length", "")
+        status = 200
+        if not length.isdecimal():
+            status = 411
+        elif len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
+            status = 413
+        else:
+            body = self.rfile.read(int(length))
+            more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
+            shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
+            output.line(f"http://{HOST}:{self.server.server_port} got {shown}{more}")
+        self.send_response(status)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing else."""
 
 
-def _bind(host: str, port: int) -> socket.socket:
-    """Listen there, or at any port. Raises Refused when there is none."""
+class WebhookServer(ThreadingHTTPServer):
+    """Listens where the example says, or at any port of this machine when that is taken: then the copy has that one."""
+
+    def handle_error(self, *_: object) -> None:
+        """Say nothing of a connection that broke."""
+
+
+@contextlib.contextmanager
+def _webhook() -> Iterator[int]:
+    """Listen for records; yield the port."""
     try:
-        listener = serving.bind(host, port)
+        server = WebhookServer((HOST, PORT), Webhook)
+    except OSError:
+        server = WebhookServer((HOST, 0), Webhook)
+    with server:
+        threading.Thread(target=server.serve_forever, name="webhook", daemon=True).start()
         try:
-            listener.listen()  # only now is it sure that nobody else does
-        except OSError:
-            listener.close()
-            raise
-    except (Refused, OSError):
-        if not port:
-            raise
-        return _bind(host, 0)
-    return listener
-
-
-async def _receive(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, bodies: asyncio.Queue[bytes]) -> None:
-    """Take the one request of a connection."""
-    gone = (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError)
-    try:
-        with contextlib.suppress(*gone):
-            async with asyncio.timeout(SECONDS):
-                head = await reader.readuntil(b"\r\n\r\n")
-                length = head.lower().partition(b"\r\ncontent-length:")[2].partition(b"\r\n")[0].strip()
-                status = 200
-                if not length.isdigit():
-                    status = 411
-                elif len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
-                    status = 413
-                else:
-                    await bodies.put(await reader.readexactly(int(length)))
-                writer.write(ANSWER.format(status).encode())
-                await writer.drain()
-    finally:
-        writer.close()
-
-
-async def _show_arrivals(bodies: asyncio.Queue[bytes], endpoint: str) -> None:
-    """Show the bodies that are posted to the endpoint, or their beginnings."""
-    while True:
-        body = await bodies.get()
-        more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
-        output.line(f"{endpoint} got {body[:SHOWN_BYTES].decode('utf-8', 'replace')}{more}")
+            yield server.server_port
+        finally:
+            server.shutdown()

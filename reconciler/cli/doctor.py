@@ -6,26 +6,27 @@ The checks themselves are in `ops.checks`.
 import asyncio
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import click
 
 from reconciler.cli import exits, output, tables
-from reconciler.cli.options import Session, config_option, state_option
+from reconciler.cli.options import config_option, state_option
 from reconciler.model import clock
 from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services
-from reconciler.ops.doctor import DoctorCheck, DoctorFinding, FindingStatus, threaded
+from reconciler.ops.doctor import SECONDS, DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.server import following
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
-from reconciler.store.files import KINDS, DatabaseKind, DatabasePlaces
+from reconciler.store.files import KINDS, DatabasePlaces
 
 SETTINGS = "settings"
 PROVIDER = "provider"
@@ -41,31 +42,32 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
     settings = loaded.settings
     places = databases.database_places(settings)
     process = ops_doctor.directory_holder(settings.state_dir)
+    deep = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
+
+    def check(
+        name: str, look: Callable[..., Sequence[DoctorFinding]], *given: Any, seconds: float = SECONDS, **named: Any
+    ) -> DoctorCheck:
+        return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
+
     return [
-        DoctorCheck(services.NAME, threaded(partial(_listening, settings, process))),
-        DoctorCheck(files.STATE_NAME, threaded(partial(files.check_state, settings.state_dir))),
-        DoctorCheck(files.NAME, threaded(partial(_files, loaded, environment))),
-        DoctorCheck(services.PROGRAM_NAME, threaded(partial(_programs, services.needed_programs(settings)))),
-        DoctorCheck(services.SANDBOX_NAME, threaded(services.check_sandbox)),
+        check(services.NAME, _listening, settings, process),
+        check(files.STATE_NAME, files.check_state, settings.state_dir),
+        check(files.NAME, _files, loaded, environment),
+        check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
+        check(services.SANDBOX_NAME, services.check_sandbox),
         DoctorCheck(services.REPOSITORY_NAME, partial(_repositories, settings), ALL_REPOSITORIES_SECONDS),
-        *(_database(kind, places, is_full=is_full) for kind in KINDS),
-        _audit(places, is_full=is_full),
-        DoctorCheck(files.DISK_NAME, threaded(partial(_disks, settings, places))),
-        DoctorCheck(
-            services.CLOCK_NAME,
-            threaded(partial(services.check_clock, now, [settings.state_dir, PROGRAM])),
+        *(
+            check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
+            for kind in KINDS
         ),
-        DoctorCheck(services.CERTIFICATE_NAME, threaded(partial(_certificates, settings, now))),
+        check(files.AUDIT, files.check_audit, places.store, is_full=is_full, seconds=deep),
+        check(files.DISK_NAME, _disks, settings, places),
+        check(services.CLOCK_NAME, services.check_clock, now, [settings.state_dir, PROGRAM]),
+        check(services.CERTIFICATE_NAME, _certificates, settings, now),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        DoctorCheck(files.LIMIT_NAME, threaded(partial(files.check_open_files, process))),
-        DoctorCheck(
-            files.QUEUE_NAME,
-            threaded(partial(files.check_quarantine, settings.state_dir)),
-        ),
-        DoctorCheck(
-            files.KEPT_NAME,
-            threaded(partial(files.check_kept_copies, [places.of(kind) for kind in KINDS])),
-        ),
+        check(files.LIMIT_NAME, files.check_open_files, process),
+        check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
+        check(files.KEPT_NAME, files.check_kept_copies, [places.of(kind) for kind in KINDS]),
     ]
 
 
@@ -88,27 +90,12 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
     return [*found, *files.check_settings_file(loaded.config, has_secret=in_file)]
 
 
-def _programs(needed: tuple[str, ...]) -> list[DoctorFinding]:
-    return services.check_programs(needed)
-
-
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
     asked = [
         services.NamedRepository(one.name, one.source, one.suspended)
         for one in following.watched_repositories(settings)
     ]
     return await services.check_repositories(asked, state=settings.state_dir)
-
-
-def _database(kind: DatabaseKind, places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
-    look = threaded(partial(files.check_database, places.of(kind), kind, is_full=is_full))
-    return DoctorCheck(kind.file, look, seconds)
-
-
-def _audit(places: DatabasePlaces, *, is_full: bool) -> DoctorCheck:
-    seconds = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
-    return DoctorCheck(files.AUDIT, threaded(partial(files.check_audit, places.store, is_full=is_full)), seconds)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
@@ -123,28 +110,20 @@ def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:
-    found = [
-        finding
-        for setting, path in _authorities(settings)
-        for finding in services.check_authorities(setting, path, now=now)
-    ]
-    if settings.tls.cert_file is None:
-        return found
-    from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
+    found: list[DoctorFinding] = []
+    if settings.tls.cert_file is not None:
+        from reconciler.server import serving  # noqa: PLC0415 - the HTTP server, which only this needs
 
-    configured = serving.configured_certificate(settings)
-    if configured is None:
-        return found
-    read = partial(serving.read_certificate, configured)
-    return [*services.check_listener_certificate(configured.chain, read, now=now), *found]
-
-
-def _authorities(settings: Settings) -> Iterator[tuple[str, Path]]:
-    if settings.outbound.ca_file is not None:
-        yield "outbound.caFile", settings.outbound.ca_file
+        if (configured := serving.configured_certificate(settings)) is not None:
+            read = partial(serving.read_certificate, configured)
+            found += services.check_listener_certificate(configured.chain, read, now=now)
+    authorities = {"outbound.caFile": settings.outbound.ca_file}
     for number, repository in enumerate(settings.repositories):
-        if repository.credentials.ca_file is not None:
-            yield f"repositories[{number}].credentials.caFile", repository.credentials.ca_file
+        authorities[f"repositories[{number}].credentials.caFile"] = repository.credentials.ca_file
+    for setting, path in authorities.items():
+        if path is not None:
+            found += services.check_authorities(setting, path, now=now)
+    return found
 
 
 async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
@@ -170,8 +149,7 @@ WIDTH = max(map(len, FindingStatus))
 @state_option
 @click.option("--full", is_flag=True, help="Look through the store whole, however long that takes.")
 @click.option("-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it.")
-@click.pass_context
-def doctor(context: click.Context, config: Path | None, state_dir: str | None, *, full: bool, form: str) -> int:
+def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str) -> int:
     """Look for what is wrong with the service on this machine, whether it runs or not.
 
     It changes nothing. The exit code is that of the worst finding.
@@ -183,10 +161,9 @@ def doctor(context: click.Context, config: Path | None, state_dir: str | None, *
         ]
         output.write(output.as_json({"findings": findings}))
     else:
-        colour = isinstance(context.obj, Session) and context.obj.coloured
         for one in found:
-            status = tables.word(one.status) if colour else str(one.status)
-            output.write(f"{status}{' ' * (WIDTH - len(one.status))}  {one.check}: {one.sentence}\n")
+            status = tables.word(one.status) + " " * (WIDTH - len(one.status))
+            output.write(f"{status}  {one.check}: {one.sentence}\n")
     return CODES[ops_doctor.worst(found)]
 
 
@@ -208,7 +185,11 @@ def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequ
         except SettingsError:
             mistakes = [ops_doctor.error(SETTINGS, line, "") for line in problem.lines]
             rest = "nothing else was looked at, since the settings say what there is"
-            return [*mistakes, *_programs(()), ops_doctor.warning(SETTINGS, rest, "mend them, and look again")]
+            return [
+                *mistakes,
+                *services.check_programs(()),
+                ops_doctor.warning(SETTINGS, rest, "mend them, and look again"),
+            ]
         told = [ops_doctor.warning(SETTINGS, line, HAS_IT) for line in problem.lines]
     checks = doctor_checks(loaded, environment=environment, now=clock.now(), is_full=is_full)
     return [*told, *asyncio.run(ops_doctor.run_checks(checks))]

@@ -1,17 +1,16 @@
 """`reconciler export`: resources as the files of a repository, each written whole or not at all, and nowhere else."""
 
 import os
-import stat
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
 
 from reconciler.cli import client, output
 from reconciler.cli.client import NOT_OURS, Client
-from reconciler.cli.options import Session, complete_kind, connected, known_kind
+from reconciler.cli.options import complete_kind, connected, known_kind
 from reconciler.model import masking, names, positions, yaml_documents
 from reconciler.model.components import MASK
 from reconciler.model.errors import Refused
@@ -41,25 +40,18 @@ IN_GIT = (
 )
 
 
-class FileNames:
-    """The files of one kind's resources, in the order of their names.
+def file_name(name: str, folded: set[str]) -> str:
+    """Return the file of the next resource of a kind, in the order of names; `folded` are the names before it.
 
     The name of a file is that of its resource, unless an earlier one differs from it in case alone: some disks would
     take the two for one. Such a name is followed by `~` and, in hexadecimal, the letters that are capitals, the first
     letter being the lowest bit; no resource has `~` in its name.
     """
-
-    def __init__(self) -> None:
-        self._folded: set[str] = set()
-
-    def of(self, name: str) -> str:
-        """Return the file of a new resource."""
-        folded = name.lower()
-        if folded not in self._folded:
-            self._folded.add(folded)
-            return name + SUFFIX
-        capitals = sum(1 << position for position, letter in enumerate(name) if letter.isupper())
-        return f"{name}~{capitals:x}{SUFFIX}"
+    if name.lower() not in folded:
+        folded.add(name.lower())
+        return name + SUFFIX
+    capitals = sum(1 << position for position, letter in enumerate(name) if letter.isupper())
+    return f"{name}~{capitals:x}{SUFFIX}"
 
 
 def file_contents(resource: dict[str, Value]) -> bytes:
@@ -93,70 +85,43 @@ def _remarks_of(resource: dict[str, Value], data: bytes) -> Iterator[str]:
         yield LARGE
 
 
-class _ExportFolder:
-    """An open folder. Every step goes through the open folder, so that a link put in its place leads nowhere."""
-
-    def __init__(self, path: Path, descriptor: int) -> None:
-        self.path = path
-        self._descriptor = descriptor
-
-    def names(self) -> list[str]:
-        """Return the names in it, sorted."""
-        with os.scandir(self._descriptor) as entries:
-            return sorted(entry.name for entry in entries)
-
-    @contextmanager
-    def inside(self, name: str) -> Iterator["_ExportFolder"]:
-        """Open the folder of this name in it, made when there is none. Raises Refused for a link or a file."""
-        with suppress(FileExistsError):
-            os.mkdir(name, dir_fd=self._descriptor)
-        path = self.path / name
-        try:
-            descriptor = os.open(name, FOLDER | os.O_NOFOLLOW, dir_fd=self._descriptor)
-        except OSError as problem:
-            if self._is_folder(name):
-                raise
-            raise Refused(f"{path} is not a folder, and links are not followed; move it away") from problem
-        with _opened(path, descriptor) as folder:
-            yield folder
-
-    def write(self, name: str, data: bytes) -> None:
-        """Put a file in it, in place of one that is there; a link is replaced, not followed."""
-        if self._is_folder(name):
-            raise Refused(f"{self.path / name} is a folder, and a file has to stand there; move it away")
-        fresh = f".{name}.new"  # begins with a dot, so that nobody takes it for a resource
-        with suppress(FileNotFoundError):
-            os.unlink(fresh, dir_fd=self._descriptor)
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-        try:
-            with os.fdopen(os.open(fresh, flags, 0o666, dir_fd=self._descriptor), "wb") as file:
-                file.write(data)
-            os.rename(fresh, name, src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(fresh, dir_fd=self._descriptor)
-            raise
-
-    def _is_folder(self, name: str) -> bool:
-        with suppress(FileNotFoundError):
-            return stat.S_ISDIR(os.stat(name, dir_fd=self._descriptor, follow_symlinks=False).st_mode)
-        return False
-
-
 @contextmanager
-def _opened(path: Path, descriptor: int) -> Iterator[_ExportFolder]:
-    try:
-        yield _ExportFolder(path, descriptor)
-    finally:
-        os.close(descriptor)
+def _kind_folder(directory: Path, kind: Kind) -> Iterator[int]:
+    """Open the folder of a kind, made when there is none. Raises Refused for a link or a file.
 
-
-@contextmanager
-def _kind_folder(directory: Path, kind: Kind) -> Iterator[_ExportFolder]:
-    """Open the folder of a kind, made when there is none."""
+    Every step goes through the open folder, so that a link put in its place leads nowhere.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    with _opened(directory, os.open(directory, FOLDER)) as target, target.inside(kind.plural) as folder:
+    with ExitStack() as opened:
+        target = os.open(directory, FOLDER)
+        opened.callback(os.close, target)
+        with suppress(FileExistsError):
+            os.mkdir(kind.plural, dir_fd=target)
+        try:
+            folder = os.open(kind.plural, FOLDER | os.O_NOFOLLOW, dir_fd=target)
+        except NotADirectoryError as problem:  # of a link, too
+            where = directory / kind.plural
+            raise Refused(f"{where} is not a folder, and links are not followed; move it away") from problem
+        opened.callback(os.close, folder)
         yield folder
+
+
+def _write(folder: int, path: Path, data: bytes) -> None:
+    """Put a file into the open folder, in place of one that is there; a link is replaced, not followed."""
+    fresh = f".{path.name}.new"  # begins with a dot, so that nobody takes it for a resource
+    with suppress(FileNotFoundError):
+        os.unlink(fresh, dir_fd=folder)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        with os.fdopen(os.open(fresh, flags, 0o666, dir_fd=folder), "wb") as file:
+            file.write(data)
+        os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException as problem:
+        with suppress(OSError):
+            os.unlink(fresh, dir_fd=folder)
+        if isinstance(problem, IsADirectoryError):
+            raise Refused(f"{path} is a folder, and a file has to stand there; move it away") from problem
+        raise
 
 
 @click.command()
@@ -171,7 +136,7 @@ def _kind_folder(directory: Path, kind: Kind) -> Iterator[_ExportFolder]:
 )
 @click.option("--force", is_flag=True, help="Write into a folder that is not empty, and replace files there.")
 @connected
-def export(session: Session, *, directory: Path, chosen: tuple[str, ...], force: bool) -> None:
+def export(service: Client, *, directory: Path, chosen: tuple[str, ...], force: bool) -> None:
     """Write every resource to a file of its own below DIR, to be kept in Git or applied again.
 
     A file is DIR/KIND/NAME.yaml, with the kind in the plural. What the service brings along by itself is left out.
@@ -183,9 +148,8 @@ def export(session: Session, *, directory: Path, chosen: tuple[str, ...], force:
         raise Refused(f"{directory} is not a folder")
     if directory.exists() and not force and any(each.name != GIT for each in directory.iterdir()):
         raise Refused(f"{directory} is not empty; choose another folder, or replace files in it with --force")
-    with session.client() as service:
-        for kind in dict.fromkeys(wanted):
-            _export(service, kind, directory=directory, counts=counts, remarks=remarks)
+    for kind in dict.fromkeys(wanted):
+        _export(service, kind, directory=directory, counts=counts, remarks=remarks)
     for remark in REMARKS:
         paths = remarks[remark]
         for path in paths[:MOST_TOLD]:
@@ -202,7 +166,7 @@ def _export(
     service: Client, kind: Kind, *, directory: Path, counts: Counter[str], remarks: dict[str, list[str]]
 ) -> None:
     """Write every resource of a kind, page by page; the folder is made once there is a resource for it."""
-    files = FileNames()
+    folded: set[str] = set()
     mine: set[str] = set()
     for page in _pages(service, kind):
         # The service brings along the built-in ones by itself.
@@ -211,19 +175,20 @@ def _export(
             continue
         with _kind_folder(directory, kind) as folder:
             for resource in kept:
-                name = files.of(client.text(resource, "metadata", "name"))
+                name = file_name(client.text(resource, "metadata", "name"), folded)
                 mine.add(name)
                 found = [DAMAGED]
                 if not client.text(resource, "status", "error"):
                     data = file_contents(resource)
-                    folder.write(name, data)
+                    _write(folder, directory / kind.plural / name, data)
                     counts[kind.plural] += 1
                     found = list(_remarks_of(resource, data))
                 for remark in found:
                     remarks[remark].append(f"{kind.plural}/{name}")
     if (directory / kind.plural).is_dir():
-        with _kind_folder(directory, kind) as folder:
-            remarks[OTHER] += [f"{kind.plural}/{name}" for name in folder.names() if name not in mine]
+        with _kind_folder(directory, kind) as folder, os.scandir(folder) as entries:
+            others = sorted(entry.name for entry in entries if entry.name not in mine)
+        remarks[OTHER] += [f"{kind.plural}/{name}" for name in others]
 
 
 def _pages(service: Client, kind: Kind) -> Iterator[list[dict[str, Value]]]:

@@ -7,18 +7,30 @@ test measures it.
 import os
 import sys
 from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
+from typing import NamedTuple, cast
 
 import click
 from click import shell_completion
 
 from reconciler.cli import exits, output
-from reconciler.cli.options import CommandEntry, LazyGroup, Session, connected, options
-from reconciler.cli.output import ClosedPipe, Color
+from reconciler.cli.client import Client
+from reconciler.cli.options import OrderedGroup, connected, options
+from reconciler.cli.output import ClosedPipe
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
 
 PROGRAM = "reconciler"
+
+
+class CommandEntry(NamedTuple):
+    """A command: its place (`module:attribute`), and its line in the list of commands."""
+
+    target: str
+    summary: str
+
+
 ENTRIES = {
     "serve": CommandEntry("reconciler.cli.serve:serve", "Run the service."),
     "demo": CommandEntry("reconciler.cli.demo:demo", "Try the service with an example repository."),
@@ -38,12 +50,12 @@ ENTRIES = {
     "queue": CommandEntry("reconciler.cli.queue:queue", "Look after the queues of webhooks."),
     "send-test": CommandEntry("reconciler.cli.queue:send_test", "Send one made-up record to a webhook."),
     "notification": CommandEntry("reconciler.cli.notification:notification", "Show what somebody should know of."),
-    "whoami": CommandEntry("reconciler.cli.user:whoami", "Show who you are, and your roles."),
-    "project": CommandEntry("reconciler.cli.project:project", "List and create projects."),
-    "member": CommandEntry("reconciler.cli.project:member", "Give people roles in a project."),
-    "invitation": CommandEntry("reconciler.cli.project:invitation", "Invite people to a project."),
-    "user": CommandEntry("reconciler.cli.user:user", "Manage people, and your own password."),
-    "key": CommandEntry("reconciler.cli.key:key", "Make, list and revoke API keys."),
+    "whoami": CommandEntry("reconciler.cli.access:whoami", "Show who you are, and your roles."),
+    "project": CommandEntry("reconciler.cli.access:project", "List and create projects."),
+    "member": CommandEntry("reconciler.cli.access:member", "Give people roles in a project."),
+    "invitation": CommandEntry("reconciler.cli.access:invitation", "Invite people to a project."),
+    "user": CommandEntry("reconciler.cli.access:user", "Manage people, and your own password."),
+    "key": CommandEntry("reconciler.cli.access:key", "Make, list and revoke API keys."),
     "audit": CommandEntry("reconciler.cli.audit:audit", "Read who did what, and verify that it is whole."),
     "auth": CommandEntry("reconciler.cli.claims:auth", "Look into signing in through a provider."),
     "doctor": CommandEntry("reconciler.cli.doctor:doctor", "Look for what is wrong with the service on this machine."),
@@ -62,8 +74,23 @@ def documentation(prefix: Path) -> str | None:
     return f"The documentation, docs/ in messages, is in {folder}" if folder.is_dir() else None
 
 
+class Program(OrderedGroup):
+    """The commands of the table, imported when they are used: a quick command does not pay for a heavy one."""
+
+    def summaries(self) -> dict[str, str]:
+        """Return the sentences of the table."""
+        return {name: entry.summary for name, entry in ENTRIES.items()}
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """Import the command."""
+        if cmd_name not in ENTRIES:
+            return None
+        module, _, attribute = ENTRIES[cmd_name].target.partition(":")
+        return cast("click.Command", getattr(import_module(module), attribute))
+
+
 @click.group(
-    cls=LazyGroup,
+    cls=Program,
     name=PROGRAM,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=documentation(Path(sys.prefix)),
@@ -71,22 +98,9 @@ def documentation(prefix: Path) -> str | None:
 @options(from_environment=True)
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 @click.pass_context
-def program(
-    context: click.Context,
-    *,
-    server: str | None,
-    api_key: str | None,
-    user: str | None,
-    project: str | None,
-    color: str | None,
-) -> None:
+def program(context: click.Context, /, *, color: str | None, **_: object) -> None:
     """Keep telemetry configuration as Git says, and work with it."""
-    chosen = Color(color) if color else None
-    context.obj = Session(server=server, api_key=api_key, user=user, project=project, color=chosen)
-
-
-if isinstance(program, LazyGroup):
-    program.entries = ENTRIES
+    context.color = output.is_coloured(color)
 
 
 def main() -> int:
@@ -105,25 +119,21 @@ def main() -> int:
 
 def _failed(problem: Exception) -> int:
     with suppress(ClosedPipe, BrokenPipeError):
-        if isinstance(problem, click.ClickException):
-            return _misused(problem)
         if isinstance(problem, click.Abort):
             return exits.INTERRUPTED
+        if isinstance(problem, click.exceptions.NoArgsIsHelpError):
+            output.notes(problem.format_message())
+            return problem.exit_code
+        if isinstance(problem, click.ClickException):
+            if isinstance(problem, click.UsageError) and problem.ctx is not None:
+                output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
+            output.error(problem.format_message())
+            return problem.exit_code
         if os.environ.get("SERVICE_DEBUG") == "1":
             output.trace(problem)
         for line in _lines(problem):
             output.note(line)
     return exits.ERROR
-
-
-def _misused(problem: click.ClickException) -> int:
-    if isinstance(problem, click.exceptions.NoArgsIsHelpError):
-        output.notes(problem.format_message())
-        return problem.exit_code
-    if isinstance(problem, click.UsageError) and problem.ctx is not None:
-        output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
-    output.error(problem.format_message())
-    return problem.exit_code
 
 
 def _lines(problem: Exception) -> list[str]:
@@ -138,15 +148,14 @@ def _lines(problem: Exception) -> list[str]:
 
 @click.command()
 @connected
-def version(session: Session) -> None:
+def version(service: Client) -> None:
     """Print the version.
 
     With --server (or SERVICE_SERVER) also that of the server.
     """
     output.line(f"client {__version__}")
-    if session.server is not None:
-        with session.client() as client:
-            output.line(f"server {client.ask('GET', ('version',))}")
+    if service.is_named:
+        output.line(f"server {service.ask('GET', ('version',))}")
 
 
 VARIABLE = "_RECONCILER_COMPLETE"  # click's rule for the program's name

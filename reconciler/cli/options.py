@@ -1,71 +1,30 @@
 """The options and arguments that commands share, the session that they make, and the groups that commands are in."""
 
+import functools
 import os
+from collections import ChainMap
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from reconciler.cli import output
-from reconciler.cli.output import Color
+from reconciler.cli.client import DEFAULT_SERVER, PASSWORD_FILE, Client
 from reconciler.model import names
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key, Kind
-from reconciler.model.principals import DEFAULT_PROJECT
 
 if TYPE_CHECKING:
-    from reconciler.cli.client import Client, Target
+    from reconciler.settings.models import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-DEFAULT_SERVER = "http://127.0.0.1:3001"
-PASSWORD_FILE = "SERVICE_PASSWORD_FILE"  # noqa: S105 - the name of a variable
 OPTIONS = ("server", "api_key", "user", "project", "color")
 TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or SERVICE_USER); give one of them"
-NOBODY = f"nobody is here to be asked for the password of {{}}; name a file that holds it with {PASSWORD_FILE}"
-
-
-@dataclass(frozen=True, slots=True)
-class Session:
-    """The server, the credential, the project and the colour of a command. Of a key and a user it has one at most."""
-
-    server: str | None
-    api_key: str | None
-    user: str | None
-    project: str | None
-    color: Color | None
-
-    @property
-    def coloured(self) -> bool:
-        """True when output gets colour."""
-        return output.coloured(self.color or Color.AUTO)
-
-    def target(self) -> "Target":
-        """Return the facts of a connection; asks a person for the password. Raises Refused, OSError, click.Abort."""
-        password = None
-        if self.user is not None and (file := os.environ.get(PASSWORD_FILE)):
-            password = output.read_hidden(Path(file), output.PASSWORD)
-        elif self.user is not None:
-            password = output.ask_hidden_text(f"Password of {self.user}", otherwise=NOBODY.format(self.user))
-        from reconciler.cli.client import Target  # noqa: PLC0415 - only for commands that ask a server
-
-        return Target(self.server or DEFAULT_SERVER, self.api_key, self.user, password, self.project)
-
-    def client(self) -> "Client":
-        """Return a connection to the server, to be used in a `with`. Raises as `target` does."""
-        from reconciler.cli.client import Client  # noqa: PLC0415 - as above
-
-        return Client(self.target())
-
-    def everywhere(self) -> "Client":
-        """Return a connection without a project: for the organization, or for paths that name their project."""
-        return replace(self, project=None).client()
 
 
 def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
@@ -73,81 +32,70 @@ def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P,
     would override the group's options.
     """
 
-    def option(name: str, text: str, variable: str = "", **more: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-        return click.option(name, envvar=variable if variable and from_environment else None, help=text, **more)
+    colors = click.Choice(output.COLORS)
+    user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        colors = click.Choice([color.value for color in Color])
-        user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
-        for decorator in (
-            option("--color", "When to colour (default: auto).", type=colors),
-            option("--project", "The project, when there are several.", "SERVICE_PROJECT"),
-            option("--user", user, "SERVICE_USER"),
-            option("--api-key", "The API key; better in SERVICE_API_KEY.", "SERVICE_API_KEY"),
-            option("--server", f"The server (default: {DEFAULT_SERVER}).", "SERVICE_SERVER"),
+        for name, variable, kind, text in (
+            ("--color", None, colors, "When to colour (default: auto)."),
+            ("--project", "SERVICE_PROJECT", None, "The project, when there are several."),
+            ("--user", "SERVICE_USER", None, user),
+            ("--api-key", "SERVICE_API_KEY", None, "The API key; better in SERVICE_API_KEY."),
+            ("--server", "SERVICE_SERVER", None, f"The server (default: {DEFAULT_SERVER})."),
         ):
-            function = decorator(function)
+            option = click.option(name, envvar=variable if from_environment else None, type=kind, help=text)
+            function = option(function)
         return function
 
     return decorate
 
 
 def connected(function: Callable[..., R]) -> Callable[..., R]:
-    """Give a command these options, and itself the session as its first argument."""
+    """Give a command these options, and itself the client as its first argument."""
 
     @click.pass_context
+    @functools.wraps(function)
     def wrapper(context: click.Context, /, *args: object, **arguments: object) -> R:
-        own = {name: arguments.pop(name) for name in OPTIONS}
-        return function(_merged(context, own), *args, **arguments)
+        own = {name: value for name, value in arguments.items() if name not in OPTIONS}
+        with _client(context) as service:
+            return function(service, *args, **own)
 
-    wrapper.__doc__, wrapper.__name__ = function.__doc__, function.__name__
-    # The options and arguments that decorators above have put on the function so far.
-    wrapper.__click_params__ = getattr(function, "__click_params__", [])  # type: ignore[attr-defined]
     return options(from_environment=False)(wrapper)
 
 
-def _merged(context: click.Context, own: dict[str, object]) -> Session:
+def _client(context: click.Context) -> Client:
+    """Return the client of a command: the option or variable that is nearest to the command counts."""
     root = context.find_root()
-
-    def chosen(name: str) -> str | None:
-        # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
-        return _text(own[name] if own[name] is not None else getattr(root.obj, name, None))
-
-    def from_source(source: ParameterSource) -> dict[str, object]:
-        """Return the options before the command's name that have this source."""
-        return {name: value for name, value in root.params.items() if root.get_parameter_source(name) is source}
-
+    places: list[dict[str, str | None]] = [
+        {name: place.params[name] for name in OPTIONS if place.get_parameter_source(name) is source}
+        for place, source in (
+            (context, ParameterSource.COMMANDLINE),
+            (root, ParameterSource.COMMANDLINE),
+            (root, ParameterSource.ENVIRONMENT),
+        )
+    ]
+    nearest = ChainMap(*places)
     # A key or a user, from the nearest place that names one: an option counts, whatever the environment has.
-    api_key = user = None
-    for place in (own, from_source(ParameterSource.COMMANDLINE), from_source(ParameterSource.ENVIRONMENT)):
-        api_key, user = _text(place.get("api_key")), _text(place.get("user"))
-        if api_key and user:
-            raise click.UsageError(TWO)
-        if api_key or user:
-            break
-    color = chosen("color")
-    return Session(chosen("server"), api_key, user, chosen("project"), None if color is None else Color(color))
+    credentials = [{name: place[name] for name in ("api_key", "user") if place.get(name)} for place in places]
+    credential = next(filter(None, credentials), {})
+    if len(credential) > 1:
+        raise click.UsageError(TWO)
+    context.color = coloured = output.is_coloured(nearest.get("color"))
+    # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
+    server, project = nearest.get("server"), nearest.get("project") or None
+    address = (server or DEFAULT_SERVER).rstrip("/")
+    key, user = credential.get("api_key"), credential.get("user")
+    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project, coloured=coloured)
 
 
-def _text(value: object) -> str | None:
-    return str(value) if value else None
+def everywhere(function: Callable[..., R]) -> Callable[..., R]:
+    """Do the same for a command about the organization, or whose paths name their project."""
 
+    @functools.wraps(function)
+    def wrapper(service: Client, *args: object, **arguments: object) -> R:
+        return function(service.everywhere(), *args, **arguments)
 
-def chosen_project(connection: "Client", session: Session) -> str:
-    """Return the project for a path that names one, by the service's own rule for requests without one.
-
-    Raises Refused.
-    """
-    from reconciler.cli import client  # noqa: PLC0415 - as above
-
-    if session.project is not None:
-        return session.project
-    within = [client.text(one, "name") for one in client.objects(client.at(connection.get("me"), "me", "projects"))]
-    if DEFAULT_PROJECT in within:
-        return DEFAULT_PROJECT
-    if len(within) != 1:
-        raise Refused(client.CHOOSE_HINT)
-    return within[0]
+    return connected(wrapper)
 
 
 # Options and arguments that several commands have.
@@ -157,6 +105,18 @@ def _form(
     *forms: str, default: str = "table", text: str = "How to show them."
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return click.option("-o", "--output", "form", type=click.Choice(forms), default=default, help=text)
+
+
+def local_settings(config: Path | None, state_dir: str | None = None, **overrides: object) -> "Settings":
+    """Return the settings of the service on this machine, read as `serve` reads them. Raises SettingsError.
+
+    Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
+    there need be no TLS) is in the environment of the service alone.
+    """
+    from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and most commands need none
+
+    given = {"stateDir": state_dir, "auth.type": "local", "insecure": True, **overrides}
+    return loading.load(config=config, environment=os.environ, overrides=given).settings
 
 
 form_option = _form("table", "yaml", "json")
@@ -208,23 +168,12 @@ def target_key(kind: str, name: str | None) -> Key:
     return found[0]
 
 
-# Groups of commands: subcommands of one module, and commands that are imported when they are used, so that a quick
-# command does not pay for a heavy one. A mistyped command gets the one that may be meant.
-
-
-class CommandEntry(NamedTuple):
-    """A subcommand: its place (`module:attribute`), and its line in the list of commands."""
-
-    target: str
-    summary: str
-
-
 ENDING = ("delete", "remove", "revoke")  # a group has one of these, and people look for it by the others
 WHOLE = 1000  # characters: no first sentence of a command is longer, so that none is cut
 
 
 class OrderedGroup(click.Group):
-    """A group of commands of one module, listed in the order of their definitions."""
+    """A group of commands, listed in their order. A mistyped command gets the one that may be meant."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -241,35 +190,13 @@ class OrderedGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in their order."""
-        return list(self.commands)
+        return list(self.summaries())
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands in the help text, each with its whole first sentence."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, one.get_short_help_str(WHOLE)) for name, one in self.commands.items()])
-
-
-class LazyGroup(OrderedGroup):
-    """A group whose commands are in a table; the list of commands imports none of them."""
-
-    entries: dict[str, CommandEntry]
-
-    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """Return the names in the order of the table."""
-        return list(self.entries)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """Import the command."""
-        entry = self.entries.get(cmd_name)
-        if entry is None:
-            return None
-        module, _, attribute = entry.target.partition(":")
-        command = getattr(import_module(module), attribute)
-        if not isinstance(command, click.Command):
-            raise TypeError(entry.target)
-        return command
+    def summaries(self) -> dict[str, str]:
+        """Return the whole first sentence of each command."""
+        return {name: one.get_short_help_str(WHOLE) for name, one in self.commands.items()}
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands in the help text."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, entry.summary) for name, entry in self.entries.items()])
+            formatter.write_dl(list(self.summaries().items()))

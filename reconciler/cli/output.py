@@ -10,7 +10,6 @@ import os
 import re
 import sys
 from collections.abc import Iterable
-from enum import StrEnum
 from io import TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple, TextIO
@@ -27,19 +26,12 @@ KEPT_CAPITALS = frozenset({"Git"})  # words, beside the kinds, that keep their c
 RESET = "\x1b[0m"
 GOOD, BUSY, BAD = "\x1b[32m", "\x1b[33m", "\x1b[31m"
 COLOURED = re.compile(r"(\x1b\[3[123]m[a-z-]+\x1b\[0m)")  # a word as `tables.word` makes it
+COLORS = ("auto", "always", "never")
 counted = text.counted
 
 
 class ClosedPipe(Exception):
     """The reader of the output has gone, as `head` does."""
-
-
-class Color(StrEnum):
-    """When to colour words on a terminal."""
-
-    AUTO = "auto"
-    ALWAYS = "always"
-    NEVER = "never"
 
 
 def prepare() -> None:
@@ -60,16 +52,29 @@ def give_up() -> None:
 
 
 def write(text: str) -> None:
-    """Write lines to standard output."""
+    """Write lines to standard output. Words lose their colour unless the command's context has colour."""
+    context = click.get_current_context(silent=True)
+    has_colour = context is not None and context.color
     # Split at a group, words in colour are every second part.
     parts = COLOURED.split(text)
     parts[::2] = [visible_lines(part) for part in parts[::2]]
+    parts[1::2] = [part if has_colour else click.unstyle(part) for part in parts[1::2]]
     _put(sys.stdout, "".join(parts))
+
+
+def as_lines(texts: Iterable[str]) -> str:
+    """Return each text as one visible line."""
+    return "".join(visible(text) + "\n" for text in texts)
+
+
+def lines(texts: Iterable[str]) -> None:
+    """Write each text as one line to standard output."""
+    write(as_lines(texts))
 
 
 def line(text: str) -> None:
     """Write one line to standard output."""
-    write(visible(text) + "\n")
+    lines([text])
 
 
 def rendered(text: str) -> None:
@@ -123,11 +128,16 @@ def moment_text(text: str) -> str:
     return FRACTION.sub("", text)
 
 
-def coloured(choice: Color) -> bool:
+def took(seconds: Value) -> str:
+    """Return the time that something took, as the end of a sentence; nothing while it is unknown."""
+    return f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
+
+
+def is_coloured(choice: str | None) -> bool:
     """Decide about colour: on a terminal without NO_COLOR, unless the choice says otherwise."""
-    if choice is Color.AUTO:
+    if choice in (None, "auto"):
         return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-    return choice is Color.ALWAYS
+    return choice == "always"
 
 
 def as_json(value: Value) -> str:
@@ -163,18 +173,32 @@ class HiddenLimit(NamedTuple):
 PASSWORD = HiddenLimit(1_024, "the 1,024 bytes that a password may have")
 
 
-def read_hidden(path: Path, limit: HiddenLimit) -> str:
-    """Return the text of a file without one end of line at its end; `-` is standard input. Raises Refused, OSError."""
-    most = limit.bytes + len("\r\n")
-    where = "standard input" if str(path) == "-" else str(path)
-    data = read_bytes(path, most + 1)
-    if len(data) > most:
+def hidden_text(
+    file: Path | None, question: str, *, otherwise: str, limit: HiddenLimit = PASSWORD, twice: bool = False
+) -> str:
+    """Return the text of a file without one end of line at its end (`-` is standard input), or ask for it on standard
+    error, where it is not shown while it is typed; `twice` for one that nobody may mistype.
+
+    `otherwise` is the error where standard input is no terminal. Raises Refused, OSError, click.Abort.
+    """
+    if file is None:
+        if not sys.stdin.isatty():
+            raise Refused(otherwise)
+        confirmation = "Once more" if twice else False
+        found: str = click.prompt(visible(question), hide_input=True, err=True, confirmation_prompt=confirmation)
+        try:
+            found.encode()
+        except UnicodeEncodeError:
+            raise Refused("what was typed is not UTF-8 text") from None
+        return found
+    where = "standard input" if str(file) == "-" else str(file)
+    data = read_bytes(file, limit.bytes + len("\r\n") + 1)
+    if len(data) > limit.bytes + len("\r\n"):
         raise Refused(f"{where} holds more than {limit.sentence}")
     try:
-        found = data.decode()
+        return data.decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
         raise Refused(f"{where} is not UTF-8 text") from None
-    return found.removesuffix("\n").removesuffix("\r")
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -183,22 +207,6 @@ def read_bytes(path: Path, most: int) -> bytes:
         return sys.stdin.buffer.read(most)
     with path.open("rb") as file:
         return file.read(most)
-
-
-def ask_hidden_text(question: str, *, otherwise: str, twice: bool = False) -> str:
-    """Ask on standard error for a text that is not shown while it is typed; `twice` for one that nobody may mistype.
-
-    `otherwise` is the error where standard input is no terminal. Raises Refused, click.Abort.
-    """
-    if not sys.stdin.isatty():
-        raise Refused(otherwise)
-    confirmation = "Once more" if twice else False
-    found: str = click.prompt(visible(question), hide_input=True, err=True, confirmation_prompt=confirmation)
-    try:
-        found.encode()
-    except UnicodeEncodeError:
-        raise Refused("what was typed is not UTF-8 text") from None
-    return found
 
 
 def confirm(question: str, *, otherwise: str) -> None:

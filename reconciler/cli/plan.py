@@ -17,7 +17,7 @@ import msgspec
 from click.core import ParameterSource
 
 from reconciler.cli import exits, output
-from reconciler.cli.options import Session, connected
+from reconciler.cli.options import connected
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.flows import Flow
 from reconciler.model.plan import MOST_VALUE_BYTES, CutText, Plan, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip
@@ -126,7 +126,7 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
 def plan(
     context: click.Context,
     /,
-    session: Session,
+    session: "Client",
     *,
     form: str,
     limit: int,
@@ -239,7 +239,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flows: tuple[Flow, ...] = ()
 
 
-def plan_by_server(session: Session, asked: PlanOptions) -> Plan:
+def plan_by_server(session: "Client", asked: PlanOptions) -> Plan:
     """Ask a server for a plan with one entry for each repository. Raises Refusal, Refused, Unreachable."""
     head = asked.head
     if not head:

@@ -4,26 +4,23 @@
 """
 
 import json
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from reconciler.cli import client, exits, output, resources, tables
+from reconciler.cli import client, exits, options, output, resources, tables
 from reconciler.cli.client import Client, Refusal
-from reconciler.cli.options import OrderedGroup, Session, connected, form_option, wide_form_option
+from reconciler.cli.options import OrderedGroup, connected, form_option, wide_form_option
 from reconciler.cli.tables import Column, moment
+from reconciler.delivery.queue import folders
+from reconciler.delivery.queue.folders import FoundIdentity, Peeked, PeekedState
 from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
-from reconciler.model.text import visible
 from reconciler.model.values import Value
-
-if TYPE_CHECKING:
-    from reconciler.delivery.queue.folders import FoundIdentity, Peeked
 
 NONE = "the project has no destination that log records are delivered to, and no queue is left of one"
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
@@ -80,33 +77,32 @@ def queue() -> None:
 @click.argument("destination", required=False)
 @wide_form_option
 @connected
-def status(session: Session, *, destination: str | None, form: str) -> None:
+def status(service: Client, *, destination: str | None, form: str) -> None:
     """Show what waits for DESTINATION, or for each of the project, and why.
 
     Beneath the table stands what needs somebody. A webhook that stands in a Configuration is named CONFIGURATION:ID.
     """
+    whole: Value
     notes: list[str] = []
-    with session.client() as service:
-        if destination is not None:
-            whole = _delivery(service, destination)
-            found = [whole]
-        else:
-            whole = service.get("deliveries")
-            found = client.objects(whole.get("deliveries"))
-            if form in ("table", "wide") and (records := client.number(whole, "unrouted", "records")):
-                listed = service.get("resources", "Configuration", query={"limit": str(MOST_ASKED)})
-                notes = unrouted_lines(records, client.objects(listed.get("resources")))
-            if not found:
-                notes.append(NONE)
+    if destination is not None:
+        whole = _ask(service, destination).get("delivery")
+        found = client.objects([whole])
+    else:
+        whole = service.get("deliveries")
+        found = client.objects(whole, "deliveries")
+        if form in ("table", "wide") and (records := client.number(whole, "unrouted", "records")):
+            listed = service.get("resources", "Configuration", query={"limit": str(MOST_ASKED)})
+            notes = unrouted_lines(records, client.objects(listed, "resources"))
+        if not found:
+            notes.append(NONE)
     if form == "json":
         output.write(output.as_json(whole))
-    elif form == "yaml":
-        output.write(output.as_yaml(found))
-    elif found:
-        output.write(tables.table(COLUMNS, found, wide=form == "wide", colour=session.coloured))
-        now = datetime.now(UTC)
-        trouble = [visible(line) + "\n" for one in found for line in (*_trouble(one, now=now), *_losses(one))]
-        output.write("\n" + "".join(trouble) if trouble else "")
+    else:
+        tables.write_list("deliveries", found, COLUMNS, form=form)
+    now = datetime.now(UTC)
+    trouble = [line for one in found for line in (*_trouble(one, now=now), *_losses(one))]
+    if form in ("table", "wide") and trouble:
+        output.lines(["", *trouble])
     for note in notes:
         output.note(note)
 
@@ -115,18 +111,13 @@ def unrouted_lines(records: int, configurations: list[dict[str, Value]]) -> list
     """Return how many records no Configuration took, then a line for each Configuration that does not deliver: first
     those that look as if they were to, each part in the order of names.
     """
-
-    def name(one: Value) -> str:
-        return client.text(one, "metadata", "name")
-
-    first = f"{output.counted(records, 'record')} {'was' if records == 1 else 'were'} taken by no Configuration"
     silent = [one for one in configurations if resources.delivers_reason(one)]
-    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one, {}), name(one)))
-    found = [
-        f"Configuration/{name(one)} does not deliver: {resources.delivers_reason(one)}" for one in silent[:MOST_NAMED]
-    ]
-    more = len(silent) - len(found)
-    return [first, *found, *([f"{more} more {'does' if more == 1 else 'do'} not deliver"] if more else [])]
+    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one, {}), client.text(one, "metadata", "name")))
+    found = [f"{client.identity(one)} does not deliver: {resources.delivers_reason(one)}" for one in silent]
+    if (more := len(silent) - MOST_NAMED) > 0:
+        found[MOST_NAMED:] = [f"{more} more {'does' if more == 1 else 'do'} not deliver"]
+    taken = f"{output.counted(records, 'record')} {'was' if records == 1 else 'were'} taken by no Configuration"
+    return [taken, *found]
 
 
 def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
@@ -138,10 +129,12 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
 
     if message:
         yield named(message)
-    if client.at(delivery, "window", "open") is False and (opens := _instant(client.text(delivery, "window", "next"))):
-        # The hour alone where that can mean one time only.
-        form = "%H:%M" if opens - now < timedelta(days=1) else "%Y-%m-%d %H:%M"
-        yield f"{name}: its window is closed until {opens.strftime(form)} UTC"
+    if client.at(delivery, "window", "open") is False:
+        with suppress(ValueError):  # it is not known when it opens
+            opens = datetime.fromisoformat(client.text(delivery, "window", "next")).astimezone(UTC)
+            # The hour alone where that can mean one time only.
+            form = "%H:%M" if opens - now < timedelta(days=1) else "%Y-%m-%d %H:%M"
+            yield f"{name}: its window is closed until {opens.strftime(form)} UTC"
     is_told = message and _is_calm(delivery)
     if _is_unused(delivery) and not is_told and client.text(delivery, "state") != "orphaned":
         yield f"{name}: no Configuration delivers to it any more"
@@ -153,13 +146,6 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
     if cause and cause not in message:
         yield named(cause)
     yield from (f"  {line}" for line in client.lines(failure, "answer")[:ANSWER_LINES])
-
-
-def _instant(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text).astimezone(UTC)
-    except ValueError:
-        return None
 
 
 def _losses(delivery: Value) -> Iterator[str]:
@@ -176,35 +162,30 @@ def _losses(delivery: Value) -> Iterator[str]:
         yield f"{name}: {told} service (`on_full`): its queue was full, or the disk took nothing"
 
 
-def _unknown(service: Client, destination: str) -> str:
-    """Return the error about a destination that is not in the project of the client."""
-    none = f"log records are delivered to no destination {destination}"
+def _ask(service: Client, destination: str, action: str = "", body: Value = None) -> dict[str, Value]:
+    """Return the delivery to a destination of the project, or what an action did to it."""
+    missing = f"log records are delivered to no destination {destination}"
+    status = "`reconciler queue status"
     if service.project is None:
-        return f"{none}; `reconciler queue status` shows those there are, with --project NAME those of another project"
-    of = f"of the project {service.project}; `reconciler queue status --project {service.project}`"
-    return f"{none} {of} shows those there are"
-
-
-def _delivery(service: Client, destination: str) -> dict[str, Value]:
-    missing = _unknown(service, destination)
-    found = service.get("destinations", destination, "delivery", missing=missing).get("delivery")
-    return found if isinstance(found, dict) else {}
+        missing += f"; {status}` shows those there are, with --project NAME those of another project"
+    else:
+        missing += f" of the project {service.project}; {status} --project {service.project}` shows those there are"
+    path = ("destinations", destination, "delivery")
+    if action:
+        return service.post(*path, action, body=body, missing=missing)
+    return service.get(*path, missing=missing)
 
 
 @queue.command()
 @click.argument("destination")
 @connected
-def replay(session: Session, *, destination: str) -> None:
+def replay(service: Client, *, destination: str) -> None:
     """Send the dead letters of DESTINATION again: they join its queue, the oldest first."""
-    with session.client() as service:
-        missing = _unknown(service, destination)
-        replayed = service.post("destinations", destination, "delivery", "replay", missing=missing).get("replayed")
-        batches = client.number(replayed, "batches")
-        left = 0 if batches else client.number(_delivery(service, destination), "deadLetters", "batches")
-    if batches:
+    replayed = _ask(service, destination, "replay").get("replayed")
+    if batches := client.number(replayed, "batches"):
         records = output.counted(client.number(replayed, "records"), "record")
         said = f"{output.counted(batches, 'dead letter')} ({records}) queued again"
-    elif left:
+    elif left := client.number(_ask(service, destination), "delivery", "deadLetters", "batches"):
         said = f"there is no room in the queue for {output.counted(left, 'dead letter')}"
     else:
         said = "there are no dead letters"
@@ -218,38 +199,35 @@ def replay(session: Session, *, destination: str) -> None:
 @click.option("--all", "what", flag_value=ALL, help="Both.")
 @click.option("--yes", is_flag=True, help="Do not ask; for when nobody is there to answer.")
 @connected
-def discard(session: Session, *, destination: str, what: str | None, yes: bool) -> None:
+def discard(service: Client, *, destination: str, what: str | None, yes: bool) -> None:
     """Forget records that were not delivered to DESTINATION, for good.
 
     What is being sent at the moment is not discarded.
     """
     if what is None:
         raise click.UsageError("give --queued, --dead or --all")
-    with session.client() as service:
-        if not yes:
-            delivery = _delivery(service, destination)
-            told = {
-                QUEUE: f"{output.counted(client.number(delivery, QUEUE, 'records'), 'record')} in the queue",
-                DEAD_LETTERS: f"{output.counted(client.number(delivery, DEAD_LETTERS, 'records'), 'record')} among the "
-                "dead letters",
-            }
-            about = " and ".join(told.values()) if what == ALL else told[what]
-            question = f"Discard {about} of {destination}, for good?"
-            output.confirm(question, otherwise="nobody is here to answer; give --yes")
-        path, missing = ("destinations", destination, "delivery"), _unknown(service, destination)
-        gone = service.post(*path, "discard", body={"what": what}, missing=missing).get("discarded")
-        sending = 0
-        if what != DEAD_LETTERS:
-            try:
-                sending = client.number(service.get(*path).get("delivery"), "queue", "inFlight")
-            except Refusal as refusal:
-                # A queue that was the last of its destination is gone once it is empty.
-                if refusal.status != client.NOT_FOUND:
-                    raise
-    records = output.counted(client.number(gone, "records"), "record")
-    output.line(
-        f"{destination}: {output.counted(client.number(gone, 'batches'), 'batch', 'batches')} ({records}) discarded"
-    )
+    if not yes:
+        delivery = _ask(service, destination).get("delivery")
+        places = {QUEUE: "in the queue", DEAD_LETTERS: "among the dead letters"}
+        about = " and ".join(
+            f"{output.counted(client.number(delivery, one, 'records'), 'record')} {where}"
+            for one, where in places.items()
+            if what in (one, ALL)
+        )
+        question = f"Discard {about} of {destination}, for good?"
+        output.confirm(question, otherwise="nobody is here to answer; give --yes")
+    gone = _ask(service, destination, "discard", {"what": what}).get("discarded")
+    sending = 0
+    if what != DEAD_LETTERS:
+        try:
+            found = service.get("destinations", destination, "delivery")
+            sending = client.number(found, "delivery", "queue", "inFlight")
+        except Refusal as refusal:
+            # A queue that was the last of its destination is gone once it is empty.
+            if refusal.status != client.NOT_FOUND:
+                raise
+    batches = output.counted(client.number(gone, "batches"), "batch", "batches")
+    output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
     if sending:
         stay = "is being sent and stays" if sending == 1 else "are being sent and stay"
         output.note(f"{destination}: {output.counted(sending, 'batch', 'batches')} {stay}; try again")
@@ -258,33 +236,37 @@ def discard(session: Session, *, destination: str, what: str | None, yes: bool) 
 @click.command("send-test")
 @click.argument("destination")
 @connected
-@click.pass_context
-def send_test(context: click.Context, session: Session, *, destination: str) -> None:
+def send_test(service: Client, *, destination: str) -> int:
     """Send one made-up record to DESTINATION, past its queue, once.
 
     It ends with 0 when the record was delivered, else with 1, and says the likely cause. For admins.
     """
-    with session.client() as service:
-        missing = _unknown(service, destination)
-        test = service.post("destinations", destination, "delivery", "test", missing=missing).get("test")
-    delivered = client.at(test, "delivered") is True
-    seconds, status, message = client.at(test, "seconds"), client.text(test, "status"), client.text(test, "message")
-    took = f" after {seconds:.2f} s" if isinstance(seconds, int | float) else ""
-    answered = f"answered {status}" if status else "no answer"
-    output.line(f"{destination}: {'delivered' if delivered else 'not delivered'}; {answered}{took}")
+    test = _ask(service, destination, "test").get("test")
+    is_delivered = client.at(test, "delivered") is True
+    answered = f"answered {client.text(test, 'status')}" if client.text(test, "status") else "no answer"
+    told = f"{'delivered' if is_delivered else 'not delivered'}; {answered}{output.took(client.at(test, 'seconds'))}"
     # The service's sentence, then the endpoint's own words, set in.
-    lines = [*([message] if message else []), *(f"  {line}" for line in client.lines(test, "answer"))]
-    output.write("".join(visible(line) + "\n" for line in lines))
-    context.exit(exits.OK if delivered else exits.ERROR)
+    answer = [f"  {line}" for line in client.lines(test, "answer")]
+    output.lines([f"{destination}: {told}", *filter(None, [client.text(test, "message")]), *answer])
+    return exits.OK if is_delivered else exits.ERROR
 
 
 # `reconciler queue peek`.
 
-HEADER = ("NUMBER", "STATE", "RECORDS", "SIZE", "TAKEN", "ATTEMPTS", "STATUS", "REASON")
 LIMIT = 20
 ELSEWHERE = (
     "name the service's settings with --config or SERVICE_CONFIG, or its `stateDir` with --state-dir (queues in memory "
     "and destinations without a queue have no files)"
+)
+BATCH_COLUMNS = (
+    Column("NUMBER", "number"),
+    Column("STATE", lambda batch: "damaged" if client.at(batch, "bytes") is None else client.text(batch, "state")),
+    Column("RECORDS", "records"),
+    Column("SIZE", lambda batch: size_text(client.at(batch, "bytes"))),
+    Column("TAKEN", moment("takenAt")),
+    Column("ATTEMPTS", lambda batch: str(client.number(batch, "attempts") or "")),
+    Column("STATUS", "status"),
+    Column("REASON", "reason"),
 )
 folder_type = click.Path(path_type=Path, file_okay=False, exists=True)
 
@@ -320,8 +302,6 @@ def peek(
 
     It needs no service, and the right to read its folder. What is written at the same moment may be seen or not.
     """
-    from reconciler.delivery.queue import folders  # noqa: PLC0415 - no other command reads queues
-
     if (destination is None) == (folder is None):
         raise click.UsageError("give either DESTINATION or --folder")
     if folder is not None:
@@ -330,45 +310,36 @@ def peek(
             raise Refused(f"{folder} is not the folder of a queue: it has no {folders.FILE} that can be read")
         queues = [identity]
     else:
-        queues = _queues(str(destination), state_dir or _state_dir(config), project or None)
-    wanted = folders.PeekedState.DEAD if dead else folders.PeekedState.QUEUED
+        queues = _queues(str(destination), state_dir or options.local_settings(config).state_dir, project or None)
+    wanted = PeekedState.DEAD if dead else PeekedState.QUEUED
     found = (one for each in queues for one in folders.peek(each) if one.state is wanted)
     left = limit
-    shown: list[tuple[Peeked, list[str] | None]] = []  # with the bodies as JSON; None for those that cannot be read
+    batches: list[dict[str, Value]] = []
+    lines: list[str] = []
     for one in islice(found, limit):
-        read = _bodies(one, most=left) if bodies else None
-        left -= len(read or ())
-        shown.append((one, read))
-    if form == "json":
-        output.write(output.as_json({"batches": [_value(*batch) for batch in shown]}))
-    elif form == "yaml":
-        output.write(output.as_yaml(_value(*batch) for batch in shown))
-    elif bodies:
-        output.write("".join(visible(line) + "\n" for batch in shown for line in _block(*batch)))
-    elif shown:
-        output.write(tables.aligned(HEADER, [_row(one) for one, _ in shown], colour=False))
-    if not shown:
+        batch = _batch(one)
+        if bodies:
+            texts = _bodies(one, most=left)
+            lines += _block(batch, texts)
+            if texts is not None:
+                batch["bodies"] = [json.loads(text) for text in texts]
+                left -= len(texts)
+        batches.append(batch)
+    if bodies and form == "table":
+        output.lines(lines)
+    else:
+        tables.write_list("batches", batches, BATCH_COLUMNS, form=form)
+    if not batches:
         output.note("there are no dead letters" if dead else "nothing is queued")
     if next(found, None) is not None:
         output.note(f"there are more than {limit}; --limit shows more")
 
 
-def _state_dir(config: Path | None) -> Path:
-    """Return the one of the settings, which are read as `serve` reads them. Raises SettingsError with every mistake."""
-    from reconciler.settings import loading  # noqa: PLC0415 - with --state-dir it takes no settings
-
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
-    loaded = loading.load(config=config, environment=os.environ, overrides={"auth.type": "local"})
-    return Path(loaded.settings.state_dir)
-
-
-def _queues(destination: str, state_dir: Path, project: str | None) -> "list[FoundIdentity]":
+def _queues(destination: str, state_dir: Path, project: str | None) -> list[FoundIdentity]:
     """Return all queues of a destination: a change of its storage leaves one behind, until that is empty.
 
     Raises Refused.
     """
-    from reconciler.delivery.queue import folders  # noqa: PLC0415 - as above
-
     found = [one for one in folders.peek_queues(state_dir / "queues") if project in (None, one.project)]
     mine = [one for one in found if one.name == destination]
     projects = sorted({one.project for one in mine})
@@ -381,7 +352,8 @@ def _queues(destination: str, state_dir: Path, project: str | None) -> "list[Fou
     return mine
 
 
-def _bodies(one: "Peeked", *, most: int) -> list[str] | None:
+def _bodies(one: Peeked, *, most: int) -> list[str] | None:
+    """Return the bodies as JSON; None when they cannot be read."""
     from reconciler.delivery.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
     from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
@@ -394,8 +366,9 @@ def _bodies(one: "Peeked", *, most: int) -> list[str] | None:
         return None
 
 
-def _value(one: "Peeked", bodies: list[str] | None) -> Value:
-    value: dict[str, Value] = {
+def _batch(one: Peeked) -> dict[str, Value]:
+    """Return a batch as JSON shows it, without its bodies."""
+    batch: dict[str, Value] = {
         "number": one.number,
         "state": one.state.value,
         "records": one.records,
@@ -405,38 +378,22 @@ def _value(one: "Peeked", bodies: list[str] | None) -> Value:
         "done": list[Value](sorted(one.done)),
     }
     if (died := one.obituary) is not None:
-        value |= {"reason": died.reason.value, "status": died.status, "cause": died.cause, "diedAt": _moment(died.at)}
-        value["answer"] = died.answer.decode("utf-8", "replace")
-    if bodies is not None:
-        value["bodies"] = [json.loads(body) for body in bodies]
-    return value
+        batch |= {"reason": died.reason.value, "status": died.status, "cause": died.cause, "diedAt": _moment(died.at)}
+        batch["answer"] = died.answer.decode("utf-8", "replace")
+    return batch
 
 
-def _row(one: "Peeked") -> tuple[str, ...]:
-    died = one.obituary
-    return (
-        str(one.number),
-        one.state.value if one.payload is not None else "damaged",
-        str(one.records),
-        size_text(None if one.payload is None else len(one.payload)),
-        output.moment_text(_moment(one.taken_at)),
-        str(one.attempts or ""),
-        str(died.status or "") if died is not None else "",
-        died.reason.value if died is not None else "",
-    )
-
-
-def _block(one: "Peeked", bodies: list[str] | None) -> Iterator[str]:
+def _block(batch: dict[str, Value], bodies: list[str] | None) -> Iterator[str]:
     """Yield a line for a batch, the reason and the answer of a dead letter, and the bodies, set in."""
-    yield f"{one.number}: {output.counted(one.records, 'record')}, taken at {output.moment_text(_moment(one.taken_at))}"
-    if (died := one.obituary) is not None:
-        status = "no status" if died.status is None else f"status {died.status}"
-        answer = died.answer.decode("utf-8", "replace")
-        told = f"; it answered: {answer}" if answer else ""
-        yield f"{one.number}: {died.cause}"
-        yield f"{one.number}: {status}, {output.counted(died.attempts, 'attempt')}{told}"
+    number, records = batch["number"], output.counted(client.number(batch, "records"), "record")
+    yield f"{number}: {records}, taken at {output.moment_text(client.text(batch, 'takenAt'))}"
+    if "cause" in batch:
+        status = "no status" if batch["status"] is None else f"status {batch['status']}"
+        told = f"; it answered: {batch['answer']}" if batch["answer"] else ""
+        yield f"{number}: {batch['cause']}"
+        yield f"{number}: {status}, {output.counted(client.number(batch, 'attempts'), 'attempt')}{told}"
     if bodies is None:
-        yield f"{one.number}: it is damaged, and what it holds cannot be read"
+        yield f"{number}: it is damaged, and what it holds cannot be read"
     yield from (f"  {body}" for body in bodies or ())
 
 

@@ -8,12 +8,11 @@ from typing import Any
 import click
 
 from reconciler.cli import client, exits, options, output, tables
-from reconciler.cli.client import Refusal
-from reconciler.cli.options import Session, connected, form_option, kind_argument, known_kind
+from reconciler.cli.client import Client, Refusal
+from reconciler.cli.options import connected, form_option, kind_argument, known_kind
 from reconciler.cli.tables import Column, commit, moment
 from reconciler.model import names
 from reconciler.model.errors import Refused
-from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 FORMATS = ("table", "wide", "yaml", "json", "name")
@@ -53,14 +52,6 @@ def delivers_reason(resource: Value) -> str:
     return client.text(resource, "status", "delivery", "reason") if delivers is False else ""
 
 
-def stale(resource: Value) -> str:
-    """Return one sentence for a Configuration that delivers by an earlier version; nothing for any other resource."""
-    found = client.at(resource, "status", "delivery", "stale")
-    if found is None:
-        return ""
-    return f"delivers by its version {client.at(found, 'version')} still: {client.text(found, 'reason')}"
-
-
 def is_delivery_wanted(resource: Value, known: Specs) -> bool:
     """Decide if a Configuration that does not deliver looks as if it were to: it has a source of type `otlp` or a
     destination of type `webhook`. For a component whose type only the service knows, its reason decides. An incomplete
@@ -81,6 +72,16 @@ def is_delivery_wanted(resource: Value, known: Specs) -> bool:
             if routes.component_use(component if name is None else known[kind, name]).type == wanted:
                 return True
     return False
+
+
+def undelivered(resource: Value, known: Specs) -> list[str]:
+    """Return the reason why a stored Configuration delivers by an earlier version, or why it does not deliver although
+    it looks as if it were to.
+    """
+    stale, reason = client.at(resource, "status", "delivery", "stale"), delivers_reason(resource)
+    if stale is not None:
+        return [f"delivers by its version {client.at(stale, 'version')} still: {client.text(stale, 'reason')}"]
+    return [f"does not deliver: {reason}"] if reason and is_delivery_wanted(resource, known) else []
 
 
 # The columns of resources and of versions.
@@ -163,65 +164,56 @@ VERSION_COLUMNS = (
 )
 
 
+def _selector(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    try:
+        names.parse_selector(text or "")
+    except names.BadSelector as bad:
+        raise click.UsageError(f"--selector is not a label selector: {bad.message}") from None
+    return text
+
+
 @click.command()
 @kind_argument
 @click.argument("names", metavar="[NAME]...", nargs=-1)
-@click.option("-l", "--selector", help="Only resources whose labels fit: team=edge,env!=test.")
+@click.option("-l", "--selector", callback=_selector, help="Only resources whose labels fit: team=edge,env!=test.")
 @click.option("-o", "--output", "form", type=click.Choice(FORMATS), default="table", help="How to show them.")
 @connected
-@click.pass_context
-def get(
-    context: click.Context, session: Session, *, kind: str, names: tuple[str, ...], selector: str | None, form: str
-) -> None:
+def get(service: Client, *, kind: str, names: tuple[str, ...], selector: str | None, form: str) -> int:
     """Show resources of a kind: all of them, or those called NAME; KIND/NAME does as well.
 
     What `-o yaml` and `-o json` print can be edited and applied again: `(sensitive)`, which the service shows in place
     of a secret, keeps the stored one.
     """
     keys = options.target_keys(kind, names)
-    if selector is not None:
-        _check_selector(selector, has_names=bool(keys))
+    if selector is not None and keys:
+        raise click.UsageError("give either names or --selector")
     found: list[Value] = []
     errors: dict[str, None] = {}  # each once
-    with session.client() as service:
-        if not keys:
-            query = {} if selector is None else {"selector": selector}
-            found += [one for page in service.pages("resources", known_kind(kind).name, query=query) for one in page]
-        for key in keys:
-            try:
-                found.append(service.get("resources", *key).get("resource"))
-            except Refusal as refusal:
-                if refusal.status != client.NOT_FOUND:
-                    raise
-                errors[refusal.message] = None
-    if found or not keys:
-        output.write(_shown(found, form=form, single=len(keys) == 1, colour=session.coloured))
+    if not keys:
+        query = {} if selector is None else {"selector": selector}
+        found += [one for page in service.pages("resources", known_kind(kind).name, query=query) for one in page]
+    for key in keys:
+        try:
+            found.append(service.get("resources", *key).get("resource"))
+        except Refusal as refusal:
+            if refusal.status != client.NOT_FOUND:
+                raise
+            errors[refusal.message] = None
+    if form == "json" and len(keys) == 1:
+        output.write("".join(map(output.as_json, found)))
+    elif form == "name":
+        output.lines(map(client.identity, found))
+    elif form in ("table", "wide"):
+        # A table for each kind, in the order in which the kinds come, with an empty line between.
+        groups = groupby(found, key=lambda resource: client.text(resource, "kind"))
+        output.write("\n".join(tables.table(COLUMNS, list(group), wide=form == "wide") for _, group in groups))
+    elif found or not keys:
+        tables.write_list("resources", found, COLUMNS, form=form)
     for error in errors:
         output.error(error)
     if not keys and not found:
         output.note(f"no {known_kind(kind).plural} found")
-    context.exit(exits.ERROR if errors else exits.OK)
-
-
-def _check_selector(selector: str, *, has_names: bool) -> None:
-    if has_names:
-        raise click.UsageError("give either names or --selector")
-    try:
-        names.parse_selector(selector)
-    except names.BadSelector as bad:
-        raise click.UsageError(f"--selector is not a label selector: {bad.message}") from None
-
-
-def _shown(resources: list[Value], *, form: str, single: bool, colour: bool) -> str:
-    if form == "json":
-        return output.as_json(resources[0] if single else {"resources": resources})
-    if form == "yaml":
-        return output.as_yaml(resources)
-    if form == "name":
-        return "".join(visible(client.identity(resource)) + "\n" for resource in resources)
-    # A table for each kind, in the order in which the kinds come, with an empty line between.
-    groups = [list(group) for _, group in groupby(resources, key=lambda resource: client.text(resource, "kind"))]
-    return "\n".join(tables.table(COLUMNS, group, wide=form == "wide", colour=colour) for group in groups)
+    return exits.ERROR if errors else exits.OK
 
 
 class _History(click.Command):
@@ -240,17 +232,16 @@ class _History(click.Command):
 @click.argument("name", required=False)
 @form_option
 @connected
-def history(session: Session, *, kind: str, name: str | None, form: str) -> None:
+def history(service: Client, *, kind: str, name: str | None, form: str) -> None:
     """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first.
 
     `reconciler history redact KIND NAME` takes a secret out of them.
     """
     key = options.target_key(kind, name)
-    with session.client() as service:
-        versions = client.objects(service.get(*key, "history").get("versions"))
+    versions = client.objects(service.get(*key, "history"), "versions")
     if not versions:
         raise Refused(f"{key.kind} {key.name} has no history")
-    tables.write_list("versions", versions, VERSION_COLUMNS, form=form, colour=session.coloured)
+    tables.write_list("versions", versions, VERSION_COLUMNS, form=form)
 
 
 @click.command()
@@ -264,30 +255,20 @@ def history(session: Session, *, kind: str, name: str | None, form: str) -> None
 )
 @click.option("--dry-run", is_flag=True, help="Only show which versions would be rewritten.")
 @connected
-def redact(session: Session, *, kind: str, name: str | None, value_file: Path | None, dry_run: bool) -> None:
+def redact(service: Client, *, kind: str, name: str | None, value_file: Path | None, dry_run: bool) -> None:
     """Take a text out of every stored version of the resource KIND NAME, or KIND/NAME.
 
     For a secret that was stored where it is shown. Mend the resource first: what it holds now is not rewritten. One end
     of line at the end of FILE is not part of the text.
     """
     key = options.target_key(kind, name)
-    if value_file is None:
-        value = output.ask_hidden_text(ASKED, otherwise=NOBODY)
-    else:
-        value = output.read_hidden(value_file, TEXT)
-    with session.client() as service:
-        answer = service.post(
-            *key,
-            "history",
-            "redact",
-            body={"value": value},
-            query={"dryRun": "true"} if dry_run else {},
-            missing=f"{key.kind} {key.name} has no history",
-            options={"/value": "the text"},
-        )
+    value = output.hidden_text(value_file, ASKED, otherwise=NOBODY, limit=TEXT)
+    missing = f"{key.kind} {key.name} has no history"
+    path, query = (*key, "history", "redact"), {"dryRun": "true"} if dry_run else {}
+    answer = service.post(*path, body={"value": value}, query=query, missing=missing, options={"/value": "the text"})
     found = client.at(answer, "versions")
     versions = [str(version) for version in found] if isinstance(found, list) else []
-    places = output.counted(int(client.text(answer, "places") or 0), "place")
+    places = output.counted(client.number(answer, "places"), "place")
     would = "would be rewritten" if dry_run else "rewritten"
     noun = "version" if len(versions) == 1 else "versions"
     if versions:
@@ -295,6 +276,4 @@ def redact(session: Session, *, kind: str, name: str | None, value_file: Path | 
     else:
         output.line(f"{key.kind}/{key.name}: no version shows the text; {places} elsewhere {would}")
     if not dry_run:
-        if client.at(answer, "erased") is not True:
-            output.line(NOT_ERASED)
-        output.line(NEXT)
+        output.lines([NEXT] if client.at(answer, "erased") is True else [NOT_ERASED, NEXT])

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from reconciler.cli import client, tables
+from reconciler.cli import client, output, tables
 from reconciler.cli.client import Client
-from reconciler.cli.options import Session, connected, wide_form_option
+from reconciler.cli.options import connected, wide_form_option
 from reconciler.cli.tables import Column, commit, moment
 from reconciler.model.errors import Refused
 from reconciler.model.outcomes import UpdateStatus
@@ -45,8 +45,7 @@ STATUS_COLUMNS = (
     Column("WHERE", client.place),
 )
 COLUMNS = (
-    Column("ID", tables.short_id("id"), narrow=True),
-    Column("ID", "id", wide=True),
+    Column("ID", tables.short_id("id"), whole="id"),
     Column("REPOSITORY", "repository"),
     Column("PROJECT", "project", optional=True, wide=True),
     Column("OUTCOME", outcome),
@@ -56,43 +55,37 @@ COLUMNS = (
 )
 
 
-def verdict(run: Value, *, colour: bool) -> str:
+def verdict(run: Value) -> str:
     """Return one line: the outcome, the commit, the counts and the message."""
     ended = outcome(run)
     told = [part for part in (counts(run), client.text(run, "message")) if part]
     if not told and ended == "succeeded":
         told = ["nothing changed"]
-    shown = tables.word(ended) if colour else visible(ended)
-    where = f" at {visible(client.text(run, 'commit')[:12])}" if client.text(run, "commit") else ""
-    more = "".join(f"; {visible(part)}" for part in told)
-    return f"{visible(client.text(run, 'repository'))}: {shown}{where}{more}\n"
+    where = f" at {client.text(run, 'commit')[:12]}" if client.text(run, "commit") else ""
+    more = visible("; ".join((where, *told)))
+    return f"{visible(client.text(run, 'repository'))}: {tables.word(ended)}{more}\n"
 
 
-def whole_report(run: Value, *, colour: bool) -> str:
+def whole_report(run: Value) -> str:
     """Return every status of a run, every reason, then the verdict."""
-    found = client.objects(client.at(run, "statuses"))
+    found = client.objects(run, "statuses")
     changes = flow_lines(client.at(run, "flows", "changes"))
-    parts = (status_table(found, colour=colour), status_reasons(found), changes, verdict(run, colour=colour))
+    parts = (tables.table(STATUS_COLUMNS, found), status_reasons(found), changes, verdict(run))
     return "\n".join(part for part in parts if part)
 
 
 def flow_lines(changes: Value) -> str:
     """Return what changes in delivery, a line each; nothing when nothing does."""
-    return "".join(f"delivery: {visible(client.text(one, 'text'))}\n" for one in client.objects(changes))
+    return output.as_lines(f"delivery: {client.text(one, 'text')}" for one in client.objects(changes))
 
 
-def summary(run: Value, *, colour: bool) -> str:
+def summary(run: Value) -> str:
     """Return the verdict, then the first statuses that are not stored as Git has them."""
-    statuses = client.objects(client.at(run, "statuses"))
+    statuses = client.objects(run, "statuses")
     found = [one for one in statuses if client.text(one, "status") not in STORED or client.text(one, "reason")]
     shown, rest = found[:SUMMARY], len(found[SUMMARY:])
-    more = visible(f"and {rest} more; reconciler runs {client.text(run, 'id')}") + "\n" if rest else ""
-    return verdict(run, colour=colour) + status_table(shown, colour=colour) + status_reasons(shown) + more
-
-
-def status_table(statuses: Sequence[Value], *, colour: bool) -> str:
-    """Return the statuses, a row for each; nothing when there are none."""
-    return tables.table(STATUS_COLUMNS, statuses, colour=colour) if statuses else ""
+    more = [f"and {rest} more; reconciler runs {client.text(run, 'id')}"] if rest else []
+    return verdict(run) + tables.table(STATUS_COLUMNS, shown) + status_reasons(shown) + output.as_lines(more)
 
 
 def status_reasons(statuses: Sequence[Value]) -> str:
@@ -100,7 +93,7 @@ def status_reasons(statuses: Sequence[Value]) -> str:
     found = []
     for status in statuses:
         path = client.text(status, "path")
-        notes = [f"note: {note}" for note in client.strings(client.at(status, "notes"))]
+        notes = [f"note: {note}" for note in client.strings(status, "notes")]
         for line in (*client.lines(status, "reason"), *notes):
             if not path:
                 found.append(f"{client.text(status, 'kind') or '?'}/{client.text(status, 'name') or '?'}: {line}")
@@ -108,7 +101,7 @@ def status_reasons(statuses: Sequence[Value]) -> str:
                 found.append(line)
             else:
                 found.append(f"{client.place(status)}: {line}")
-    return "".join(visible(line) + "\n" for line in found)
+    return output.as_lines(found)
 
 
 @click.command()
@@ -116,50 +109,38 @@ def status_reasons(statuses: Sequence[Value]) -> str:
 @click.option("--last", metavar="REPOSITORY", help="The last run of this repository, instead of an ID.")
 @wide_form_option
 @connected
-def runs(session: Session, *, run: str | None, last: str | None, form: str) -> None:
+def runs(service: Client, *, run: str | None, last: str | None, form: str) -> None:
     """List the latest runs, or show every status and reason of the run ID.
 
     The last eight characters of an ID, as the list and the service's log show them, do as well.
     """
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
-    colour = session.coloured
-    with session.client() as service:
-        if run is None and last is None:
-            found = _latest(service, project=session.project)
-            tables.write_list("runs", found, COLUMNS, form=form, colour=colour, empty="no runs found")
-            return
-        if last is not None:
-            run = _last(service, last)
-        elif run is not None:
-            run = tables.whole_id(run, lambda: [client.text(each, "id") for each in _listed(service, limit=MOST)])
-        one = service.get("runs", str(run), missing=NO_RUN.format(run)).get("run")
-    tables.write_one(one, form=form, as_text=lambda: whole_report(one, colour=colour))
-
-
-def _last(service: Client, repository: str) -> str:
-    known = client.NO_REPOSITORY.format(repository)
-    missing = f"{known}, and `reconciler runs` also lists runs of those that left the settings"
-    run = client.text(service.get("repositories", repository, missing=missing), "repository", "lastRun")
-    if not run:
-        raise Refused(f"{repository} has had no run yet; `reconciler reconcile {repository}` asks for one")
-    return run
-
-
-def _latest(service: Client, *, project: str | None) -> list[dict[str, Value]]:
-    found = _listed(service, limit=SHOWN if project is None else MOST)
-    if project is None:
-        return found
-    chosen = [run for run in found if client.text(run, "project") == project]
-    if not chosen:
-        check_project(service)
-    return chosen[:SHOWN]
+    if run is None and last is None:
+        # The service finds those of one project only among all.
+        limit = SHOWN if service.project is None else MOST
+        found = of_project(service, _listed(service, limit=limit))[:SHOWN]
+        tables.write_list("runs", found, COLUMNS, form=form, empty="no runs found")
+        return
+    if last is not None:
+        known = client.NO_REPOSITORY.format(last)
+        missing = f"{known}, and `reconciler runs` also lists runs of those that left the settings"
+        run = client.text(service.get("repositories", last, missing=missing), "repository", "lastRun")
+        if not run:
+            raise Refused(f"{last} has had no run yet; `reconciler reconcile {last}` asks for one")
+    elif run is not None:
+        run = tables.whole_id(run, lambda: [client.text(each, "id") for each in _listed(service, limit=MOST)])
+    one = service.get("runs", str(run), missing=NO_RUN.format(run)).get("run")
+    tables.write_one(one, form=form, as_text=lambda: whole_report(one))
 
 
 def _listed(service: Client, *, limit: int) -> list[dict[str, Value]]:
-    return client.objects(service.get("runs", query={"limit": str(limit)}).get("runs"))
+    return client.objects(service.get("runs", query={"limit": str(limit)}), "runs")
 
 
-def check_project(service: Client) -> None:
-    """Raise Refused when the session's project does not exist; any request about resources says so."""
-    service.get("resources", "Fleet", query={"limit": "1"})
+def of_project(service: Client, found: list[dict[str, Value]]) -> list[dict[str, Value]]:
+    """Return those of the chosen project; all without one. Raises Refused when the project does not exist."""
+    chosen = [one for one in found if service.project in (None, client.text(one, "project"))]
+    if not chosen and service.project is not None:
+        service.get("resources", "Fleet", query={"limit": "1"})  # any request about resources says so
+    return chosen

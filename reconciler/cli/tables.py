@@ -38,7 +38,7 @@ class Column(NamedTuple):
     """A column. `cell` is a function, or the dotted path of a text in the answer.
 
     An `optional` one is left out when it is empty in every row, one that `tells_apart` when it is the same in all rows.
-    A `wide` one is for `-o wide` alone, a `narrow` one for all but that.
+    A `wide` one is for `-o wide` alone; `whole` is the cell for that form, where it is another.
     """
 
     header: str
@@ -46,17 +46,18 @@ class Column(NamedTuple):
     optional: bool = False
     tells_apart: bool = False
     wide: bool = False
-    narrow: bool = False
+    whole: Cell | str = ""
 
-    def of(self, value: Value) -> str:
-        """Return the cell of a row."""
-        return client.text(value, *self.cell.split(".")) if isinstance(self.cell, str) else self.cell(value)
-
-    def is_shown(self, cells: Sequence[str], *, wide: bool) -> bool:
-        """Decide whether the column has something to say."""
+    def cells(self, values: Sequence[Value], *, wide: bool = False) -> list[str]:
+        """Return the cell of each row; nothing when the column has nothing to say."""
+        is_whole = wide and self.whole != ""
+        cell = self.whole if is_whole else self.cell
+        found = [client.text(value, *cell.split(".")) if isinstance(cell, str) else cell(value) for value in values]
         if self.tells_apart and not wide:
-            return len(set(cells)) > 1
-        return any(cells) or not (self.optional or self.tells_apart)
+            is_shown = len(set(found)) > 1
+        else:
+            is_shown = any(found) or is_whole or not (self.optional or self.tells_apart)
+        return found if is_shown and (wide or not self.wide) else []
 
 
 def moment(path: str) -> Cell:
@@ -97,16 +98,14 @@ def whole_id(typed: str, known: Callable[[], Iterable[str]]) -> str:
     return found[0] if found else typed
 
 
-def write_list(
-    key: str, values: Sequence[Value], columns: Sequence[Column], *, form: str, colour: bool, empty: str = ""
-) -> None:
+def write_list(key: str, values: Sequence[Value], columns: Sequence[Column], *, form: str, empty: str = "") -> None:
     """Print a list: JSON has it under `key`, YAML has a document for each. `empty` is the note about an empty one."""
     if form == "json":
         output.write(output.as_json({key: list(values)}))
     elif form == "yaml":
         output.write(output.as_yaml(values))
-    elif values:
-        output.write(table(columns, values, wide=form == "wide", colour=colour))
+    else:
+        output.write(table(columns, values, wide=form == "wide"))
     if not values and empty:
         output.note(empty)
 
@@ -121,25 +120,22 @@ def write_one(value: Value, *, form: str, as_text: Callable[[], str]) -> None:
         output.write(as_text())
 
 
-def table(columns: Sequence[Column], values: Sequence[Value], *, wide: bool = False, colour: bool) -> str:
-    """Return the values as a table of the columns that have something to say; a column has a line for each value."""
-    offered = [column for column in columns if not (column.narrow if wide else column.wide)]
-    cells = [[column.of(value) for value in values] for column in offered]
-    shown = [pair for pair in zip(offered, cells, strict=True) if pair[0].is_shown(pair[1], wide=wide)]
-    rows = list(zip(*(cell for _, cell in shown), strict=True))
-    return aligned([column.header for column, _ in shown], rows, colour=colour)
+def table(columns: Sequence[Column], values: Sequence[Value], *, wide: bool = False) -> str:
+    """Return a line for each value, of the columns that have something to say; nothing for no values."""
+    shown = [(column.header, cells) for column in columns if (cells := column.cells(values, wide=wide))]
+    rows = list(zip(*(cells for _, cells in shown), strict=True))
+    return aligned([header for header, _ in shown], rows) if values else ""
 
 
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]], *, colour: bool) -> str:
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Return the cells as aligned lines; the last column has no padding, and an empty cell shows `-`."""
     from rich.cells import cell_len  # noqa: PLC0415 - commands without a table do without it
 
     lines = [list(header), *([visible(cell) or "-" for cell in row] for row in rows)]
     sizes = [[cell_len(cell) for cell in line] for line in lines]
     widths = [max(column) for column in zip(*sizes, strict=True)]
-    if colour:
-        states = [index for index, name in enumerate(header) if name in STATES]
-        lines[1:] = [[word(cell) if index in states else cell for index, cell in enumerate(line)] for line in lines[1:]]
+    states = [index for index, name in enumerate(header) if name in STATES]
+    lines[1:] = [[word(cell) if index in states else cell for index, cell in enumerate(line)] for line in lines[1:]]
     return "".join(
         GAP.join(cell + " " * (width - size) for cell, width, size in zip(line, widths, taken, strict=True)).rstrip()
         + "\n"

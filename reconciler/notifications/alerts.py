@@ -10,7 +10,6 @@ import re
 import ssl
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -18,16 +17,17 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.delivery import retry
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
 from reconciler.git import hooks
-from reconciler.model import errors
+from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339
 from reconciler.notifications import rendering
-from reconciler.notifications.ledger import AlertFilter
-from reconciler.notifications.models import Notification, NotificationState, UserStatus
+from reconciler.notifications.ledger import DueAlert
+from reconciler.notifications.models import AlertTarget, Notification, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.settings import bounded_io
 
@@ -44,8 +44,6 @@ _encoder = msgspec.json.Encoder()
 
 CONTENT_TYPE = "application/json"
 STANDARD_PREFIX = b"whsec_"
-EVENTS = {NotificationState.OPEN: "opened", NotificationState.RESOLVED: "resolved"}
-TEST = "test"  # the event of one that only tries
 
 _MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
 _UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
@@ -62,70 +60,38 @@ _CUT = re.compile(
 )
 
 
-class AlertContent(NamedTuple):
-    """The common part of the alerts to all targets."""
-
-    text: str
-    event: str
-    notification: bytes  # as JSON
-
-
-def alert_content(one: Notification, state: NotificationState, place: NotificationPlace) -> AlertContent:
-    """Return the alert about a notification in this state."""
-    notification = rendering.render_whole(rendering.render_notification(one, place, is_hidden=False), UserStatus.UNREAD)
-    return AlertContent(alert_text(one, state, place), EVENTS[state], notification)
+def alert_id(alert: DueAlert, to: AlertTarget) -> str:
+    """Return the id of an alert: the same at each attempt, also after a restart."""
+    told = f"{to.name} {alert.notification} {alert.is_end} {alert.since.isoformat()}"
+    randomness = hashlib.sha256(told.encode()).digest()[: ids.RANDOM_BYTES]
+    return ids.ulid(milliseconds=int(alert.since.timestamp() * 1000), randomness=randomness)
 
 
-def alert_body(said: AlertContent, *, identifier: str, at: datetime) -> bytes:
-    """The alert as JSON. `text` is for chats, all else for programs."""
+def alert_body(one: Notification, alert: DueAlert, place: NotificationPlace, *, identifier: str) -> bytes:
+    """The alert about a notification as JSON. `text` is for chats, all else for programs."""
+    if not alert.is_end:
+        one = replace(one, resolved=None)  # its end has an alert of its own
     whole = {
-        "text": said.text,
+        "text": alert_text(one, place),
         "id": identifier,
-        "event": said.event,
-        "at": rfc3339(at),
-        "notification": msgspec.Raw(said.notification),
+        "event": "resolved" if alert.is_end else "opened",
+        "at": rfc3339(alert.since),
+        "notification": msgspec.Raw(rendering.render(one, place, UserStatus.UNREAD)),
     }
     return _encoder.encode(whole)
-
-
-class _Metadata(msgspec.Struct):
-    id: str
-
-
-class _About(msgspec.Struct):
-    metadata: _Metadata
-
-
-class _Kept(msgspec.Struct):
-    event: str
-    notification: _About
-
-
-_decoder = msgspec.json.Decoder(_Kept)
-
-
-def alert_about(sent: bytes) -> tuple[str, bool]:
-    """Of a body that was made here: the id of the notification that it is about, and whether that began; of one that
-    another version made and that cannot be read, an id that is empty.
-    """
-    try:
-        kept = _decoder.decode(sent)
-    except msgspec.MsgspecError:
-        return "", False
-    return kept.notification.metadata.id, kept.event == EVENTS[NotificationState.OPEN]
 
 
 def trial_alert(*, target: str, identifier: str, at: datetime, place: NotificationPlace) -> bytes:
     """An alert that only tries whether alerts arrive: about nothing, so that it holds no notification."""
     said = f"This is a test: alerts of {_quoted(place.organization)} to {_quoted(target)} arrive here."
-    return _encoder.encode({"text": said, "id": identifier, "event": TEST, "at": rfc3339(at)})
+    return _encoder.encode({"text": said, "id": identifier, "event": "test", "at": rfc3339(at)})
 
 
-def alert_text(one: Notification, state: NotificationState, place: NotificationPlace) -> str:
+def alert_text(one: Notification, place: NotificationPlace) -> str:
     """Return the text for a chat: it mentions nobody, and holds no URL but that of our own page."""
     said = rendering.text_of(one)
     where = one.cause.project or f"organization {place.organization}"  # which may be named as a project is
-    head = f"[{one.severity}] {said.title} ({where})" if state is NotificationState.OPEN else f"{said.title} ({where})"
+    head = f"[{one.severity}] {said.title} ({where})" if one.resolved is None else f"{said.title} ({where})"
     return f"{_quoted(head)}\n{_quoted(said.message)}\n{rendering.type_link(one.cause.type, place)}"
 
 
@@ -173,19 +139,6 @@ MOST_BYTES = 64 * 1024  # of a file with a URL
 LATER = frozenset({408, 425, 429})  # the statuses of 4xx that the same alert may not get again
 
 
-@dataclass(frozen=True, slots=True)
-class AlertTarget:
-    """A target of the settings. One of `url` and `url_file` is given; neither is shown, since chats take a URL for a
-    password.
-    """
-
-    name: str
-    wanted: AlertFilter = field(default_factory=AlertFilter)
-    url: str = field(default="", repr=False)
-    url_file: Path | None = None
-    secret_file: Path | None = None
-
-
 class UnpreparedAlert(errors.Transient):
     """A file that an alert needs cannot be used."""
 
@@ -214,7 +167,8 @@ class AlertSender:
         """`authorities` is a PEM file that is trusted instead of the system's; an attempt has `whole` seconds."""
         self._client = client
         self._whole = whole
-        self._trust = _Trust(authorities)
+        self._authorities = authorities
+        self._trust: ssl.SSLContext | None = None  # made with the first alert; None trusts the system's authorities
         self._threads: dict[str, ThreadPoolExecutor] = {}  # one for each target, which waits for its own files alone
 
     def close(self) -> None:
@@ -227,7 +181,7 @@ class AlertSender:
         try:
             async with asyncio.timeout(self._whole):
                 request = await self._request(to, body, identifier=identifier, seconds=int(seconds))
-                answer = await self._client.send(request, limits=LIMITS, tls=await self._trust.context())
+                answer = await self._client.send(request, limits=LIMITS, tls=await self._trusted())
         except TimeoutError:
             return AlertOutcome(
                 why=f"it took longer than {self._whole:g} seconds; look at the disk that its files are on"
@@ -241,8 +195,18 @@ class AlertSender:
             return AlertOutcome(why="it met a fault of the program, which the log has")
         return judged(answer, now_ms=int(seconds * 1000))
 
+    async def _trusted(self) -> ssl.SSLContext | None:
+        """Raises UnpreparedAlert, and reads the authorities again as long as that fails."""
+        if self._authorities is not None and self._trust is None:
+            try:
+                self._trust = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
+            except (OSError, ValueError):  # of which what SSL raises is one
+                told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
+                raise UnpreparedAlert(told) from None
+        return self._trust
+
     async def _request(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: int) -> HttpRequest:
-        """Files are read at each attempt, so that a new secret counts at once. Raises Unprepared."""
+        """Files are read at each attempt, so that a new secret counts at once. Raises UnpreparedAlert."""
         if to.name not in self._threads:
             self._threads[to.name] = ThreadPoolExecutor(1, thread_name_prefix=f"alert-files-{to.name}")
         url, secret = await asyncio.get_running_loop().run_in_executor(self._threads[to.name], _read, to)
@@ -261,7 +225,7 @@ def judged(answer: HttpAnswer, *, now_ms: int) -> AlertOutcome:
 
 
 def _read(to: AlertTarget) -> tuple[str, bytes | None]:
-    """The URL, and the secret where alerts are signed. Raises Unprepared."""
+    """The URL, and the secret where alerts are signed. Raises UnpreparedAlert."""
     url = to.url
     if to.url_file is not None:
         try:
@@ -277,7 +241,7 @@ def _read(to: AlertTarget) -> tuple[str, bytes | None]:
 
 
 def _target(url: str, to: AlertTarget) -> HttpTarget:
-    """Raises Unprepared, which does not show the URL."""
+    """Raises UnpreparedAlert, which does not show the URL."""
     try:
         parts = urlsplit(url)
         port = parts.port or (80 if parts.scheme == "http" else 443)
@@ -287,24 +251,6 @@ def _target(url: str, to: AlertTarget) -> HttpTarget:
         raise UnpreparedAlert(f"what is in {to.url_file} is no http or https URL without a user; put one into it")
     path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
     return HttpTarget("http" if parts.scheme == "http" else "https", parts.hostname, port, path)
-
-
-class _Trust:
-    """The trusted authorities for TLS, read when the first alert is sent, and again as long as that fails."""
-
-    def __init__(self, authorities: Path | None) -> None:
-        self._authorities = authorities
-        self._context: ssl.SSLContext | None = None
-
-    async def context(self) -> ssl.SSLContext | None:
-        """None trusts the system's authorities. Raises Unprepared."""
-        if self._authorities is not None and self._context is None:
-            try:
-                self._context = await asyncio.to_thread(ssl.create_default_context, cafile=str(self._authorities))
-            except (OSError, ValueError):  # of which what SSL raises is one
-                told = f"`outbound.caFile` cannot be read: put a PEM file at {self._authorities}"
-                raise UnpreparedAlert(told) from None
-        return self._context
 
 
 def _meaning(status: int) -> str:

@@ -1,17 +1,15 @@
-"""Notifications as values and as rows of `ops.db`; long work in slices."""
+"""Notifications as values and as rows of `ops.db`, and the targets of alerts about them."""
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from types import MappingProxyType
-from typing import NamedTuple, TypeAlias, TypeVar
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.store.records import NotificationRow, NotificationStatusRow
 
@@ -20,11 +18,9 @@ log = logging.getLogger(__name__)
 # A notification: one cause that a person should know of, from when it began until it is forgotten.
 
 Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
-"""The facts in the sentences of a notification, by name; `texts` says which a type has. Never a secret, and
+"""The facts in the sentences of a notification, by name; `rendering` says which a type has. Never a secret, and
 nothing that a stranger's endpoint answered.
 """
-
-NO_FACTS: Facts = MappingProxyType({})
 
 
 class NotificationScope(StrEnum):
@@ -95,44 +91,58 @@ class Finding:
 
     cause: Cause
     severity: Severity = Severity.WARNING
-    facts: Facts = field(default_factory=lambda: NO_FACTS)
+    facts: Facts = field(default_factory=dict)
     fading: bool = False
 
 
 class Look(NamedTuple):
-    """All that one look at a domain found, each cause once. With `part`, it says nothing of causes of which that
-    project is not: the rest of the domain was not looked at.
+    """All that one look at a domain found; of each cause the first finding counts. With `projects`, only these were
+    looked at; "" stands for the organization.
     """
 
     domain: Domain
     findings: tuple[Finding, ...]
-    part: str | None = None
+    projects: frozenset[str] | None = None
 
 
-class Notification(msgspec.Struct, frozen=True, gc=False):
-    """One that is kept. Instants are aware. Nothing in it can refer to it, so that the garbage collector, which holds
-    everything up, need not go through thousands of them.
+@dataclass(frozen=True, slots=True)
+class AlertTarget:
+    """A target of the settings, and which notifications it wants: empty is all of them. With `projects`, those of the
+    organization are not wanted.
+
+    One of `url` and `url_file` is given; neither is shown, since chats take a URL for a password.
+    """
+
+    name: str
+    url: str = field(default="", repr=False)
+    url_file: Path | None = None
+    secret_file: Path | None = None
+    severities: tuple[Severity, ...] = ()
+    types: tuple[NotificationType, ...] = ()
+    projects: tuple[str, ...] = ()
+
+
+class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One that is kept. Instants are aware.
 
     `version` begins at 1 and grows whenever something that a person reads changed; `modified` is when it did.
     `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None
-    while it is there. `told` is the state that alerts went out about last, `told_as` with which severities since it was
-    last told that it began, and `told_to` are the targets that an alert about that was made for and not given up: see
-    `ledger`.
+    while it is there. `waiting` holds the targets that are still to be told of the beginning, and since when;
+    `told_to` those that took that alert, and are to be told of the end.
     """
 
     id: str
     domain: Domain
     cause: Cause
     severity: Severity
-    facts: Facts
+    facts: Facts = {}
     opened: datetime
     began: datetime
     modified: datetime
     version: int = 1
     occurrences: int = 1
     resolved: datetime | None = None
-    told: NotificationState | None = None
-    told_as: frozenset[Severity] = frozenset()
+    waiting: Mapping[str, datetime] = {}
     told_to: frozenset[str] = frozenset()
 
     @property
@@ -143,62 +153,22 @@ class Notification(msgspec.Struct, frozen=True, gc=False):
 
 # Notifications as rows of `ops.db`, and back.
 
-
-class _Body(msgspec.Struct, frozen=True, omit_defaults=True):
-    domain: Domain
-    type: NotificationType
-    severity: Severity
-    opened: str
-    began: str
-    modified: str
-    subject: str = ""
-    project: str = ""
-    user: str = ""
-    facts: dict[str, str | int | list[str]] = {}
-    version: int = 1
-    occurrences: int = 1
-    resolved: str | None = None
-    told: NotificationState | None = None
-    told_as: list[Severity] = []
-    told_to: list[str] = []
-
-
 _encoder = msgspec.json.Encoder(order="deterministic")
-_decoder = msgspec.json.Decoder(_Body)
+_decoder = msgspec.json.Decoder(Notification)
 
 
 def notification_row(one: Notification) -> NotificationRow:
     """Return the row of a notification."""
-    body = _Body(
-        domain=one.domain,
-        type=one.cause.type,
-        severity=one.severity,
-        opened=rfc3339(one.opened),
-        began=rfc3339(one.began),
-        modified=rfc3339(one.modified),
-        subject=one.cause.subject,
-        project=one.cause.project,
-        user=one.cause.user,
-        facts={name: _clean(value) for name, value in one.facts.items()},
-        version=one.version,
-        occurrences=one.occurrences,
-        resolved=_text(one.resolved),
-        told=one.told,
-        told_as=sorted(one.told_as),
-        told_to=sorted(one.told_to),
-    )
-    return NotificationRow(one.id, _encoder.encode(body))
+    return NotificationRow(one.id, _encoder.encode(one))
 
 
-def read_notifications(rows: Iterable[NotificationRow]) -> list[Notification]:
+def read_notifications(rows: Iterable[NotificationRow]) -> Iterator[Notification]:
     """Read kept notifications. A row of a later version, with a type that this one does not know, is passed over."""
-    found = []
     for each in rows:
         try:
-            found.append(_notification(each.id, _decoder.decode(each.body)))
-        except (msgspec.MsgspecError, ValueError):
+            yield _decoder.decode(each.body)
+        except msgspec.MsgspecError:
             log.warning("The notification %s was written by another version, and is not shown.", each.id)
-    return found
 
 
 def read_statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
@@ -208,55 +178,3 @@ def read_statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, 
             yield each.notification, each.user, UserStatus(each.status)
         except ValueError:
             log.warning("What was done with %s was written by another version; it is unread.", each.notification)
-
-
-def _clean(value: str | int | tuple[str, ...]) -> str | int | list[str]:
-    """A fact whose texts are UTF-8: a name that a disk gave may not be."""
-    if isinstance(value, tuple):
-        return [each.encode("utf-8", "backslashreplace").decode() for each in value]
-    return value if isinstance(value, int) else value.encode("utf-8", "backslashreplace").decode()
-
-
-def _notification(identifier: str, body: _Body) -> Notification:
-    facts: Mapping[str, str | int | tuple[str, ...]] = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in body.facts.items()
-    }
-    return Notification(
-        id=identifier,
-        domain=body.domain,
-        cause=Cause(body.type, body.subject, body.project, body.user),
-        severity=body.severity,
-        facts=facts,
-        opened=datetime.fromisoformat(body.opened),
-        began=datetime.fromisoformat(body.began),
-        modified=datetime.fromisoformat(body.modified),
-        version=body.version,
-        occurrences=body.occurrences,
-        resolved=_instant(body.resolved),
-        told=body.told,
-        told_as=frozenset(body.told_as),
-        told_to=frozenset(body.told_to),
-    )
-
-
-def _text(instant: datetime | None) -> str | None:
-    return None if instant is None else rfc3339(instant)
-
-
-def _instant(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text)
-
-
-# Long work in slices: between two of them everything else on the loop has its turn.
-
-SLICE = 20  # that are judged, written, rendered or told late at a stretch: each takes some 50 microseconds
-QUICK = 200  # that are only looked at or counted: each takes some 5 microseconds
-
-T = TypeVar("T")
-
-
-async def in_slices(values: Sequence[T], size: int = SLICE) -> AsyncIterator[Sequence[T]]:
-    """So many that the loop is held for about a millisecond, again and again."""
-    for start in range(0, len(values), size):
-        yield values[start : start + size]
-        await asyncio.sleep(0)

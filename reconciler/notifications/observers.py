@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Protocol
 
 import msgspec
@@ -15,12 +15,11 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.model import errors
 from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import NO_FACTS, QUICK, Cause, Domain, Facts, Finding, Look, in_slices
+from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
 from reconciler.notifications.rendering import NAMED, REFUSED
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
@@ -35,7 +34,7 @@ log = logging.getLogger(__name__)
 class Observer(Protocol):
     """Knows where to look at one thing."""
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Return the findings of now. Raises StoreFault."""
 
 
@@ -47,7 +46,7 @@ class ObserverLoop:
         self._board = board
         self._observers = observers
         self._every = every
-        self._failed: dict[int, str] = {}  # what was said of an observer's last look
+        self._failed: dict[int, str] = {}  # what the last look of an observer failed with
 
     async def keep(self) -> None:
         """Look for ever."""
@@ -58,30 +57,26 @@ class ObserverLoop:
     async def look(self) -> None:
         """Look once. Raises nothing."""
         for number, observer in enumerate(self._observers):
-            await self._guarded(number, observer)
-        await self._guarded(-1, None)
+            await self._guarded(number, self._taken(observer))
+        await self._guarded(-1, self._board.tidy())
 
-    async def _guarded(self, number: int, observer: Observer | None) -> None:
+    async def _taken(self, observer: Observer) -> None:
+        await self._board.take(await observer.look())
+
+    async def _guarded(self, number: int, work: Awaitable[None]) -> None:
+        """Log a fault once, and not at each look that meets it again."""
         try:
-            if observer is None:
-                await self._board.tidy()
-            else:
-                for look in await observer.look():
-                    await self._board.take(look)
-        except errors.ReconcilerError as problem:
-            self._say(number, problem.message)
+            await work
         except Exception as fault:
-            if self._failed.get(number) != repr(fault):
-                log.exception("A look for what may be wrong met a fault of the program; it is made again.")
+            if self._failed.get(number) == repr(fault):
+                return
             self._failed[number] = repr(fault)
+            if isinstance(fault, ReconcilerError):
+                log.warning("Notifications are as they were: %s", fault.message)
+            else:
+                log.exception("A look for what may be wrong met a fault of the program; it is made again.")
         else:
             self._failed.pop(number, None)
-
-    def _say(self, number: int, message: str) -> None:
-        """Once, and not at each look that meets it again."""
-        if self._failed.get(number) != message:
-            log.warning("Notifications are as they were: %s", message)
-        self._failed[number] = message
 
 
 # Repositories: the state that their reconcilers remember, and the last runs.
@@ -99,13 +94,6 @@ HELD = frozenset(
 )
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
-
-
-class ObservedRepositories(Protocol):
-    """Knows the repositories."""
-
-    def reconcilers(self) -> list[Reconciler]:
-        """Return the reconciler of each repository, by name."""
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -135,59 +123,55 @@ _status = msgspec.json.Decoder(_Status)
 class RepositoryObserver:
     """Remembers of each repository which run it has read, so that a look at one that did nothing reads nothing."""
 
-    def __init__(self, repositories: ObservedRepositories, store: Store) -> None:
-        self._repositories = repositories
+    def __init__(self, reconcilers: Callable[[], list[Reconciler]], store: Store) -> None:
+        self._reconcilers = reconcilers
         self._store = store
-        self._last: dict[str, str] = {}  # the last run that was seen, by repository
-        self._refused: dict[str, Facts] = {}  # what that run, or one before it, told
+        self._read: dict[str, tuple[str, Facts | None]] = {}  # the last run, and what it told of resources
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """All repositories. Raises StoreFault."""
         findings: list[Finding] = []
-        every = self._repositories.reconcilers()
-        async for slice_ in in_slices(every):
-            for one in slice_:
-                if one.why_suspended is None:  # else nobody looks, and it says so itself
-                    findings += cause_of_state(one)
-                    findings += await self._resources(one)
-        self._forget({one.watched.name for one in every})
-        return [Look(Domain.REPOSITORIES, tuple(findings))]
+        every = self._reconcilers()
+        for one in every:
+            if one.why_suspended is None:  # else nobody looks, and it says so itself
+                findings += cause_of_state(one)
+                findings += await self._resources(one)
+        names = {one.watched.name for one in every}
+        self._read = {name: read for name, read in self._read.items() if name in names}
+        return Look(Domain.REPOSITORIES, tuple(findings))
 
     async def _resources(self, one: Reconciler) -> list[Finding]:
-        name = one.watched.name
-        last = one.memory.last_run
-        if last is not None and self._last.get(name) != last:
+        name, last = one.watched.name, one.memory.last_run
+        before, facts = self._read.get(name, ("", None))
+        if last is not None and before != last:
             told = await self._told(name)
-            if told is not None:
-                self._refused[name] = told
-            self._last[name] = last
+            facts = facts if told is None else told
+            self._read[name] = (last, facts)
         cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
-        if name not in self._refused:
+        if facts is None:
             return [Finding(cause, fading=True)]  # no run has told yet
-        facts = self._refused[name]
-        if not facts:
-            return []
-        return [Finding(cause, Severity.ERROR if facts.get("refused") else Severity.WARNING, facts)]
+        severity = Severity.ERROR if facts.get("refused") else Severity.WARNING
+        return [Finding(cause, severity, facts)] if facts else []
 
     async def _told(self, name: str) -> Facts | None:
         """Return what the last run with a plan reported of resources; empty for nothing, None without such a run."""
         async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
-            async for page in pages:
-                for shown in page:
-                    run = _run.decode(shown)
-                    if run.tells:
-                        return await self._facts(run)
-        return None
-
-    async def _facts(self, run: _Run) -> Facts:
+            runs = [_run.decode(shown) async for page in pages for shown in page]
+        run = next((run for run in runs if run.tells), None)
+        if run is None:
+            return None
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
-            return NO_FACTS
+            return {}
         found = await self._first(run.id)
-        refused = int(run.outcome is RunOutcome.REFUSED)
         names = tuple(f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found)
-        first = _why(found[0]) if found else ""
-        return {**counts, "total": sum(counts.values()), "names": names, "first": first, "refused": refused}
+        return {
+            **counts,
+            "total": sum(counts.values()),
+            "names": names,
+            "first": _why(found[0]) if found else "",
+            "refused": int(run.outcome is RunOutcome.REFUSED),
+        }
 
     async def _first(self, run: str) -> list[_Status]:
         """The first resources of a run that are not stored as it wants."""
@@ -201,11 +185,6 @@ class RepositoryObserver:
                 if len(found) >= NAMED or looked_at >= STATUSES:
                     break
         return found[:NAMED]
-
-    def _forget(self, present: set[str]) -> None:
-        for name in self._last.keys() - present:
-            del self._last[name]
-            self._refused.pop(name, None)
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
@@ -271,44 +250,46 @@ class ConfigurationObserver:
         if told.changed and told.project is not None:
             self._changed[told.project] = None
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """The projects that changed since the last look; at the first, all of them. Raises StoreFault."""
         if not self._has_begun:
             self._changed |= dict.fromkeys(await self._store.projects())
             self._has_begun = True
-        looks: dict[str, Look] = {}
+        found: dict[str, list[Finding]] = {}
         for project in [*self._changed]:
             begun = self._monotonic()
             if begun < self._not_before.get(project, begun):
                 continue
             del self._changed[project]  # before it is read: what changes meanwhile is looked at again
             try:
-                found = await _findings(project, await self._store.attention(project, named=NAMED))
+                found[project] = _findings(project, await self._store.attention(project, named=NAMED))
             except BaseException:  # what was found is lost with it
-                self._changed |= dict.fromkeys((*looks, project))
+                self._changed |= dict.fromkeys((*found, project))
                 raise
             now = self._monotonic()
             self._not_before[project] = now + PAUSE * (now - begun)
-            looks[project] = Look(Domain.CONFIGURATIONS, tuple(found), part=project)
-        return [*looks.values()]
+        return _of_projects(Domain.CONFIGURATIONS, found)
 
 
-async def _findings(project: str, found: Attention) -> list[Finding]:
+def _findings(project: str, found: Attention) -> list[Finding]:
     findings = []
     if found.incomplete.total or found.others.total:
         facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
         if found.others.total:
             facts = {**facts, "others": found.others.total, "other_names": found.others.first}
-        findings.append(Finding(Cause(NotificationType.CONFIGURATION_INCOMPLETE, "", project), Severity.WARNING, facts))
+        findings.append(Finding(Cause(NotificationType.CONFIGURATION_INCOMPLETE, "", project), facts=facts))
     if found.stale.total:
         facts = {"total": found.stale.total, "names": found.stale.first}
-        findings.append(Finding(Cause(NotificationType.DELIVERY_STALE, "", project), Severity.WARNING, facts))
-    async for slice_ in in_slices(found.deprecated, QUICK):
-        for one in slice_:
-            cause = Cause(NotificationType.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
-            used: Facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
-            findings.append(Finding(cause, Severity.INFO, used))
+        findings.append(Finding(Cause(NotificationType.DELIVERY_STALE, "", project), facts=facts))
+    for one in found.deprecated:
+        cause = Cause(NotificationType.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
+        facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
+        findings.append(Finding(cause, Severity.INFO, facts))
     return findings
+
+
+def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Look:
+    return Look(domain, tuple(chain.from_iterable(found.values())), frozenset(found))
 
 
 # Delivery: failing endpoints, dead letters, full and damaged queues, records without a route.
@@ -319,53 +300,41 @@ UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
 SLICE = 20  # destinations that are looked at at a stretch
 
 
-class ObservedDeliveries(Protocol):
-    """Knows the lanes."""
-
-    def figures(self) -> DeliveryFigures:
-        """Return the counts of all projects."""
-
-    def followed(self) -> Collection[str]:
-        """The projects whose routes are known, so that each of their lanes is there."""
-
-
-@dataclass(slots=True)
-class _One:
-    """All lanes of one destination together."""
-
-    lanes: list[Lane] = field(default_factory=list)
-    dead: int = 0
-    damaged: int = 0  # files in quarantine
-    lost: int = 0  # batches
-    fullness: float = 0.0
-
-
 class DeliveryObserver:
     """Remembers since when nobody takes records of a project."""
 
-    def __init__(self, deliveries: ObservedDeliveries, *, clock: Clock) -> None:
-        self._deliveries = deliveries
+    def __init__(
+        self,
+        figures: Callable[[], DeliveryFigures],
+        followed: Callable[[], Collection[str]],
+        *,
+        clock: Clock,
+    ) -> None:
+        """`followed` returns the projects whose routes are known, so that each of their lanes is there."""
+        self._figures = figures
+        self._followed = followed
         self._clock = clock
         self._unrouted: dict[str, tuple[int, datetime]] = {}  # records, and when they last grew, by project
         self._began = clock()
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Every project that is followed."""
-        figures, now = self._deliveries.figures(), self._clock()
-        findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._deliveries.followed())}
-        for place, ((project, name), one) in enumerate(sorted((await _together(figures)).items())):
+        figures, now = self._figures(), self._clock()
+        findings: dict[str, list[Finding]] = {project: [] for project in sorted(self._followed())}
+        lanes: dict[tuple[str, str], list[Lane]] = {}
+        for lane in figures.lanes:
+            lanes.setdefault((lane.project, lane.name), []).append(lane)
+        for place, ((project, name), of_one) in enumerate(sorted(lanes.items())):
             if project in findings:
-                findings[project] += _of_one(project, name, one, now=now)
+                findings[project] += _of_destination(project, name, of_one, now=now)
             if place % SLICE == 0:
                 await asyncio.sleep(0)
-        for project, records in figures.unrouted.items():
-            if project in findings and self._is_unrouted(project, records, now):
-                findings[project].append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project)))
-        if now - self._began < UNROUTED:  # what was counted before the start is not known any more
-            for project, found in findings.items():
-                if all(one.cause.type is not NotificationType.LOGS_UNROUTED for one in found):
-                    found.append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project), fading=True))
-        return [Look(Domain.DELIVERY, tuple(found), part=project) for project, found in findings.items()]
+        for project, found in findings.items():
+            is_unrouted = self._is_unrouted(project, figures.unrouted.get(project, 0), now)
+            is_young = now - self._began < UNROUTED  # what was counted before the start is not known any more
+            if is_unrouted or is_young:
+                found.append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project), fading=not is_unrouted))
+        return _of_projects(Domain.DELIVERY, findings)
 
     def _is_unrouted(self, project: str, records: int, now: datetime) -> bool:
         known, at = self._unrouted.get(project, (0, now))
@@ -375,61 +344,31 @@ class DeliveryObserver:
         return records > 0 and now - at < UNROUTED
 
 
-async def _together(figures: DeliveryFigures) -> dict[tuple[str, str], _One]:
-    found: dict[tuple[str, str], _One] = {}
-    for place, lane in enumerate(figures.lanes):
-        if place % SLICE == 0:
-            await asyncio.sleep(0)
-        depth = Depth() if lane.queue is None else lane.queue.depth()
-        one = found.setdefault((lane.project, lane.name), _One())
-        one.lanes.append(lane)
-        one.dead += depth.dead_batches
-        one.damaged += depth.quarantined
-        one.lost += depth.lost
-        one.fullness = max(one.fullness, fullness(lane, depth))
-    return found
-
-
-def _of_one(project: str, name: str, one: _One, *, now: datetime) -> list[Finding]:
-    def finding(type_: NotificationType, severity: Severity, facts: Facts, *, fading: bool = False) -> Finding:
-        return Finding(Cause(type_, name, project), severity, facts, fading=fading)
-
-    findings = []
-    cause = _failing(one.lanes[0], now)
-    if cause is not None:
-        facts: Facts = {"cause": cause} if one.lanes[0].queue is not None else {"cause": cause, "inline": 1}
-        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, facts))
-    elif _is_untried(one):
-        findings.append(finding(NotificationType.DELIVERY_FAILING, Severity.ERROR, {}, fading=True))
-    if one.dead:
-        findings.append(finding(NotificationType.DEAD_LETTERS, Severity.WARNING, {"batches": one.dead}))
-    if one.damaged or one.lost:
-        severity = Severity.ERROR if one.lost else Severity.WARNING
-        facts = {"files": one.damaged, "lost": one.lost}
-        findings.append(finding(NotificationType.QUEUE_DAMAGED, severity, facts))
-    if one.fullness >= ROOMY:
-        percent = min(int(one.fullness * 10), 10) * 10  # in steps, so that each batch does not change a sentence
+def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime) -> Iterator[Finding]:
+    """Yield what is wrong with a destination, of all its lanes together."""
+    depths = [Depth() if lane.queue is None else lane.queue.depth() for lane in lanes]
+    failing = Cause(NotificationType.DELIVERY_FAILING, name, project)
+    first = lanes[0]
+    if first.exporter is not None:
+        shown = first.exporter.shown()
+        if not first.exporter.is_up or _gets_nothing_through(shown, now):
+            why = "" if shown.last_failure is None else shown.last_failure.cause
+            yield Finding(failing, Severity.ERROR, {"cause": why, **({"inline": 1} if first.queue is None else {})})
+        elif shown.last_success is None and any(depth.batches for depth in depths):
+            yield Finding(failing, Severity.ERROR, fading=True)  # an earlier failure may last
+    if dead := sum(depth.dead_batches for depth in depths):
+        yield Finding(Cause(NotificationType.DEAD_LETTERS, name, project), facts={"batches": dead})
+    files, lost = sum(depth.quarantined for depth in depths), sum(depth.lost for depth in depths)
+    if files or lost:
+        severity = Severity.ERROR if lost else Severity.WARNING
+        facts: Facts = {"files": files, "lost": lost}
+        yield Finding(Cause(NotificationType.QUEUE_DAMAGED, name, project), severity, facts)
+    full = max(map(fullness, lanes, depths))
+    if full >= ROOMY:
+        percent = min(int(full * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
-        fades = one.fullness < NEARLY_FULL
-        findings.append(finding(NotificationType.QUEUE_NEARLY_FULL, severity, {"percent": percent}, fading=fades))
-    return findings
-
-
-def _is_untried(one: _One) -> bool:
-    """Return True when records wait and none got through since the start: an earlier failure may last."""
-    exporter = one.lanes[0].exporter
-    waits = any(lane.queue is not None and lane.queue.depth().batches for lane in one.lanes)
-    return waits and exporter is not None and exporter.shown().last_success is None
-
-
-def _failing(lane: Lane, now: datetime) -> str | None:
-    """Return what keeps records from a destination; None when nothing does, or not for long."""
-    if lane.exporter is None:
-        return None
-    shown = lane.exporter.shown()
-    if lane.exporter.is_up and not _gets_nothing_through(shown, now):
-        return None
-    return "" if shown.last_failure is None else shown.last_failure.cause
+        cause = Cause(NotificationType.QUEUE_NEARLY_FULL, name, project)
+        yield Finding(cause, severity, {"percent": percent}, fading=full < NEARLY_FULL)
 
 
 def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:

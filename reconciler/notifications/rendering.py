@@ -13,7 +13,7 @@ import msgspec
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.text import counted, visible
-from reconciler.notifications.models import Facts, Notification, NotificationScope, UserStatus
+from reconciler.notifications.models import Facts, Notification, UserStatus
 
 # The sentences of notifications: what happened, what it means, what to do. Pure.
 #
@@ -387,8 +387,6 @@ def explanations() -> Mapping[NotificationType, TypeExplanation]:
 
 
 # A notification as the API shows it (interface, Notification resource). Pure.
-#
-# The mark of a person is the last part: the rest is the same for all who did not dismiss it, and for all who did.
 
 API_VERSION = "service/v1"
 KIND = "Notification"
@@ -396,7 +394,6 @@ PAGE = "/docs/notifications"  # of the service itself
 
 _canonical = msgspec.json.Encoder(order="sorted")
 _encoder = msgspec.json.Encoder()
-_STATUS = {status: b',"status":{"userStatus":"%b"}}' % status.encode() for status in UserStatus}
 
 
 class NotificationPlace(NamedTuple):
@@ -406,32 +403,22 @@ class NotificationPlace(NamedTuple):
     web_url: str = ""
 
 
-def render_notification(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> bytes:
-    """All but its `status`, as JSON without the last brace; `is_hidden` for whoever dismissed it."""
-    spec = _spec(one, place, is_hidden=is_hidden)
-    digest = hashlib.sha256(_canonical.encode(spec)).hexdigest()
-    metadata = {**_metadata(one, place), "hash": digest}
-    return _encoder.encode({"apiVersion": API_VERSION, "kind": KIND, "metadata": metadata, "spec": spec})[:-1]
-
-
-def render_whole(shown: bytes, status: UserStatus) -> bytes:
-    """The JSON of a notification, with what somebody did with it."""
-    return shown + _STATUS[status]
-
-
-def type_link(type_: NotificationType, place: NotificationPlace) -> str:
-    """The URL of the page of this service that explains a type."""
-    return f"{place.web_url.rstrip('/')}{PAGE}#{type_.value.lower()}"
-
-
-def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
+def render(one: Notification, place: NotificationPlace, status: UserStatus) -> bytes:
+    """Return a notification as JSON, as somebody sees it who gave it this status."""
+    spec = _spec(one, place, is_hidden=status is UserStatus.DISMISSED)
     said, url = text_of(one), type_link(one.cause.type, place)
-    return {
+    metadata: dict[str, Any] = {
         "id": one.id,
         "name": f"{one.cause.type}-{one.id}",
         "displayName": said.title,
         "description": said.title,
-        "labels": _labels(one),
+        # Facts that programs may need and the interface has no member for. Values follow the rule of labels.
+        "labels": {
+            "service/state": one.state.value,
+            "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 as far as a label may hold it
+            "service/occurrences": str(one.occurrences),
+            "service/cause": hashlib.sha256(_canonical.encode(one.cause)).hexdigest()[:32],
+        },
         "version": one.version,
         "dateModified": rfc3339(one.modified),
         "deprecated": False,
@@ -441,22 +428,21 @@ def _metadata(one: Notification, place: NotificationPlace) -> dict[str, Any]:
             "message": said.message,
             "documentation": [{"text": f"{one.cause.type}: what it means and what to do", "url": url}],
         },
+        "hash": hashlib.sha256(_canonical.encode(spec)).hexdigest(),
     }
-
-
-def _labels(one: Notification) -> dict[str, str]:
-    """Return what programs may need and the interface has no member for. Values follow the rule of labels."""
-    return {
-        "service/state": one.state.value,
-        "service/since": f"{one.began.astimezone(UTC):%Y%m%dT%H%M%SZ}",  # ISO 8601 without what a label may not hold
-        "service/occurrences": str(one.occurrences),
-        "service/cause": render_cause(one),
+    whole = {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": metadata,
+        "spec": spec,
+        "status": {"userStatus": status},
     }
+    return _encoder.encode(whole)
 
 
-def render_cause(one: Notification) -> str:
-    """The same text for all notifications of one cause, and for no other."""
-    return hashlib.sha256(_canonical.encode(one.cause)).hexdigest()[:32]
+def type_link(type_: NotificationType, place: NotificationPlace) -> str:
+    """The URL of the page of this service that explains a type."""
+    return f"{place.web_url.rstrip('/')}{PAGE}#{type_.value.lower()}"
 
 
 def _spec(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> dict[str, Any]:
@@ -466,37 +452,7 @@ def _spec(one: Notification, place: NotificationPlace, *, is_hidden: bool) -> di
         "scope": one.cause.scope.value,
         "organization": place.organization,
         "account": one.cause.project,
-        "userId": one.cause.user if one.cause.scope is NotificationScope.USER else "",
+        "userId": one.cause.user,
         "recommendationId": one.cause.type.value.lower(),
     }
     return {**{name: value for name, value in spec.items() if value}, "hidden": is_hidden}
-
-
-# Notifications as JSON, made when somebody asks, and kept until the notification changes.
-
-
-class RenderedNotifications:
-    """The JSON of notifications, by id; a notification that changed is another object, and is rendered anew."""
-
-    def __init__(self, place: NotificationPlace) -> None:
-        self._place = place
-        self._made: dict[str, tuple[Notification, dict[bool, bytes]]] = {}  # without the status, by `is_hidden`
-
-    def of(self, one: Notification, status: UserStatus, *, is_kept: bool = True) -> bytes:
-        """Return a notification as somebody sees it who gave it this status.
-
-        A list that began a moment ago may show one that is not kept any more as it was then (`is_kept`).
-        """
-        kept, made = self._made.get(one.id, (None, {}))
-        if kept is not one:
-            made = {}
-            if is_kept:
-                self._made[one.id] = (one, made)
-        is_hidden = status is UserStatus.DISMISSED
-        if is_hidden not in made:
-            made[is_hidden] = render_notification(one, self._place, is_hidden=is_hidden)
-        return render_whole(made[is_hidden], status)
-
-    def forget(self, identifier: str) -> None:
-        """Drop a notification that is kept no longer."""
-        self._made.pop(identifier, None)

@@ -1,32 +1,32 @@
 """Observers of the service itself: disks, the store, open files, keys and certificates."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import resource
 import ssl
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from itertools import chain
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple
 
+from reconciler.auth import changes
 from reconciler.delivery import tls
+from reconciler.delivery.lanes import Lane
 from reconciler.delivery.secrets import SecretSources
-from reconciler.model import errors, principals
+from reconciler.delivery.status import DeliveryFigures
+from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
-from reconciler.model.directory import Directory, Key, is_expired
+from reconciler.model.directory import Directory
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.model.principals import UNLISTED, AccessVerdict, Permission
-from reconciler.model.routes import Endpoint
+from reconciler.model.text import visible
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.notifications.observers import ObservedDeliveries, ObservedRepositories
 from reconciler.notifications.rendering import LISTED
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings import bounded_io
-from reconciler.store.contract import StoreFault
-from reconciler.store.records import DamagedVersion, StoreFigures
+from reconciler.store.contract import Store, StoreFault
 
 log = logging.getLogger(__name__)
 
@@ -48,28 +48,21 @@ class DiskObserver:
         self._queues = queues
         self._reserve = reserve
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Each disk once."""
-        return [Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))]
+        return Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))
 
     def _low(self) -> list[Finding]:
-        spare: dict[int, int] = {}
-        names: dict[int, Path] = {}
-        refusing = None
+        on: dict[int, list[Path]] = {}  # folders by disk
         for folder in self._folders:
-            try:
-                device, found = folder.stat().st_dev, os.statvfs(folder)
-            except OSError:  # not made yet, or whoever needs it says what is wrong
-                continue
-            spare[device] = found.f_bavail * found.f_frsize - self._reserve
-            names.setdefault(device, folder)
-            if folder == self._queues:
-                refusing = device
-        return [
-            finding
-            for device, folder in names.items()
-            for finding in low_disks(spare[device], folder=str(folder), has_queues=device == refusing)
-        ]
+            with contextlib.suppress(OSError):  # not made yet, or whoever needs it says what is wrong
+                on.setdefault(folder.stat().st_dev, []).append(folder)
+        findings: list[Finding] = []
+        for folders in on.values():
+            found = os.statvfs(folders[0])
+            spare = found.f_bavail * found.f_frsize - self._reserve
+            findings += low_disks(spare, folder=visible(str(folders[0])), has_queues=self._queues in folders)
+        return findings
 
 
 def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
@@ -90,20 +83,10 @@ NAMED = 10  # damaged versions that a notification names
 WRITE = "A change could not be written to the store; the log says why."
 
 
-class ObservedStore(Protocol):
-    """The store as far as its use is concerned."""
-
-    async def revision(self) -> int:
-        """Raises StoreFault."""
-
-    def figures(self) -> StoreFigures:
-        """Return its counts."""
-
-
 class StoreObserver:
     """Remembers what was counted at the last look."""
 
-    def __init__(self, store: ObservedStore, *, unwritten: Callable[[], str], clock: Clock) -> None:
+    def __init__(self, store: Store, *, unwritten: Callable[[], str], clock: Clock) -> None:
         """`unwritten` says why notifications could not be written beside it; empty when they could."""
         self._store = store
         self._unwritten = unwritten
@@ -111,7 +94,7 @@ class StoreObserver:
         self._failed = self._stored = 0
         self._failed_at: datetime | None = None  # None once something was written since
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Read something, and look at what was written."""
         now, commits = self._clock(), self._store.figures().commits
         failed, stored = commits.failed, sum(commits.seconds.counts)
@@ -125,28 +108,14 @@ class StoreObserver:
             await self._store.revision()
         except StoreFault as fault:
             message = fault.message
-        found = (
-            [Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})]
-            if message
-            else []
-        )
-        return [Look(Domain.STORE, tuple(found))]
-
-
-class Examined(Protocol):
-    """The store as far as damage is concerned."""
-
-    async def examine(self) -> None:
-        """Look through all of it. Raises StoreFault."""
-
-    async def damaged(self) -> list[DamagedVersion]:
-        """Raises StoreFault."""
+        finding = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})
+        return Look(Domain.STORE, (finding,) if message else ())
 
 
 class DamageObserver:
     """Reports damaged versions, whoever found them, and databases that a start set aside."""
 
-    def __init__(self, store: Examined, *, set_aside: Callable[[], Sequence[Path]]) -> None:
+    def __init__(self, store: Store, *, set_aside: Callable[[], Sequence[Path]]) -> None:
         """`set_aside` returns the damaged databases that are still there."""
         self._store = store
         self._set_aside = set_aside
@@ -164,22 +133,22 @@ class DamageObserver:
                 seconds = AFTER_FAULT_SECONDS
             await asyncio.sleep(seconds)
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Tell what is damaged now. Raises StoreFault."""
         aside = await asyncio.to_thread(self._set_aside)
-        findings = [Finding(Cause(NotificationType.SESSIONS_LOST, str(path)), Severity.ERROR) for path in aside]
+        findings = [
+            Finding(Cause(NotificationType.SESSIONS_LOST, visible(str(path))), Severity.ERROR) for path in aside
+        ]
         found = await self._store.damaged()
         cause = Cause(NotificationType.STORE_DAMAGED)
         if found:
-            names = tuple(_told(one) for one in found[:NAMED])
+            names = tuple(
+                f"{one.kind} {one.name} (version {one.version}, project {one.project})" for one in found[:NAMED]
+            )
             findings.append(Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}))
         elif not self._is_examined:  # what an earlier start found may be there still
             findings.append(Finding(cause, Severity.CRITICAL, fading=True))
-        return [Look(Domain.DAMAGE, tuple(findings))]
-
-
-def _told(one: DamagedVersion) -> str:
-    return f"{one.kind} {one.name} (version {one.version}, project {one.project})"
+        return Look(Domain.DAMAGE, tuple(findings))
 
 
 # Open files. At the limit nothing else says so: the event loop closes each new connection without a word.
@@ -195,21 +164,21 @@ class OpenFilesObserver:
         self._folder = folder
         self._is_told = False
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """Count once."""
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if most == resource.RLIM_INFINITY:
-            return [Look(Domain.OPEN_FILES, ())]
+            return Look(Domain.OPEN_FILES, ())
         found = await asyncio.to_thread(self._count)
         share = 1.0 if found is None else min(found / most, 1.0)
         if share >= MANY and not self._is_told:
             log.error("Of %d files that the service may open, %d are: %s.", most, found or most, errors.OPEN_FILES)
         self._is_told = share >= (FEWER if self._is_told else MANY)
         if share < FEWER:
-            return [Look(Domain.OPEN_FILES, ())]
+            return Look(Domain.OPEN_FILES, ())
         facts: Facts = {"percent": int(share * 10) * 10, "most": most}
         finding = Finding(Cause(NotificationType.TOO_MANY_OPEN_FILES), Severity.CRITICAL, facts, fading=share < MANY)
-        return [Look(Domain.OPEN_FILES, (finding,))]
+        return Look(Domain.OPEN_FILES, (finding,))
 
     def _count(self) -> int | None:
         """Return how many are open; None when not even the folder of them can be opened."""
@@ -224,59 +193,21 @@ class OpenFilesObserver:
 # Keys of projects and of the organization whose makers are no admins any more. A maker may know the key, so somebody
 # should decide about it.
 
-OPERATORS = frozenset(principal.name for principal in UNLISTED)  # nobody takes their role away
-
 
 class KeyObserver:
-    """Remembers what it found of the directory, which seldom changes."""
+    """Looks through the directory."""
 
     def __init__(self, directory: Callable[[], Directory], *, clock: Clock) -> None:
         self._directory = directory
         self._clock = clock
-        self._seen: Directory | None = None
-        self._until: str | None = None  # the first of the keys that were found ends then
-        self._findings: tuple[Finding, ...] = ()
 
-    async def look(self) -> list[Look]:
+    async def look(self) -> Look:
         """One finding for each maker in each project; the organization is the project that is empty."""
-        directory, now = self._directory(), rfc3339(self._clock())
-        if directory is not self._seen or (self._until is not None and now >= self._until):
-            found = keys_to_review(directory, now=now)
-            ends = (key.expires_at for keys in found.values() for key in keys if key.expires_at is not None)
-            self._seen, self._until = directory, min(ends, default=None)
-            self._findings = tuple(_key_finding(project, maker, keys) for (project, maker), keys in found.items())
-        return [Look(Domain.KEYS, self._findings)]
-
-
-def keys_to_review(directory: Directory, *, now: str) -> Mapping[tuple[str, str], list[Key]]:
-    """Return the keys that still open something and whose makers may not make them any more, by project and maker."""
-    found: defaultdict[tuple[str, str], list[Key]] = defaultdict(list)
-    by_name = {f"key:{key.id}": key for key in directory.keys.values()}
-    for key in sorted(directory.keys.values(), key=lambda key: (key.project or "", key.created_by, key.id)):
-        if key.owner is None and not is_expired(key, now=now) and not _may_make(directory, key, by_name, now=now):
-            found[key.project or "", key.created_by].append(key)
-    return found
-
-
-def _may_make(directory: Directory, key: Key, by_name: Mapping[str, Key], *, now: str) -> bool:
-    """Return True when the maker of a key still could make it. A key may be older than the rule that keys make none."""
-    if key.created_by in OPERATORS:
-        return True
-    user, maker = directory.users.get(key.created_by.removeprefix("user:")), by_name.get(key.created_by)
-    if maker is not None and not is_expired(maker, now=now):
-        principal = directory.holder_of(maker)
-    elif user is not None and key.created_by.startswith("user:") and user.created_at <= key.created_at:
-        principal = directory.principal(user)  # and nobody of the same name who came later
-    else:
-        return False
-    permission = Permission.MANAGE_ORGANIZATION if key.project is None else Permission.MANAGE_KEYS
-    return principals.judge(principal, permission, project=key.project) is AccessVerdict.ALLOWED
-
-
-def _key_finding(project: str, maker: str, keys: list[Key]) -> Finding:
-    named = tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])
-    facts: Facts = {"total": len(keys), "names": named}
-    return Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), Severity.WARNING, facts)
+        findings = []
+        for (project, maker), keys in changes.keys_to_review(self._directory(), now=rfc3339(self._clock())).items():
+            facts: Facts = {"total": len(keys), "names": tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])}
+            findings.append(Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), facts=facts))
+        return Look(Domain.KEYS, tuple(findings))
 
 
 # Certificates that end soon. Files are read on a thread, every five minutes and at once after a reload.
@@ -291,146 +222,130 @@ REPLACE_REPOSITORY = "Put the present authorities into the file; they are used a
 REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
 
 
-@dataclass(frozen=True, slots=True)
-class OwnCertificates:
-    """The files of the settings; None for those that are not named. `repositories` have some of theirs."""
+class ExpiringFile(NamedTuple):
+    """A file with certificates: its cause and its name in a sentence, when it ends, and what to do then. `until` is
+    None for a file that cannot be read: whoever needs it says so.
+    """
 
-    repositories: ObservedRepositories
-    certificate: Path | None = None
-    authorities: Path | None = None
+    cause: Cause
+    what: str
+    until: datetime | None
+    todo: str
 
 
 class CertificateObserver:
-    """Looks at files now and then."""
+    """Looks at files now and then: those of the settings, of repositories and of destinations."""
 
     def __init__(
         self,
-        own: OwnCertificates,
-        deliveries: ObservedDeliveries,
+        reconcilers: Callable[[], list[Reconciler]],
+        figures: Callable[[], DeliveryFigures],
+        followed: Callable[[], Collection[str]],
         *,
         secrets: SecretSources,
         clock: Clock,
         monotonic: Callable[[], float],
+        certificate: Path | None = None,
+        authorities: Path | None = None,
         every: float = EVERY,
     ) -> None:
-        """`every` so many seconds the files of a project, or of the settings, are read."""
-        self._own = own
-        self._deliveries = deliveries
+        """`certificate` and `authorities` are files of the settings. `every` so many seconds all files are read."""
+        self._reconcilers = reconcilers
+        self._figures = figures
+        self._followed = followed
         self._secrets = secrets
         self._clock = clock
         self._monotonic = monotonic
+        self._certificate = certificate
+        self._authorities = authorities
         self._every = every
-        self._looked_at: dict[str, float] = {}
+        self._last: Look | None = None
+        self._next = 0.0
 
     def again(self, *, certificate: Path | None) -> None:
         """Have the next look read all files. The listener's may be another; without one it shows the one it had."""
-        self._own = replace(self._own, certificate=certificate or self._own.certificate)
-        self._looked_at = {}
+        self._certificate = certificate or self._certificate
+        self._last = None
 
-    async def look(self) -> list[Look]:
-        """The settings' files (part ""), and those of each project, as far as it is time."""
-        now, looked_at = self._monotonic(), self._looked_at
-        due = [
-            part
-            for part in ("", *sorted(self._deliveries.followed()))
-            if now - looked_at.get(part, now - self._every) >= self._every
-        ]
-        if not due:
-            return []
-        endpoints: dict[str, dict[str, Endpoint]] = {}
-        for lane in self._deliveries.figures().lanes:
-            if lane.destination is not None:
-                endpoints.setdefault(lane.project, {}).setdefault(lane.name, lane.destination.endpoint)
-        trusted = {
-            str(one.watched.credentials.ca_file): one.watched.name
-            for one in reversed(self._own.repositories.reconcilers())
-            if one.watched.credentials.ca_file is not None
-        }
-        looks = await asyncio.to_thread(self._read, due, endpoints, trusted)
-        looked_at.update(dict.fromkeys(due, now))  # `again` may have been called meanwhile
-        return looks
+    async def look(self) -> Look:
+        """The last look, or a new one when it is time, or another project is followed."""
+        now, projects = self._monotonic(), frozenset({"", *self._followed()})
+        if self._last is None or now >= self._next or self._last.projects != projects:
+            self._next = now + self._every
+            repositories = [one.watched for one in self._reconcilers()]
+            lanes = [lane for lane in self._figures().lanes if lane.project in projects]
+            findings = await asyncio.to_thread(self._read, repositories, lanes)
+            self._last = Look(Domain.CERTIFICATES, findings, projects)
+        return self._last
 
-    def _read(
-        self, due: Collection[str], endpoints: dict[str, dict[str, Endpoint]], trusted: dict[str, str]
-    ) -> list[Look]:
+    def _read(self, repositories: Sequence[WatchedRepository], lanes: Sequence[Lane]) -> tuple[Finding, ...]:
+        files = [*self._of_settings(), *_of_repositories(repositories), *self._of_destinations(lanes)]
         now = self._clock()
-        found = {part: self._of_project(part, endpoints.get(part, {}), now) for part in due if part}
-        if "" in due:
-            found[""] = _each_once(chain(self._of_settings(now), _of_repositories(trusted, now)))
-        return [Look(Domain.CERTIFICATES, tuple(found[part]), part=part) for part in due]
+        findings = [found for file in files if (found := _finding(file, now)) is not None]
+        # Of a file that the settings name in several places the worst counts, which comes first.
+        findings.sort(key=lambda one: -1 if one.fading else one.severity.weight, reverse=True)
+        return tuple(findings)
 
-    def _of_settings(self, now: datetime) -> Iterator[Finding]:
-        if self._own.certificate is not None:
-            until = _leaf(_text(self._own.certificate))
-            what = "The listener's certificate"
-            yield from _finding(
-                Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._own.certificate)), what, until, RENEW, now
-            )
-        if self._own.authorities is not None:
-            until = _authorities(_text(self._own.authorities))
-            what = "The last authority of `outbound.caFile`"
-            yield from _finding(
-                Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._own.authorities)), what, until, REPLACE, now
-            )
+    def _of_settings(self) -> Iterator[ExpiringFile]:
+        if self._certificate is not None:
+            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._certificate))
+            yield ExpiringFile(cause, "The listener's certificate", _leaf(_text(self._certificate)), RENEW)
+        if self._authorities is not None:
+            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._authorities))
+            until = _last_authority(_text(self._authorities))
+            yield ExpiringFile(cause, "The last authority of `outbound.caFile`", until, REPLACE)
 
-    def _of_project(self, project: str, endpoints: dict[str, Endpoint], now: datetime) -> Iterator[Finding]:
-        for name, endpoint in sorted(endpoints.items()):
-            if endpoint.scheme != "https" or not (endpoint.ca_file or endpoint.mutual_tls):
-                continue
+    def _of_destinations(self, lanes: Sequence[Lane]) -> Iterator[ExpiringFile]:
+        endpoints = {
+            (lane.project, lane.name): lane.destination.endpoint for lane in lanes if lane.destination is not None
+        }
+        for (project, name), endpoint in sorted(endpoints.items()):
             try:
                 files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
+                certificate, authority = files.certificate, files.authority
             except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
-                for file in ("cert_file", "ca_file"):
-                    cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} {file}", project)
-                    yield Finding(cause, Severity.WARNING, {}, fading=True)
-                continue
-            if files.certificate:
+                certificate = authority = "unusable"
+            if certificate:
                 cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
                 what = f"The client certificate of the destination {name}"
-                yield from _finding(cause, what, _leaf(files.certificate), RENEW_CLIENT, now)
-            if files.authority:
+                yield ExpiringFile(cause, what, _leaf(certificate), RENEW_CLIENT)
+            if authority:
                 cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
                 what = f"The last authority of the destination {name}"
-                yield from _finding(cause, what, _authorities(files.authority), REPLACE_CLIENT, now)
+                yield ExpiringFile(cause, what, _last_authority(authority), REPLACE_CLIENT)
 
 
-def _of_repositories(trusted: dict[str, str], now: datetime) -> Iterator[Finding]:
-    """Of each file that repositories trust, once, with the name of the first of them. It stands in the settings, so it
-    is the organization's.
+def _of_repositories(repositories: Sequence[WatchedRepository]) -> Iterator[ExpiringFile]:
+    """Yield each file that repositories trust once, with the name of the first of them. It is in the settings, so it is
+    the organization's.
     """
+    trusted: dict[Path, str] = {}
+    for one in repositories:
+        if one.credentials.ca_file is not None:
+            trusted.setdefault(one.credentials.ca_file, one.name)
     for file, name in sorted(trusted.items()):
         what = f"The last authority in `credentials.caFile` of the repository {name}"
-        until = _authorities(_text(Path(file)))
-        yield from _finding(Cause(NotificationType.CERTIFICATE_EXPIRING, file), what, until, REPLACE_REPOSITORY, now)
+        cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(file))
+        yield ExpiringFile(cause, what, _last_authority(_text(file)), REPLACE_REPOSITORY)
 
 
-def _each_once(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Of a file that the settings name in several places, the worst that is known of it; else the first."""
-    found: dict[Cause, Finding] = {}
-    for one in findings:
-        known = found.get(one.cause)
-        if known is None or _weight(one) > _weight(known):
-            found[one.cause] = one
-    yield from found.values()
-
-
-def _weight(one: Finding) -> int:
-    return -1 if one.fading else one.severity.weight
-
-
-def _finding(cause: Cause, what: str, until: datetime | None, todo: str, now: datetime) -> Iterator[Finding]:
-    if until is None:  # an unreadable file says nothing: what was told of it before stays
-        yield Finding(cause, Severity.WARNING, {}, fading=True)
-        return
-    if until - now > SOON:
-        return
-    is_over = until <= now
-    facts: Facts = {"what": what, "until": f"{until:%Y-%m-%d}", "expired": int(is_over), "todo": todo}
-    yield Finding(cause, Severity.ERROR if is_over else Severity.WARNING, facts)
+def _finding(file: ExpiringFile, now: datetime) -> Finding | None:
+    if file.until is None:  # what was told of it before stays
+        return Finding(file.cause, fading=True)
+    if file.until - now > SOON:
+        return None
+    is_over = file.until <= now
+    facts: Facts = {
+        "what": file.what,
+        "until": f"{file.until:%Y-%m-%d}",
+        "expired": int(is_over),
+        "todo": file.todo,
+    }
+    return Finding(file.cause, Severity.ERROR if is_over else Severity.WARNING, facts)
 
 
 def _text(path: Path) -> str:
-    """Empty for a file that cannot be read: whoever needs it says so."""
+    """Return the text of a file, empty when it cannot be read."""
     try:
         return bounded_io.read_file(path, limit=MOST_BYTES).decode("ascii", "replace")
     except (OSError, bounded_io.NotAFile, bounded_io.FileTooLarge):
@@ -442,7 +357,7 @@ def _leaf(pem: str) -> datetime | None:
     return None if span is None else span.until
 
 
-def _authorities(pem: str) -> datetime | None:
+def _last_authority(pem: str) -> datetime | None:
     """When the last of several authorities ends; as long as there is one, what it signed is trusted."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:

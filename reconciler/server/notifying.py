@@ -14,9 +14,8 @@ from reconciler.delivery.manager import Manager
 from reconciler.model import clock
 from reconciler.notifications import observers as notifications_observers
 from reconciler.notifications import service_observers
-from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
-from reconciler.notifications.ledger import AlertFilter
+from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
@@ -50,10 +49,10 @@ class Notifying:
     async def keep(self) -> None:
         """For ever, once the repositories are followed."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.watch.keep(), name="look-for-trouble")
-            group.create_task(self.damage.keep(), name="look-for-damage")
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
+            group.create_task(self.watch.keep(), name="look-for-trouble")
+            group.create_task(self.damage.keep(), name="look-for-damage")
 
     async def _send(self, outbox: Outbox) -> None:
         policy = delivering.egress_policy(self.settings, self.listeners)
@@ -77,23 +76,29 @@ async def build_notifying(
 ) -> Notifying:
     """With what an earlier start kept. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
-    outbox = await _outbox(settings, operations, place)
+    targets = [_target(one) for one in settings.alerts]
     retention = timedelta(seconds=settings.notifications.retention)
-    board = Board(operations, clock=clock.now, place=place, retention=retention, outbox=outbox)
+    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=targets)
     await board.load()
+    outbox = Outbox(board, place=place, clock=clock.now) if targets else None
     changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
     store_.subscribe(ResourceChange, changes.heard)
-    own = service_observers.OwnCertificates(repositories_, settings.tls.cert_file, settings.outbound.ca_file)
-    secrets = delivery_secrets.configured_sources(settings, environment=environment)
     ends = service_observers.CertificateObserver(
-        own, manager, secrets=secrets, clock=clock.now, monotonic=time.monotonic
+        repositories_.reconcilers,
+        manager.figures,
+        manager.followed,
+        secrets=delivery_secrets.configured_sources(settings, environment=environment),
+        clock=clock.now,
+        monotonic=time.monotonic,
+        certificate=settings.tls.cert_file,
+        authorities=settings.outbound.ca_file,
     )
     operations_file = databases.database_places(settings).operations
     damage = service_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
     observers = (
-        notifications_observers.RepositoryObserver(repositories_, store_),
+        notifications_observers.RepositoryObserver(repositories_.reconcilers, store_),
         changes,
-        notifications_observers.DeliveryObserver(manager, clock=clock.now),
+        notifications_observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
         _disks(settings),
         ends,
         service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
@@ -117,18 +122,13 @@ def _disks(settings: Settings) -> service_observers.DiskObserver:
     return service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 
-async def _outbox(settings: Settings, operations: Operations, place: NotificationPlace) -> Outbox | None:
-    if not settings.alerts:
-        return None
-    outbox = Outbox([_recipient(one) for one in settings.alerts], operations, place=place, clock=clock.now)
-    await outbox.load()
-    return outbox
-
-
-def _recipient(alert: Alert) -> AlertTarget:
-    wanted = AlertFilter(
-        severities=frozenset(alert.severities), types=frozenset(alert.types), projects=frozenset(alert.projects)
-    )
+def _target(alert: Alert) -> AlertTarget:
     return AlertTarget(
-        name=alert.name, wanted=wanted, url=alert.url, url_file=alert.url_file, secret_file=alert.secret_file
+        name=alert.name,
+        url=alert.url,
+        url_file=alert.url_file,
+        secret_file=alert.secret_file,
+        severities=alert.severities,
+        types=alert.types,
+        projects=alert.projects,
     )

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import hashlib
 import json
-import os
 import socket
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,7 +16,7 @@ from api.calls import Services
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
-from reconciler.auth.sign_in import SigningIn
+from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.otlp.models import RequestLimits
@@ -44,7 +43,6 @@ from reconciler.worker.client import WorkerClient
 
 if TYPE_CHECKING:
     from reconciler.auth.oidc.provider import Provider
-    from reconciler.auth.sign_in import People
 
 
 class Parts(NamedTuple):
@@ -70,7 +68,7 @@ class _Entrance(NamedTuple):
 
     signing_in: SigningIn
     sessions: Sessions
-    people: "People | None"
+    people: People | None
     provider: "Provider | None"
 
 
@@ -241,7 +239,7 @@ async def _entrance(settings: Settings, bound: ShutdownDeadline, kept: _Kept) ->
 async def _sessions(settings: Settings, operations: Operations, accounts: Accounts) -> Sessions:
     """Those of an earlier start. Raises StoreFault."""
     lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now, randomness=os.urandom)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
     await sessions.load()
     return sessions
 
@@ -254,13 +252,12 @@ async def _check_provider(settings: Settings) -> None:
 
 def _through_a_provider(
     settings: Settings, accounts: Accounts, sessions: Sessions
-) -> "tuple[People | None, Provider | None]":
+) -> tuple[People | None, "Provider | None"]:
     """Return the sign-in through a provider, if the settings want one."""
     if settings.auth.type != "oidc":
         return None, None
-
     return (
-        sign_in.build_people(settings, accounts, sessions, clock=clock.now),
+        People(accounts, sessions, policy=settings.auth.oidc, clock=clock.now),
         sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic),
     )
 

@@ -21,12 +21,9 @@ from urllib.parse import urlsplit
 
 from reconciler.auth import changes, sign_in
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.admission import AdmissionPolicy
-from reconciler.auth.claims import claim_names
 from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
 from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
-from reconciler.auth.sessions import Sessions
-from reconciler.auth.sign_in import People, SigningIn
+from reconciler.auth.sign_in import SigningIn
 from reconciler.model import clock, errors, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
@@ -38,18 +35,6 @@ log = logging.getLogger(__name__)
 
 CALLBACK = "/oidc/redirect"  # the interface, Authentication, OpenID Connect sign-in, 2
 SIGNED_OUT = "/signed-out"
-
-
-def build_people(settings: Settings, accounts: Accounts, sessions: Sessions, *, clock: Clock) -> People:
-    """The sign-in of people."""
-    oidc = settings.auth.oidc
-    policy = AdmissionPolicy(
-        names=claim_names(oidc.custom_claims),
-        disable_invitations=oidc.disable_invitations,
-        first_claim=oidc.first_admin.claim,
-        first_value=oidc.first_admin.value,
-    )
-    return People(accounts, sessions, policy=policy, clock=clock)
 
 
 def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:

@@ -11,7 +11,7 @@ import os
 import stat
 import threading
 from collections.abc import Callable
-from concurrent.futures import Executor, Future
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -72,23 +72,19 @@ class DiskHangs(errors.Transient):
     """A file operation did not answer in time, or none could start; it recovers when its disk does."""
 
 
-class _Threads(Executor):
-    """A thread for each operation, which ends with it, and which nobody joins."""
+def _on_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+    """Run an operation on a thread that ends with it, and that nobody joins, in the context of the caller."""
+    asked: Future[T] = Future()
+    context = contextvars.copy_context()
 
-    def submit(self, work: Callable[..., T], /, *arguments: Any, **named: Any) -> Future[T]:
-        asked: Future[T] = Future()
+    def run() -> None:
+        try:
+            asked.set_result(context.run(work))
+        except BaseException as fault:
+            asked.set_exception(fault)
 
-        def run() -> None:
-            try:
-                asked.set_result(work(*arguments, **named))
-            except BaseException as fault:
-                asked.set_exception(fault)
-
-        threading.Thread(target=run, name="files", daemon=True).start()
-        return asked
-
-
-_THREADS = _Threads()
+    threading.Thread(target=run, name="files", daemon=True).start()
+    return asyncio.wrap_future(asked)
 
 
 class BoundedIO:
@@ -100,8 +96,7 @@ class BoundedIO:
         self._again = again
         self._turn_seconds = turn
         self._free = asyncio.Semaphore(THREADS)
-        self._awaited: set[asyncio.Future[Any]] = set()  # each has one of the threads
-        self._owed: set[asyncio.Future[Any]] = set()  # given up; each has a thread beside those
+        self._owed: set[asyncio.Future[Any]] = set()  # given up; each has a thread beside those that are awaited
         self._try_at: float | None = None  # on the loop's clock; None: the disk answered last
 
     async def answer(self, work: Callable[[], T], *, seconds: float = SECONDS) -> T:
@@ -158,28 +153,26 @@ class BoundedIO:
         Raises DiskHangs when the system has no thread left.
         """
         try:
-            asked = asyncio.get_running_loop().run_in_executor(_THREADS, contextvars.copy_context().run, work)
+            asked = _on_thread(work)
         except BaseException as fault:
             self._free.release()
             if isinstance(fault, RuntimeError | MemoryError):  # as `Thread.start` tells it
                 raise DiskHangs(NO_THREAD.format(self._what)) from fault
             raise
-        self._awaited.add(asked)
         asked.add_done_callback(self._answered)
         return asked
 
     def _owe(self, asked: asyncio.Future[Any]) -> None:
-        """Mark this operation as abandoned."""
-        if asked in self._awaited:
-            self._awaited.remove(asked)
+        """Mark this operation as abandoned, unless it has ended."""
+        if not asked.done():
             self._free.release()
             self._put_off()
             self._owed.add(asked)
 
     def _answered(self, asked: asyncio.Future[Any]) -> None:
         asked.exception()  # what it raised is no news when nobody waits for it
-        if asked in self._awaited:
-            self._awaited.remove(asked)
+        if asked in self._owed:
+            self._owed.remove(asked)
+        else:
             self._free.release()
-        self._owed.discard(asked)
         self._try_at = None  # it does answer; what is owed still may hang on another disk that stood there

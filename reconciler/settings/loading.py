@@ -8,7 +8,7 @@ with those of shape. They are pure: only the start asks if a sign-in provider is
 """
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,7 +16,6 @@ from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import BaseSettings, PydanticBaseSettingsSource
 
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
@@ -24,8 +23,8 @@ from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
 from reconciler.settings import layers, models, scalars
-from reconciler.settings.layers import Layer
-from reconciler.settings.models import Settings
+from reconciler.settings.layers import Layer, value_at
+from reconciler.settings.models import ENVIRONMENT_ONLY, Settings
 from reconciler.settings.scalars import listen_address
 
 FOLLOWED = ("branch", "tag", "commit", "ref")
@@ -58,12 +57,11 @@ def _followed(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
 
 
 def _misplaced(given: Mapping[str, Value], scheme: str) -> Iterator[tuple[str, str]]:
-    for key in HTTPS:
-        if key in given and scheme != "https":
-            yield key, f"is for https URLs, and the URL is {_told(scheme)}; leave it out, or change `url`"
-    for key in SSH:
-        if key in given and scheme != "ssh":
-            yield key, f"is for ssh URLs, and the URL is {_told(scheme)}; leave it out, or change `url`"
+    told = {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
+    for wanted, keys in (("https", HTTPS), ("ssh", SSH)):
+        for key in keys:
+            if key in given and scheme != wanted:
+                yield key, f"is for {wanted} URLs, and the URL is {told}; leave it out, or change `url`"
 
 
 def _combined(given: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
@@ -91,10 +89,6 @@ def _scheme(url: Value) -> str | None:
     return "file" if checked.startswith("/") else checked.partition("://")[0].lower() or None
 
 
-def _told(scheme: str) -> str:
-    return {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
-
-
 PROVIDER_NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
 OPENID = "openid"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
@@ -103,14 +97,14 @@ WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0
 def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
     """Yield missing keys and contradictions as (the key's pointer in `auth.oidc`, the sentence)."""
     for key in PROVIDER_NEEDED:
-        if oidc.get(key) in ("", None):
+        if not _is_given(oidc.get(key)):
             # Wherever it is shown, the other of the two is what somebody may want.
             variable = layers.variable_of(("auth", "oidc", key))
             yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
     yield from _issuer(oidc.get("issuer"))
     yield from _scopes(oidc.get("scopes"))
     first = oidc.get("firstAdmin")
-    given = {key for key, value in first.items() if value not in ("", None)} if isinstance(first, dict) else set()
+    given = {key for key, value in first.items() if _is_given(value)} if isinstance(first, dict) else set()
     for one, other in (("claim", "value"), ("value", "claim")):
         # Half of it would admit the first person to come, or anybody without the claim.
         if one in given and other not in given:
@@ -173,88 +167,52 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
             yield Mistake(pointer, SHAPES.get(detail["type"], detail["msg"]))
 
 
-def mistakes_between(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+def mistakes_between(values: Mapping[str, Value]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
-    for section in ("repositories", "alerts"):
-        yield from _same_names(sources, section)
-    yield from _unfit(sources)
-    yield from _half_a_certificate(sources)
-    yield from _open_listener(sources)
-    yield from _provider(sources)
-
-
-def _same_names(sources: tuple[Layer, ...], section: str) -> Iterator[Mistake]:
-    seen: dict[str, int] = {}
-    for index, one in _items(sources, section):
-        name = one.get("name")
-        if isinstance(name, str) and seen.setdefault(name, index) != index:
-            message = f"must be unique; {section}[{seen[name]}] has the same name"
-            yield Mistake((section, index, "name"), message)
-
-
-def _unfit(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    for section, mistakes in (("repositories", repository_mistakes), ("alerts", models.alert_mistakes)):
-        for index, one in _items(sources, section):
-            for pointer, message in mistakes(one):
-                yield Mistake((section, index, *pointer), message)
-
-
-def _items(sources: tuple[Layer, ...], section: str) -> Iterator[tuple[int, dict[str, Value]]]:
-    """The mappings of a list."""
-    found = layers.find_value(sources, (section,))
-    for index, one in enumerate(found[1] if found and isinstance(found[1], list) else ()):
-        if isinstance(one, dict):
-            yield index, one
-
-
-def _given(sources: tuple[Layer, ...], *pointer: str) -> bool:
-    found = layers.find_value(sources, pointer)
-    return found is not None and found[1] not in ("", None)
-
-
-def _half_a_certificate(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
+    yield from _of_items("repositories", values, repository_mistakes)
+    yield from _of_items("alerts", values, models.alert_mistakes)
     for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
-        if _given(sources, "tls", one) and not _given(sources, "tls", other):
+        if _is_given(value_at(values, "tls", one)) and not _is_given(value_at(values, "tls", other)):
             yield Mistake(("tls", one), f"needs tls.{other} too")
-
-
-def _open_listener(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    far = [listener for listener in LISTENERS if _is_beyond_this_machine(sources, listener)]
-    if not far:
-        return
-    auth, insecure = layers.find_value(sources, ("auth", "type")), layers.find_value(sources, ("insecure",))
-    if auth is not None and auth[1] == "none":
+    kind = value_at(values, "auth", "type")
+    far = [listener for listener in LISTENERS if _is_beyond_this_machine(value_at(values, *listener))]
+    if far and kind == "none":
         which = ".".join(far[0])
         yield Mistake(
             ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
         )
-    if not (insecure is not None and insecure[1] is True) and not _given(sources, "tls", "certFile"):
+    if not (values.get("insecure") is True or _is_given(value_at(values, "tls", "certFile"))):
         message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
         yield from (Mistake(listener, message) for listener in far)
+    if kind == "oidc":
+        oidc = value_at(values, "auth", "oidc")
+        for pointer, message in provider_mistakes(oidc if isinstance(oidc, dict) else {}):
+            yield Mistake(("auth", "oidc", *pointer), message)
+        if is_below_a_path(values.get("webURL")):
+            yield Mistake(
+                ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
+            )
 
 
-def _provider(sources: tuple[Layer, ...]) -> Iterator[Mistake]:
-    kind = layers.find_value(sources, ("auth", "type"))
-    if kind is None or kind[1] != "oidc":
-        return
-    given: dict[str, Value] = {}
-    for key in (*PROVIDER_NEEDED, "scopes"):
-        if (found := layers.find_value(sources, ("auth", "oidc", key))) is not None:
-            given[key] = found[1]
-    first = {key: layers.find_value(sources, ("auth", "oidc", "firstAdmin", key)) for key in ("claim", "value")}
-    given["firstAdmin"] = {key: found[1] for key, found in first.items() if found is not None}
-    for pointer, message in provider_mistakes(given):
-        yield Mistake(("auth", "oidc", *pointer), message)
-    if (found := layers.find_value(sources, ("webURL",))) is not None and is_below_a_path(found[1]):
-        yield Mistake(
-            ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
-        )
+def _of_items(
+    section: str, values: Mapping[str, Value], judge: Callable[[dict[str, Value]], Iterator[tuple[Pointer, str]]]
+) -> Iterator[Mistake]:
+    """Yield the mistakes of the mappings in a list: a name that an earlier one has, and those that `judge` finds."""
+    found = values.get(section)
+    seen: dict[str, int] = {}
+    for index, one in enumerate(found if isinstance(found, list) else ()):
+        if not isinstance(one, dict):
+            continue
+        name = one.get("name")
+        if isinstance(name, str) and seen.setdefault(name, index) != index:
+            yield Mistake((section, index, "name"), f"must be unique; {section}[{seen[name]}] has the same name")
+        for pointer, message in judge(one):
+            yield Mistake((section, index, *pointer), message)
 
 
-def _is_beyond_this_machine(sources: tuple[Layer, ...], listener: tuple[str, ...]) -> bool:
-    found = layers.find_value(sources, listener)
+def _is_beyond_this_machine(listener: Value) -> bool:
     try:
-        return found is not None and found[1] not in ("", None) and not listen_address(found[1]).loopback
+        return _is_given(listener) and not listen_address(listener).loopback
     except ValueError:
         return False  # a mistake of shape, shown as such
 
@@ -270,9 +228,8 @@ def _unknown(pointer: Pointer) -> str:
 
 def unknown_keys(topic: type[BaseModel]) -> dict[str, object]:
     """The keys that a person may write in a section, with their types."""
-    hidden = topic.ENVIRONMENT_ONLY if issubclass(topic, Settings) else frozenset()
     fields = {field.alias or name: field.annotation for name, field in topic.model_fields.items()}
-    return {key: kind for key, kind in fields.items() if key not in hidden}
+    return {key: kind for key, kind in fields.items() if key not in ENVIRONMENT_ONLY}
 
 
 def _class_at(pointer: Pointer) -> type[BaseModel]:
@@ -315,18 +272,23 @@ class Loaded:
 def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Loaded:
     """The settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not given."""
     path = config_path(config, environment=environment)
-    above: tuple[Layer, ...] = (
-        layers.option_layer(overrides),
-        layers.Environment(layers.environment_values(environment)),
-    )
-    file = () if path is None else (_file(path),)
-    written = (*above, *(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))
-    sources = (*written, layers.Computed(_computed(written, environment=environment)))
-    settings, found = _build(sources)
+    file = layers.computed_layer({}) if path is None else _file(path)
+    written = file._replace(values={key: one for key, one in file.values.items() if key not in ENVIRONMENT_ONLY})
+    given = (layers.option_layer(overrides), layers.environment_layer(environment), written)
+    sources = (*given, _computed(layers.merged(one.values for one in given), environment=environment))
+    merged = layers.merged(one.values for one in sources)
+    settings, shape = _settings(merged)
     # Values in the file are validated even if an option or a variable overrides them: it may be removed later.
-    lines = _sorted([*found, *_hidden(file)])
+    in_file = [
+        Mistake((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
+        for key in ENVIRONMENT_ONLY & file.values.keys()
+    ]
+    lines = {
+        *_placed([*shape, *mistakes_between(merged)], sources),
+        *_placed([*_settings(written.values)[1], *in_file], (file,)),
+    }
     if settings is None or lines:
-        raise SettingsError(lines)
+        raise SettingsError(tuple(line for _, _, line in sorted(lines)))
     return Loaded(settings=settings, warnings=tuple(layers.environment_warnings(environment)), config=path)
 
 
@@ -355,103 +317,54 @@ def default_state_dir(environment: Mapping[str, str], *, user: int) -> str:
     return str(base / "reconciler")
 
 
-def _computed(written: tuple[Layer, ...], *, environment: Mapping[str, str]) -> dict[str, Value]:
-    found = layers.find_value(written, ("stateDir",))
-    state = found[1] if found else default_state_dir(environment, user=os.geteuid())
+def _computed(written: Mapping[str, Value], *, environment: Mapping[str, str]) -> Layer:
+    state = written.get("stateDir", default_state_dir(environment, user=os.geteuid()))
     if not isinstance(state, str) or not Path(state).is_absolute():
-        return {}  # a mistake, shown as such
-    return {"stateDir": state, "store": {"url": f"sqlite:///{state.rstrip('/')}/store.db"}}
+        return layers.computed_layer({})  # a mistake, shown as such
+    return layers.computed_layer({"stateDir": state, "store.url": f"sqlite:///{state.rstrip('/')}/store.db"})
 
 
-def _file(path: Path) -> layers.File:
-    data = _bytes(path)
+def _file(path: Path) -> Layer:
+    try:
+        with path.open("rb") as file:
+            data = file.read(positions.FILE_LIMITS.bytes + 1)  # one byte more than allowed is enough to refuse it
+    except OSError as problem:
+        reason = (problem.strerror or "it cannot be read").lower()
+        sentence = f"{path}: the settings file cannot be read: {reason}; name another with --config or {layers.CONFIG}"
+        raise SettingsError((sentence,)) from None
     syntax = model_documents.syntax_of(path.name) or model_documents.Syntax.YAML
     try:
         documents = model_documents.read(data, syntax=syntax, limits=positions.FILE_LIMITS)
         locations = model_documents.locate(data, syntax=syntax, limits=positions.FILE_LIMITS)
     except model_documents.DocumentError as problem:
         raise SettingsError((f"{path}:{problem.line}:{problem.column}: {problem.message}",)) from None
+    if len(documents) > 1:
+        second = documents[1]
+        raise SettingsError((f"{path}:{second.line}:{second.column}: must be the only document in the file",))
     if not documents:
-        return layers.File({}, path=str(path), index=0, locations=locations)
-    first, *more = documents
-    if more:
-        raise SettingsError((f"{path}:{more[0].line}:{more[0].column}: must be the only document in the file",))
+        return layers.computed_layer({})
+    [first] = documents
     if not isinstance(first.value, dict):
         raise SettingsError((f"{path}:{first.line}:{first.column}: must be a mapping of keys, such as `listen: ...`",))
-    return layers.File(first.value, path=str(path), index=first.index, locations=locations)
+
+    def place(pointer: Pointer) -> layers.Place:
+        at = locations.of(first.index, pointer, at_key=True)
+        return at.line, at.column, f"{path}:{at.line}:{at.column}: {layers.dotted_key(pointer)}".removesuffix(": ")
+
+    return Layer(first.value, place)
 
 
-def _bytes(path: Path) -> bytes:
+def _settings(values: Mapping[str, Value]) -> tuple[Settings | None, list[Mistake]]:
     try:
-        with path.open("rb") as file:
-            # One byte more than allowed is enough to refuse it.
-            return file.read(positions.FILE_LIMITS.bytes + 1)
-    except OSError as problem:
-        reason = (problem.strerror or "it cannot be read").lower()
-        sentence = f"{path}: the settings file cannot be read: {reason}; name another with --config or {layers.CONFIG}"
-        raise SettingsError((sentence,)) from None
-
-
-def _build(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[tuple[int, int, str]]]:
-    settings, found = _settings(sources)
-    return settings, _placed([*found, *mistakes_between(sources)], sources)
-
-
-def _hidden(file: tuple[layers.File, ...]) -> list[tuple[int, int, str]]:
-    shape = _settings(tuple(layer.without(Settings.ENVIRONMENT_ONLY) for layer in file))[1]
-    secrets = [
-        Mistake((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
-        for layer in file
-        for key in Settings.ENVIRONMENT_ONLY & layer.values.keys()
-    ]
-    return _placed([*shape, *secrets], file)
-
-
-def _settings(sources: tuple[Layer, ...]) -> tuple[Settings | None, list[Mistake]]:
-    class Layered(Settings):
-        """The settings out of exactly these sources: no .env file, no secrets folder, no variable by its own rule."""
-
-        @classmethod
-        def settings_customise_sources(
-            cls, settings_cls: type[BaseSettings], *_: object, **__: object
-        ) -> tuple[PydanticBaseSettingsSource, ...]:
-            return tuple(_Source(settings_cls, layer.values) for layer in sources)
-
-    try:
-        layered = Layered()
-        # Two loads must compare equal, and instances of two classes never do.
-        return Settings.model_construct(layered.model_fields_set, **dict(layered)), []
+        return Settings.model_validate(values), []
     except ValidationError as error:
         return None, list(of_shape(error))
 
 
-class _Source(PydanticBaseSettingsSource):
-    """A layer as pydantic-settings takes it."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Value]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
-
-    def get_field_value(self, field: object, field_name: str) -> tuple[None, str, bool]:  # noqa: ARG002
-        """Never asked: all values come at once."""
-        return None, field_name, False
-
-    def __call__(self) -> dict[str, Value]:
-        """All values of the layer."""
-        return self._values
-
-
-def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> list[tuple[int, int, str]]:
-    lines = []
+def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> Iterator[tuple[int, int, str]]:
     for mistake in found:
-        layer = layers.nearest_layer(sources, mistake.pointer)
-        line, column, place = layer.place(mistake.pointer, at_key=True)
-        lines.append((line, column, f"{place}: {mistake.message}"))
-    return lines
-
-
-def _sorted(lines: Iterable[tuple[int, int, str]]) -> tuple[str, ...]:
-    return tuple(line for _, _, line in sorted(set(lines)))
+        line, column, place = layers.nearest_layer(sources, mistake.pointer).place(mistake.pointer)
+        yield line, column, f"{place}: {mistake.message}"
 
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})

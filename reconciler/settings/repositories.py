@@ -7,42 +7,32 @@ import re
 from pathlib import PurePosixPath
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, Strict
+from pydantic import AfterValidator, Field
 
 from reconciler.model import gitignore
 from reconciler.model.names import check_ref_name
 from reconciler.settings import scalars
-from reconciler.settings.scalars import (
-    Allowed,
-    Boolean,
-    Count,
-    Duration,
-    Filled,
-    Name,
-    OptionalPath,
-    OptionalWebURL,
-    Percent,
-    Project,
-    Topic,
-    has_control,
-    refusal,
-)
+from reconciler.settings.scalars import Allowed, Topic, has_control, or_nothing, refusal, setting
 
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
 MAX_USER_NAME_CHARACTERS = 255
 
 
-def _short(text: str | None) -> str | None:
+def _short(text: str) -> str:
     """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
-    if text and (text == "HEAD" or text.startswith("refs/")):
+    if text == "HEAD" or text.startswith("refs/"):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
-    return _branch(text)
+    return _checked(text)
 
 
-def _branch(text: str | None) -> str | None:
-    if not text:
-        return None
+def _full_ref(text: str) -> str:
+    if not text.startswith("refs/"):
+        raise ValueError
+    return _checked(text)
+
+
+def _checked(text: str) -> str:
     try:
         check_ref_name(text)
     except ValueError:
@@ -50,25 +40,11 @@ def _branch(text: str | None) -> str | None:
     return text
 
 
-def _commit(text: str | None) -> str | None:
+def _commit(text: str) -> str:
     """The whole id of a commit, SHA-1: a short one may come to mean another."""
-    if not text:
-        return None
     if not re.fullmatch(r"[0-9a-f]{40}", text):
         raise ValueError
     return text
-
-
-def _full_ref(text: str | None) -> str | None:
-    if text and not text.startswith("refs/"):
-        raise ValueError
-    return _branch(text)
-
-
-def _globs(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    if len(patterns) > MAX_GLOBS:
-        raise ValueError
-    return patterns
 
 
 def _glob(text: str) -> str:
@@ -96,20 +72,18 @@ def _folder(text: str) -> str:
     return "" if path == PurePosixPath() else str(path)
 
 
-Branch = Annotated[str | None, Strict(), AfterValidator(_short), Allowed('a branch name such as main, or "" for HEAD')]
-Tag = Annotated[str | None, Strict(), AfterValidator(_short), Allowed('a tag name such as v1.2, or "" for none')]
+Branch = Annotated[str | None, or_nothing(_short, nothing=None), Allowed('a branch name such as main, or "" for HEAD')]
+Tag = Annotated[str | None, or_nothing(_short, nothing=None), Allowed('a tag name such as v1.2, or "" for none')]
 Commit = Annotated[
-    str | None, Strict(), AfterValidator(_commit), Allowed('the 40 hexadecimal digits of a commit, or "" for none')
+    str | None, or_nothing(_commit, nothing=None), Allowed('the 40 hexadecimal digits of a commit, or "" for none')
 ]
 FullRef = Annotated[
     str | None,
-    Strict(),
-    AfterValidator(_full_ref),
+    or_nothing(_full_ref, nothing=None),
     Allowed('the full name of a ref such as refs/pull/7/head, or "" for none'),
 ]
 Glob = Annotated[
     str,
-    Strict(),
     AfterValidator(_glob),
     Allowed(
         f"a pattern such as teams/**/*.yaml of 1 to {MAX_GLOB_CHARACTERS} characters that can match, without `..`, "
@@ -118,122 +92,101 @@ Glob = Annotated[
 ]
 Globs = Annotated[
     tuple[Glob, ...],
-    AfterValidator(_globs),
+    Field(max_length=MAX_GLOBS),
     Allowed(f"a list of at most {MAX_GLOBS} patterns such as teams/**/*.yaml"),
 ]
 UserName = Annotated[
-    str,
-    Strict(),
-    AfterValidator(_user_name),
-    Allowed(f"a name of at most {MAX_USER_NAME_CHARACTERS} characters without a colon"),
+    str, AfterValidator(_user_name), Allowed(f"a name of at most {MAX_USER_NAME_CHARACTERS} characters without a colon")
 ]
 Folder = Annotated[
-    str, Strict(), AfterValidator(_folder), Allowed('a folder in the repository such as teams/web, without `..`, or ""')
+    str, AfterValidator(_folder), Allowed('a folder in the repository such as teams/web, without `..`, or ""')
 ]
 RepositoryURL = Annotated[
-    str, Strict(), AfterValidator(scalars.repository_url), Allowed("a local path or an https, ssh or file URL")
+    str, AfterValidator(scalars.repository_url), Allowed("a local path or an https, ssh or file URL")
 ]
 
 
 class Allow(Topic):
     """Which resources the repository may hold; what is outside is `forbidden`."""
 
-    kinds: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the permitted kinds.")
-    names: tuple[Filled, ...] = Field(default=("*",), description="Patterns of the permitted names.")
+    kinds: tuple[scalars.Filled, ...] = setting(("*",), "Patterns of the permitted kinds.")
+    names: tuple[scalars.Filled, ...] = setting(("*",), "Patterns of the permitted names.")
 
 
 class Prune(Topic):
     """Deleting what disappeared from Git, and when to hold that for a person."""
 
-    enabled: Boolean = Field(default=True, description="Delete what disappears from Git. Off: `false`.")
-    max_percent: Percent = Field(
-        default=25,
-        description="Hold deletions above this percentage of the repository's resources within 24 hours, and two or "
+    enabled: scalars.Boolean = setting(True, "Delete what disappears from Git. Off: `false`.")
+    max_percent: scalars.Percent = setting(
+        25,
+        "Hold deletions above this percentage of the repository's resources within 24 hours, and two or "
         "more above half of them. Off: `100`.",
     )
-    min_count: Count = Field(
-        default=3, description="Up to this number of deletions in 24 hours, the percentage does not count."
-    )
+    min_count: scalars.Count = setting(3, "Up to this number of deletions in 24 hours, the percentage does not count.")
 
 
 class Verify(Topic):
     """Which commits are trusted."""
 
-    signers_file: OptionalPath = Field(
-        default=None, description="SSH allowed signers; only heads that they signed are applied. Off: empty."
+    signers_file: scalars.OptionalPath = setting(
+        None, "SSH allowed signers; only heads that they signed are applied. Off: empty."
     )
 
 
 class Credentials(Topic):
     """The credentials that the remote asks for. Secrets are in files, never here."""
 
-    username: UserName = Field(default="", description="User name for https.")
-    password_file: OptionalPath = Field(default=None, description="File with the password for https; needs `username`.")
-    token_file: OptionalPath = Field(
-        default=None,
-        description="File with a token for https: the password of `username`, or a bearer token without one.",
+    username: UserName = setting("", "User name for https.")
+    password_file: scalars.OptionalPath = setting(None, "File with the password for https; needs `username`.")
+    token_file: scalars.OptionalPath = setting(
+        None, "File with a token for https: the password of `username`, or a bearer token without one."
     )
-    ssh_key_file: OptionalPath = Field(
-        default=None, description="File with the private key for ssh; an ssh URL needs it."
+    ssh_key_file: scalars.OptionalPath = setting(None, "File with the private key for ssh; an ssh URL needs it.")
+    ssh_passphrase_file: scalars.OptionalPath = setting(
+        None, "File with the passphrase of the private key. Off: empty, the key has none."
     )
-    ssh_passphrase_file: OptionalPath = Field(
-        default=None, description="File with the passphrase of the private key. Off: empty, the key has none."
+    known_hosts_file: scalars.OptionalPath = setting(
+        None, "File with the host keys that ssh trusts; an ssh URL needs it."
     )
-    known_hosts_file: OptionalPath = Field(
-        default=None, description="File with the host keys that ssh trusts; an ssh URL needs it."
+    ca_file: scalars.OptionalPath = setting(
+        None, "File with the only certificate authorities that https trusts. Off: empty, the system's."
     )
-    ca_file: OptionalPath = Field(
-        default=None,
-        description="File with the only certificate authorities that https trusts. Off: empty, the system's.",
-    )
-    proxy: OptionalWebURL = Field(default="", description="Proxy for an https URL. Off: empty.")
+    proxy: scalars.OptionalWebURL = setting("", "Proxy for an https URL. Off: empty.")
 
 
 class Hook(Topic):
     """Pushes that are told by the forge."""
 
-    secret_file: OptionalPath = Field(
-        default=None,
-        description="File with the secret of `/hooks/<name>`. Off: empty.",
-    )
+    secret_file: scalars.OptionalPath = setting(None, "File with the secret of `/hooks/<name>`. Off: empty.")
 
 
 class Repository(Topic):
     """One repository that the service follows."""
 
-    name: Name = Field(description="Name of the repository; unique.")
+    name: scalars.Name = Field(description="Name of the repository; unique.")
     url: RepositoryURL = Field(description="Path or URL of the repository.")
-    branch: Branch = Field(default=None, description="The branch to follow; default: the remote's HEAD.")
-    tag: Tag = Field(default=None, description="The tag to follow, instead of a branch. Off: empty.")
-    commit: Commit = Field(default=None, description="The commit to apply, instead of a branch. Off: empty.")
-    ref: FullRef = Field(
-        default=None,
-        description="Any other ref to follow, such as `refs/pull/7/head`, instead of a branch. Off: empty.",
+    branch: Branch = setting(None, "The branch to follow; default: the remote's HEAD.")
+    tag: Tag = setting(None, "The tag to follow, instead of a branch. Off: empty.")
+    commit: Commit = setting(None, "The commit to apply, instead of a branch. Off: empty.")
+    ref: FullRef = setting(
+        None, "Any other ref to follow, such as `refs/pull/7/head`, instead of a branch. Off: empty."
     )
-    path: Folder = Field(default="", description="Only files below this folder count. Off: empty, all.")
-    include: Globs = Field(
-        default=(), description="Patterns of the files that count, relative to `path`. Off: empty, all."
+    path: Folder = setting("", "Only files below this folder count. Off: empty, all.")
+    include: Globs = setting((), "Patterns of the files that count, relative to `path`. Off: empty, all.")
+    exclude: Globs = setting((), "Patterns of files that do not count, relative to `path`. Off: empty.")
+    project: scalars.Project = setting("default", "The project that gets the resources.")
+    interval: scalars.Duration = setting(
+        60.0, "Time between two polls. A local repository is also polled at each file event."
     )
-    exclude: Globs = Field(
-        default=(), description="Patterns of files that do not count, relative to `path`. Off: empty."
+    full_interval: scalars.Duration = setting(24 * 3600.0, "Time between two full reads.")
+    timeout: scalars.Duration = setting(60.0, "Time limit of one git command.")
+    allow: Allow = setting(Allow(), "What the repository may hold.")
+    prune: Prune = setting(Prune(), "Deleting what disappears from Git.")
+    atomic: scalars.Boolean = setting(False, "Apply all of a commit or nothing. Off: `false`.")
+    accept_invalid: scalars.Boolean = setting(
+        False, "Store resources with missing or bad parameters, as incomplete. Off: `false`."
     )
-    project: Project = Field(default="default", description="The project that gets the resources.")
-    interval: Duration = Field(
-        default=60.0,
-        description="Time between two polls. A local repository is also polled at each file event.",
-    )
-    full_interval: Duration = Field(default=24 * 3600.0, description="Time between two full reads.")
-    timeout: Duration = Field(default=60.0, description="Time limit of one git command.")
-    allow: Allow = Field(default=Allow(), description="What the repository may hold.")
-    prune: Prune = Field(default=Prune(), description="Deleting what disappears from Git.")
-    atomic: Boolean = Field(
-        default=False,
-        description="Apply all of a commit or nothing. Off: `false`.",
-    )
-    accept_invalid: Boolean = Field(
-        default=False, description="Store resources with missing or bad parameters, as incomplete. Off: `false`."
-    )
-    suspend: Boolean = Field(default=False, description="Do not poll the repository. Off: `false`.")
-    verify: Verify = Field(default=Verify(), description="Which commits are trusted.")
-    credentials: Credentials = Field(default=Credentials(), description="What the remote asks for.")
-    hook: Hook = Field(default=Hook(), description="Pushes that are told by the forge.")
+    suspend: scalars.Boolean = setting(False, "Do not poll the repository. Off: `false`.")
+    verify: Verify = setting(Verify(), "Which commits are trusted.")
+    credentials: Credentials = setting(Credentials(), "What the remote asks for.")
+    hook: Hook = setting(Hook(), "Pushes that are told by the forge.")

@@ -5,6 +5,7 @@ name to the key that a person writes.
 """
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
@@ -180,12 +181,9 @@ def alert_url(text: str) -> str:
     return text
 
 
-def optional_web_url(text: str) -> str:
-    return web_url(text) if text else ""
-
-
-def optional_issuer(text: str) -> str:
-    return issuer(text) if text else ""
+def or_nothing(check: Callable[[str], str], *, nothing: str | None = "") -> AfterValidator:
+    """Return the check of a text that may be empty."""
+    return AfterValidator(lambda text: check(text) if text else nothing)
 
 
 def store_url(text: str) -> str:
@@ -196,8 +194,8 @@ def store_url(text: str) -> str:
 
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
-NAME = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?")
-PROJECT = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+NAME = "^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+PROJECT = "^[a-z0-9]+(?:-[a-z0-9]+)*$"
 LONGEST_NAME = 63  # characters
 ENV_PATTERN = re.compile(r"(?!SERVICE_)(?:[A-Z0-9_*]|<PROJECT>)+", re.IGNORECASE)
 LONGEST_PATTERN = 255  # characters
@@ -238,18 +236,6 @@ def _optional_path(value: object) -> Path | None:
     return None if value in ("", None) else _absolute(value)
 
 
-def _name(text: str) -> str:
-    if len(text) > LONGEST_NAME or not NAME.fullmatch(text):
-        raise ValueError
-    return text
-
-
-def _project(text: str) -> str:
-    if len(text) > LONGEST_NAME or not PROJECT.fullmatch(text):
-        raise ValueError
-    return text
-
-
 def _env_pattern(text: str) -> str:
     """Letters, digits, `_`, `*` and the very text `<PROJECT>`; the service's own variables match no pattern."""
     if len(text) > LONGEST_PATTERN or not ENV_PATTERN.fullmatch(text) or "<" in text.replace("<PROJECT>", ""):
@@ -263,15 +249,10 @@ def _filled(text: str) -> str:
     return text
 
 
-Text = Annotated[str, Strict(), Allowed("a string")]
-Filled = Annotated[str, Strict(), AfterValidator(_filled), Allowed("a string that is not empty")]
+Text = Annotated[str, Allowed("a string")]
+Filled = Annotated[str, AfterValidator(_filled), Allowed("a string that is not empty")]
 _ENV_PATTERN = "letters, digits, `_`, `*` and `<PROJECT>`"
-EnvPattern = Annotated[
-    str,
-    Strict(),
-    AfterValidator(_env_pattern),
-    Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_"),
-]
+EnvPattern = Annotated[str, AfterValidator(_env_pattern), Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_")]
 EnvPatterns = Annotated[
     tuple[EnvPattern, ...], Allowed(f"a list of texts of {_ENV_PATTERN}, not beginning with SERVICE_")
 ]
@@ -292,38 +273,25 @@ OptionalListen = Annotated[
 Network = Annotated[
     IPv4Network | IPv6Network,
     PlainValidator(network),
-    PlainSerializer(str),
     Allowed("a network such as 10.0.0.0/8 or fd00::/8, without bits after the prefix, or one IP address; no name"),
 ]
 AbsolutePath = Annotated[Path, BeforeValidator(_absolute), Allowed("an absolute path")]
 OptionalPath = Annotated[Path | None, BeforeValidator(_optional_path), Allowed('an absolute path, or "" for none')]
 Name = Annotated[
     str,
-    Strict(),
-    AfterValidator(_name),
+    Field(max_length=LONGEST_NAME, pattern=NAME),
     Allowed("1 to 63 letters, digits, `-`, `_` and `.`, with a letter or digit at both ends"),
 ]
 Project = Annotated[
-    str, Strict(), AfterValidator(_project), Allowed("1 to 63 small letters and digits, with single dashes between")
-]
-WebURL = Annotated[str, Strict(), AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
-OptionalWebURL = Annotated[
     str,
-    Strict(),
-    AfterValidator(optional_web_url),
-    Allowed('an http or https URL without a user or query, or ""'),
+    Field(max_length=LONGEST_NAME, pattern=PROJECT),
+    Allowed("1 to 63 small letters and digits, with single dashes between"),
 ]
-OptionalIssuer = Annotated[
-    str,
-    Strict(),
-    AfterValidator(optional_issuer),
-    Allowed('an http or https URL without a user or query, or ""'),
-]
+WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL without a user or query")]
+OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
+OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 StoreURL = Annotated[
-    str,
-    Strict(),
-    AfterValidator(store_url),
-    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
+    str, AfterValidator(store_url), Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db")
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
@@ -349,6 +317,11 @@ def topic_key(name: str) -> str:
     """The key in the file of an attribute: `max_body_bytes` is `maxBodyBytes`."""
     first, *rest = name.split("_")
     return SPELLINGS.get(name) or first + "".join(word.capitalize() for word in rest)
+
+
+def setting(default: Any, meaning: str) -> Any:
+    """One key of a section that may be left out."""
+    return Field(default=default, description=meaning)
 
 
 class Topic(BaseModel):

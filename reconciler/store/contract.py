@@ -197,7 +197,7 @@ class Store(Protocol):
 
 
 class Operations(Protocol):
-    """Sessions, notifications and alerts.
+    """Sessions and notifications.
 
     Each method raises `StoreFault` when it cannot read or write, and when too many writes wait. A write is on the disk
     when it returns, unless its docstring says otherwise.
@@ -224,20 +224,11 @@ class Operations(Protocol):
     async def notification_statuses(self) -> list[records.NotificationStatusRow]:
         """Return the statuses that people gave notifications, by notification and person."""
 
-    async def alerts(self) -> list[records.AlertRow]:
-        """Return the alerts that are still to be sent, in the order in which they were made."""
-
-    async def alert_targets(self) -> list[str]:
-        """Return the names of the targets of the last `note` that named any, sorted."""
-
     async def note(self, noted: records.Noted) -> None:
         """Store one change of the notifications in one transaction."""
 
     async def put_notification_status(self, row: records.NotificationStatusRow) -> None:
         """Store a person's status of a notification; `unread` removes it."""
-
-    async def remove_alerts(self, ids: Collection[str]) -> None:
-        """Remove alerts that are sent, or given up."""
 
     async def close(self) -> None:
         """Finish the writes that wait, and close."""

@@ -1,4 +1,4 @@
-"""Sessions, notifications and alerts on SQLite: `ops.db`, used by one connection on one thread.
+"""Sessions and notifications on SQLite: `ops.db`, used by one connection on one thread.
 
 It is a file of its own, so that a sign-in never waits for a large commit. Removing a role or a password from a person
 ends their sessions without this file: the store counts it with the person, in the same transaction, and a session is
@@ -15,20 +15,18 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 
-import msgspec
-
 from reconciler.model import errors
 from reconciler.store import database
 from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.database import Connection, Row
-from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
+from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow, SessionRow
 
 PACKAGE = "reconciler.store.ops_db"
 APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database it is
 MENDING = "restart the service, which sets the file aside and begins with a new one"
 WAITING = 1_000  # what waits to be written; more is refused
 FLOW_KEY_BYTES = 32
-NOTIFICATIONS, ALERTS, SESSIONS = "notifications", "alerts", "sessions"
+NOTIFICATIONS, SESSIONS = "notifications", "sessions"
 UNREAD = "unread"
 
 T = TypeVar("T")
@@ -75,32 +73,20 @@ class SqliteOperations:
     async def notification_statuses(self) -> list[NotificationStatusRow]:
         return [NotificationStatusRow(*row) for row in await self._all("all_notification_statuses", of=NOTIFICATIONS)]
 
-    async def alerts(self) -> list[AlertRow]:
-        return [AlertRow(*row) for row in await self._all("all_alerts", of=ALERTS)]
-
-    async def alert_targets(self) -> list[str]:
-        return [name for (name,) in await self._all("all_alert_targets", of=ALERTS)]
-
     async def note(self, noted: Noted) -> None:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
-        steps: list[_Step] = [
+        await self._write(
             ("put_notification", noted.put),
             ("remove_notification", forgotten),
             ("remove_notification_statuses", forgotten),
             ("remove_read_statuses", unread),
-            ("insert_alert", map(msgspec.structs.astuple, noted.alerts)),
-        ]
-        if noted.targets is not None:
-            steps += [("remove_alert_targets", [()]), ("insert_alert_target", _each(noted.targets))]
-        await self._write(*steps, of=NOTIFICATIONS)
+            of=NOTIFICATIONS,
+        )
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         is_unread = row.status == UNREAD
         step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
         await self._write(step, of=NOTIFICATIONS)
-
-    async def remove_alerts(self, ids: Collection[str]) -> None:
-        await self._write(("remove_alert", _each(ids)), of=ALERTS)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)

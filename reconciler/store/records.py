@@ -590,7 +590,7 @@ class Unexplained(NamedTuple):
     shown_path: str | None
 
 
-# Sessions, notifications and alerts.
+# Sessions and notifications.
 
 
 class SessionRow(NamedTuple):
@@ -622,29 +622,11 @@ class NotificationStatusRow(NamedTuple):
     status: str
 
 
-class AlertRow(msgspec.Struct, frozen=True, gc=False):
-    """An alert that is still to be sent to a target; each attempt sends the same `body`.
-
-    One pass may make 20,000 of them. They refer to nothing that could refer to them, so the garbage collector, which
-    stops everything else, need not visit them.
-    """
-
-    id: str
-    target: str
-    body: bytes
-    made_at: str
-
-    def __repr__(self) -> str:
-        return f"AlertRow(id={self.id!r}, target={self.target!r})"
-
-
 class Noted(NamedTuple):
-    """One change of the notifications: rows to put, ids to forget with all their statuses, ids that nobody has read any
-    more, alerts to send. `targets` are the names of all targets of alerts from now on; None leaves those that are kept.
+    """One change of the notifications: rows to put, ids to forget with all their statuses, and ids that nobody has read
+    any more.
     """
 
     put: Sequence[NotificationRow] = ()
     forget: Collection[str] = ()
     unread: Collection[str] = ()
-    alerts: Sequence[AlertRow] = ()
-    targets: Collection[str] | None = None

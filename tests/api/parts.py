@@ -5,7 +5,6 @@ Only time is not real: it stands still until a test moves it, so that whole answ
 """
 
 import asyncio
-import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -87,7 +86,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
     try:
         await store.create_project(DEFAULT, at=AT)
         accounts = Accounts(store, await store.directory(), clock=clock)
-        sessions = Sessions(operations, accounts, lifetimes=LIFETIMES, clock=clock, randomness=os.urandom)
+        sessions = Sessions(operations, accounts, lifetimes=LIFETIMES, clock=clock)
         await reader.start()
         limits = ApplyLimits(api_versions=API_VERSIONS, max_resources=MAX_RESOURCES)
         applier = Applier(

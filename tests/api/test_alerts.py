@@ -11,13 +11,13 @@ import pytest
 
 from api.calls import Services
 from reconciler.delivery.http_client import EgressPolicy, HttpClient
-from reconciler.notifications.alerts import AlertTarget
+from reconciler.notifications.board import Board
+from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks
-from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -28,10 +28,12 @@ TEST = "/v1/alerts/test"
 async def alerting(services: Services, folder: Path, *recipients: AlertTarget) -> AsyncIterator[Services]:
     """The same services with these targets."""
     operations = SqliteOperations(folder / "ops.db")
-    outbox = Outbox(recipients, operations, place=NotificationPlace("default"), clock=services.clock)
+    place = NotificationPlace("default")
+    board = Board(operations, clock=services.clock, place=place, targets=recipients)
+    outbox = Outbox(board, place=place, clock=services.clock)
     async with HttpClient(policy=EgressPolicy()) as client:
         sending = asyncio.create_task(outbox.keep(client))
-        await until(lambda: outbox._sender is not None)
+        await asyncio.sleep(0)
         try:
             yield replace(services, outbox=outbox)
         finally:

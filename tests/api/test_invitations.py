@@ -52,7 +52,7 @@ async def test_a_code_is_shown_once_and_kept_as_a_digest(
 ) -> None:
     shown = await made(client, project)
     code = shown.pop("code")
-    assert changes.is_code(code)
+    assert changes.code_digest(code)
     assert shown == {
         "id": shown["id"],
         "project": project,

@@ -233,7 +233,7 @@ async def world(populated: Populated, tmp_path_factory: pytest.TempPathFactory) 
 async def _notified(board: Board, project: str) -> str:
     """A notification of a project; its id."""
     found = Finding(Cause(NotificationType.LOGS_UNROUTED, project=project))
-    await board.take(Look(Domain.DELIVERY, (found,), part=project))
+    await board.take(Look(Domain.DELIVERY, (found,), frozenset({project})))
     newest = (await boards.shown(board, limit=1))[0]
     return str(newest["metadata"]["id"])
 

@@ -4,23 +4,31 @@ from dataclasses import replace
 from typing import Any
 
 from reconciler.auth import changes
-from reconciler.auth.admission import Admission, AdmissionPolicy, Arrival
-from reconciler.auth.claims import ClaimNames
+from reconciler.auth.admission import Admission, Arrival
 from reconciler.model.directory import Directory, Invitation, ProvedIdentity, ProviderIdentity, User, amended
 from reconciler.model.principals import Role
+from reconciler.settings.models import OIDC
 from tests.auth import directories
 
 ISSUER = "https://id.example"
-POLICY = AdmissionPolicy(names=ClaimNames())
-CLAIMS_DECIDE = replace(POLICY, disable_invitations=True)
 VERIFIED: dict[str, Any] = {"email": "noa@example.com", "email_verified": True}
 VIEWER: dict[str, Any] = {"service_projects": "payments"}  # claims that grant the role viewer of payments
 ADMIN: dict[str, Any] = {"service_org_admin": "true"}
 UNREADABLE: dict[str, Any] = {"service_projects": 7}
 
 
+def policy(*, first_claim: str = "", first_value: str = "", disable_invitations: bool = False) -> OIDC:
+    """The settings about letting people in."""
+    first = {"claim": first_claim, "value": first_value}
+    return OIDC.model_validate({"firstAdmin": first, "disableInvitations": disable_invitations})
+
+
+POLICY = policy()
+CLAIMS_DECIDE = policy(disable_invitations=True)
+
+
 def proved(subject: str = "noa", **claims: object) -> ProvedIdentity:
-    """What a checked ID token says."""
+    """The content of a checked ID token."""
     return ProvedIdentity(
         ProviderIdentity(ISSUER, subject), {"iss": ISSUER, "sub": subject, **claims}, id_token="canary-id-token"
     )

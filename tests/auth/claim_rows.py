@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from reconciler.auth.claims import ClaimNames, ClaimRule
+from reconciler.auth.claims import ClaimRule
 from reconciler.model.principals import Role
+from reconciler.settings.models import CustomClaims
 
 ADMIN, USER, VIEWER = Role
-NAMES = ClaimNames()
+NAMES = CustomClaims()
 PROJECTS = ("default", "payments", "search", "shop")
 ORGANIZATION_ADMIN = "organization admin"
 UNREADABLE = "unreadable"

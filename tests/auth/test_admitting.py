@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from reconciler.auth import changes
-from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted, admit
+from reconciler.auth.admission import AdmissionReason, Arrival, NotAdmitted, admit
 from reconciler.model.directory import (
     Amendment,
     Audited,
@@ -19,12 +19,14 @@ from reconciler.model.directory import (
     amended,
 )
 from reconciler.model.principals import Role
+from reconciler.settings.models import OIDC
 from tests.auth import arrivals, directories
 from tests.auth.arrivals import ADMIN, CLAIMS_DECIDE, POLICY, UNREADABLE, VERIFIED, VIEWER, arrival, code, invitation
 
 EMPTY = Directory(projects={name: Project(name, directories.AT) for name in ("default", "payments")})
-NAMED = replace(POLICY, first_claim="email", first_value="noa@example.com")
-IN_A_GROUP = replace(POLICY, first_claim="groups", first_value="owners")
+NAMED = arrivals.policy(first_claim="email", first_value="noa@example.com")
+NAMED_OR_CLAIMS = arrivals.policy(first_claim="email", first_value="noa@example.com", disable_invitations=True)
+IN_A_GROUP = arrivals.policy(first_claim="groups", first_value="owners")
 BY_CODE = invitation(code=code(1))
 BY_ADDRESS = invitation("I2", email="noa@example.com", role=Role.VIEWER)
 OWNER = ("admin", {"default": Role.ADMIN, "payments": Role.ADMIN})
@@ -37,7 +39,7 @@ class Row:
 
     who: Arrival
     then: tuple[str, Mapping[str, Role]] | AdmissionReason
-    policy: AdmissionPolicy = POLICY
+    policy: OIDC = POLICY
     there: Directory = field(default_factory=arrivals.directory)
 
 
@@ -97,7 +99,7 @@ ROWS = {
     ),
     "firstAdmin: no such claim": Row(arrival(), AdmissionReason.NOT_FIRST, IN_A_GROUP, EMPTY),
     "firstAdmin: no value in the settings is nobody's": Row(
-        arrival(groups=""), AdmissionReason.NOT_FIRST, replace(IN_A_GROUP, first_value=""), EMPTY
+        arrival(groups=""), AdmissionReason.NOT_FIRST, arrivals.policy(first_claim="groups"), EMPTY
     ),
     "firstAdmin: others come in by claims": Row(arrival(**VIEWER), AS_VIEWER, NAMED, EMPTY),
     "firstAdmin: somebody whose claims make them an admin": Row(arrival(**ADMIN), ORGANIZATION_ADMIN, NAMED, EMPTY),
@@ -109,7 +111,10 @@ ROWS = {
     ),
     "firstAdmin: not where somebody administers": Row(arrival(**VERIFIED), AdmissionReason.NOT_INVITED, NAMED),
     "firstAdmin: claims decide, and another is awaited": Row(
-        arrival(), AdmissionReason.NOT_FIRST, replace(NAMED, disable_invitations=True), EMPTY
+        arrival(),
+        AdmissionReason.NOT_FIRST,
+        NAMED_OR_CLAIMS,
+        EMPTY,
     ),
     # Somebody new, where invitations count.
     "new: nobody invited them": Row(arrival(), AdmissionReason.NOT_INVITED),

@@ -1,17 +1,17 @@
 """What holds of every sign-in, whoever comes to whatever there is."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from hypothesis import event, given
 from hypothesis import strategies as st
 
 from reconciler.auth import admission, claims
-from reconciler.auth.admission import Admission, AdmissionPolicy, NotAdmitted
+from reconciler.auth.admission import Admission, NotAdmitted
 from reconciler.auth.claims import GrantedRoles, UnreadableClaims
 from reconciler.model.directory import Directory, Project
 from reconciler.model.principals import Role
+from reconciler.settings.models import OIDC
 from tests.auth import arrivals, directories
 
 PROJECTS = ("default", "payments", "web")
@@ -40,10 +40,9 @@ TOLD = st.fixed_dictionaries(
 
 
 @st.composite
-def policies(draw: st.DrawFn) -> AdmissionPolicy:
+def policies(draw: st.DrawFn) -> OIDC:
     claim = draw(st.sampled_from(["", "", "email", "groups"]))
-    return replace(
-        arrivals.POLICY,
+    return arrivals.policy(
         disable_invitations=draw(st.booleans()),
         first_claim=claim,
         first_value="admin" if claim == "groups" else ADDRESSES[1],
@@ -79,9 +78,7 @@ def standing(draw: st.DrawFn) -> Directory:
     )
 
 
-def admitted(
-    there: Directory, who: str, told: Mapping[str, Any], policy: AdmissionPolicy, *, code: str = ""
-) -> Admission | None:
+def admitted(there: Directory, who: str, told: Mapping[str, Any], policy: OIDC, *, code: str = "") -> Admission | None:
     try:
         return admission.admit(there, arrivals.arrival(who, code=code, **told), policy)
     except NotAdmitted as refusal:
@@ -95,7 +92,7 @@ def administered(directory: Directory) -> bool:
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies(), st.sampled_from(["", *CODES]))
 def test_whoever_comes_somebody_administers_the_organization_if_anybody_did(
-    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy, code: str
+    there: Directory, who: str, told: dict[str, Any], policy: OIDC, code: str
 ) -> None:
     admission = admitted(there, who, told, policy, code=code)
     if admission is not None and administered(there):
@@ -104,7 +101,7 @@ def test_whoever_comes_somebody_administers_the_organization_if_anybody_did(
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies())
 def test_coming_again_with_the_same_claims_changes_nothing(
-    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy
+    there: Directory, who: str, told: dict[str, Any], policy: OIDC
 ) -> None:
     admission = admitted(there, who, told, policy)
     if admission is None:
@@ -122,7 +119,9 @@ def test_coming_again_with_the_same_claims_changes_nothing(
 def test_where_claims_decide_somebody_has_what_they_grant(
     there: Directory, who: str, told: dict[str, Any], code: str
 ) -> None:
-    granted = claims.granted_roles(arrivals.proved(who, **told).claims, claims.ClaimNames(), projects=there.projects)
+    granted = claims.granted_roles(
+        arrivals.proved(who, **told).claims, arrivals.POLICY.custom_claims, projects=there.projects
+    )
     before = there.users.get(who)
     admission = admitted(there, who, told, arrivals.CLAIMS_DECIDE, code=code)
     if not there.users:
@@ -161,7 +160,7 @@ def is_last(directory: Directory) -> bool:
 
 @given(standing(), st.lists(st.tuples(st.sampled_from(SUBJECTS), st.sampled_from(CODES), TOLD), max_size=6), policies())
 def test_a_code_lets_in_one_person_once(
-    there: Directory, comers: list[tuple[str, str, dict[str, Any]]], policy: AdmissionPolicy
+    there: Directory, comers: list[tuple[str, str, dict[str, Any]]], policy: OIDC
 ) -> None:
     used: list[str] = []
     for who, code, told in comers:
@@ -180,9 +179,7 @@ def there_digest(code: str) -> bytes | None:
 
 
 @given(standing(), TOLD, policies())
-def test_an_address_that_nobody_vouches_for_admits_nobody(
-    there: Directory, told: dict[str, Any], policy: AdmissionPolicy
-) -> None:
+def test_an_address_that_nobody_vouches_for_admits_nobody(there: Directory, told: dict[str, Any], policy: OIDC) -> None:
     told = {**told, "email_verified": told.get("email_verified") or "true"}
     without = {key: value for key, value in told.items() if not key.startswith("email")}
     if told["email_verified"] is True:
@@ -195,7 +192,7 @@ def test_an_address_that_nobody_vouches_for_admits_nobody(
 
 @given(standing(), st.sampled_from(SUBJECTS), TOLD, policies(), st.sampled_from(["", *CODES]))
 def test_nobody_but_whoever_comes_is_touched(
-    there: Directory, who: str, told: dict[str, Any], policy: AdmissionPolicy, code: str
+    there: Directory, who: str, told: dict[str, Any], policy: OIDC, code: str
 ) -> None:
     admission = admitted(there, who, told, policy, code=code)
     if admission is None:

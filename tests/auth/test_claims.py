@@ -6,8 +6,9 @@ from collections.abc import Mapping
 import pytest
 
 from reconciler.auth import claims
-from reconciler.auth.claims import ClaimNames, ClaimRule, GrantedRoles, UnreadableClaims
+from reconciler.auth.claims import ClaimRule, GrantedRoles, UnreadableClaims
 from reconciler.model.principals import Role
+from reconciler.settings.models import CustomClaims
 from tests.auth import claim_rows
 from tests.auth.claim_rows import (
     ADMIN,
@@ -61,18 +62,20 @@ def test_every_rule_has_a_row() -> None:
         assert [row for row in rows if row.startswith(f"groups-{number}-")] != []
 
 
-RENAMED = ClaimNames(
-    groups="https://claims.example.com/teams",
-    group_ids="team_ids",
-    roles="realm_roles",
-    organization_admin="boss",
-    projects="places",
-    default_role="rank",
-    org_admin_group="Bosses",
-    projects_group_prefix="place:",
-    admin_group="Leads",
-    user_group="Makers",
-    viewer_group="Stra\xdfe",
+RENAMED = CustomClaims.model_validate(
+    {
+        "groups": "https://claims.example.com/teams",
+        "groupIds": "team_ids",
+        "roles": "realm_roles",
+        "organizationAdmin": "boss",
+        "projects": "places",
+        "defaultRole": "rank",
+        "orgAdminGroupName": "Bosses",
+        "projectsGroupPrefix": "place:",
+        "adminGroupName": "Leads",
+        "userGroupName": "Makers",
+        "viewerGroupName": "Stra\xdfe",
+    }
 )
 
 
@@ -117,17 +120,19 @@ def test_claims_and_groups_are_called_as_the_settings_say(
 
 
 def test_where_names_meet_the_one_of_the_settings_counts_and_then_the_least_privileged() -> None:
-    def role(names: ClaimNames, group: str) -> Role:
-        found = claims.granted_roles({"groups": [group], "service_projects": "shop"}, names, projects=PROJECTS)
+    def role(names: Mapping[str, str], group: str) -> Role:
+        found = claims.granted_roles(
+            {"groups": [group], "service_projects": "shop"}, CustomClaims.model_validate(names), projects=PROJECTS
+        )
         assert isinstance(found, GrantedRoles)
         return found.roles["shop"]
 
-    assert role(ClaimNames(admin_group="user"), "user") is ADMIN
-    assert role(ClaimNames(admin_group="team", viewer_group="Team"), "team") is VIEWER
+    assert role({"adminGroupName": "user"}, "user") is ADMIN
+    assert role({"adminGroupName": "team", "viewerGroupName": "Team"}, "team") is VIEWER
 
 
 def test_a_group_that_is_a_role_s_or_the_admins_names_no_project() -> None:
-    names = ClaimNames(projects_group_prefix="service-")
+    names = CustomClaims.model_validate({"projectsGroupPrefix": "service-"})
     given = {"groups": ["service-user", "service-shop", "service-admin"]}
     found = claims.granted_roles(given, names, projects=(*PROJECTS, "user", "admin"))
     assert outcome(found) == {"shop": USER}

@@ -2,21 +2,22 @@
 
 import random
 from collections.abc import Mapping
-from dataclasses import fields, replace
+from dataclasses import replace
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from reconciler.auth import claims
-from reconciler.auth.claims import ClaimNames, GrantedRoles, UnreadableClaims
+from reconciler.auth.claims import GrantedRoles, UnreadableClaims
 from reconciler.model.principals import Role
+from reconciler.settings.models import CustomClaims
+from reconciler.settings.scalars import topic_key
 
-NAMES = ClaimNames()
+NAMES = CustomClaims()
 PROJECTS = ("a", "b", "c", "d")
 NAMED = [*PROJECTS, "ghost"]
-RENAMED = ClaimNames(**{field.name: f"renamed {field.name}" for field in fields(ClaimNames)})
-GROUP_NAMES = ("org_admin_group", "projects_group_prefix", "admin_group", "user_group", "viewer_group")
-CLAIM_NAMES = tuple(field.name for field in fields(ClaimNames) if field.name not in GROUP_NAMES)
+RENAMED = CustomClaims.model_validate({topic_key(name): f"renamed {name}" for name in CustomClaims.model_fields})
+CLAIM_NAMES = tuple(name for name in CustomClaims.model_fields if "group_" not in name or name == "group_ids")
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | st.text()
 anything = st.recursive(scalars, lambda inside: st.lists(inside) | st.dictionaries(st.text(), inside), max_leaves=8)
@@ -27,8 +28,9 @@ explicit = st.builds("{}:{}".format, role_names, plain)
 malformed = st.sampled_from(["", ":", "admin:", ":a", "a:b:c", "a b"])
 entries = st.lists(plain | explicit | malformed, max_size=6)
 project_groups = st.builds("{}{}".format, st.just(NAMES.projects_group_prefix), plain | explicit | malformed)
-role_groups = st.sampled_from([NAMES.admin_group, NAMES.user_group, NAMES.viewer_group, "admin", "USER", "others"])
-groups = st.lists(project_groups | role_groups | st.just(NAMES.org_admin_group) | st.text(max_size=3), max_size=6)
+ROLE_GROUPS = ("admin_group_name", "user_group_name", "viewer_group_name")
+role_groups = st.sampled_from([*(getattr(NAMES, name) for name in ROLE_GROUPS), "admin", "USER", "others"])
+groups = st.lists(project_groups | role_groups | st.just(NAMES.org_admin_group_name) | st.text(max_size=3), max_size=6)
 listed = groups | groups.map(",".join)
 likely = st.fixed_dictionaries(
     {},
@@ -44,7 +46,7 @@ likely = st.fixed_dictionaries(
 any_claims = st.dictionaries(st.sampled_from([getattr(NAMES, name) for name in CLAIM_NAMES]) | st.text(), anything)
 
 
-def decided(given: Mapping[str, object], names: ClaimNames = NAMES) -> GrantedRoles | UnreadableClaims:
+def decided(given: Mapping[str, object], names: CustomClaims = NAMES) -> GrantedRoles | UnreadableClaims:
     return claims.granted_roles(given, names, projects=PROJECTS)
 
 
@@ -149,7 +151,7 @@ def _renamed(value: object, claim: str) -> object:
 
 
 def _group(group: str) -> str:
-    for name in ("org_admin_group", "admin_group", "user_group", "viewer_group"):
+    for name in ("org_admin_group_name", *ROLE_GROUPS):
         if group == getattr(NAMES, name):
             return str(getattr(RENAMED, name))
     prefix = NAMES.projects_group_prefix
@@ -168,4 +170,4 @@ def test_an_organization_admin_by_claim_is_one_whatever_else_is_claimed(given: d
 def test_nobody_is_an_organization_admin_without_one_of_the_two_ways(given: dict[str, object]) -> None:
     text = str([given.get(NAMES.groups), given.get(NAMES.group_ids)]).casefold()
     found = decided(given)
-    assert not (isinstance(found, GrantedRoles) and found.organization_admin and NAMES.org_admin_group not in text)
+    assert not (isinstance(found, GrantedRoles) and found.organization_admin and NAMES.org_admin_group_name not in text)

@@ -14,11 +14,12 @@ import pytest
 
 from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts
-from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, NotAdmitted
+from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.auth.sign_in import TIMES, Entered, People
 from reconciler.model.directory import Amendment, Audited, Directory, Project
 from reconciler.model.principals import Role
+from reconciler.settings.models import OIDC
 from reconciler.store.contract import StoreFault
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import SessionRow
@@ -56,13 +57,11 @@ class Service:
         self.store, self.operations = SqliteStore(self.folder / "store.db"), Operations(self.folder / "ops.db")
         await amend(self.store, whole(self._directory))
         self.accounts = Accounts(self.store, await self.store.directory(), clock=lambda: NOW)
-        self.sessions = Sessions(
-            self.operations, self.accounts, lifetimes=LIFETIMES, clock=lambda: NOW, randomness=randomness()
-        )
+        self.sessions = Sessions(self.operations, self.accounts, lifetimes=LIFETIMES, clock=lambda: NOW)
         return self
 
     async def enter(
-        self, who: str = "noa", *, policy: AdmissionPolicy = POLICY, code: str = "", instead_of: str = "", **claims: Any
+        self, who: str = "noa", *, policy: OIDC = POLICY, code: str = "", instead_of: str = "", **claims: Any
     ) -> Entered:
         people = People(self.accounts, self.sessions, policy=policy, clock=lambda: NOW)
         return await people.enter(proved(who, **claims), code=code, instead_of=instead_of, request="R1")
@@ -83,11 +82,6 @@ class Service:
             rows = connection.execute("select actor, action, kind, name, request, detail from audit").fetchall()
         connection.close()
         return rows[1:]
-
-
-def randomness() -> Callable[[int], bytes]:
-    made = iter(range(1, 1_000))
-    return lambda length: next(made).to_bytes(length, "big")
 
 
 def _outcome(found: Entered | BaseException) -> Entered | AdmissionReason:

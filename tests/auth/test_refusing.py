@@ -7,20 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.auth import admission, sign_in
-from reconciler.auth.admission import AdmissionPolicy, AdmissionReason, Arrival, NotAdmitted
+from reconciler.auth.admission import AdmissionReason, Arrival, NotAdmitted
 from reconciler.model.directory import Directory, Project
+from reconciler.settings.models import OIDC
 from tests.auth import arrivals, directories
 from tests.auth.arrivals import CLAIMS_DECIDE, POLICY, UNREADABLE, arrival, code, invitation
 
 EMPTY = Directory(projects={"default": Project("default", directories.AT)})
-NAMED = replace(POLICY, first_claim="email", first_value="noa@example.com")
+NAMED = arrivals.policy(first_claim="email", first_value="noa@example.com")
 NOBODY = "nobody of this provider administers the organization, and they are not whom auth.oidc.firstAdmin means: "
 CAME = "Claims that came: iss, sub."
 WAITING = arrivals.directory(invitation(code=code(1)))
 OF_UNA = arrivals.directory(invitation(code=code(1), created_by="user:una"))
 
 
-def said(who: Arrival, policy: AdmissionPolicy, there: Directory) -> str:
+def said(who: Arrival, policy: OIDC, there: Directory) -> str:
     with pytest.raises(NotAdmitted) as refusal:
         admission.admit(there, who, policy)
     return sign_in.refusal_sentence(there, who, policy, refusal.value.why, who="noa")
@@ -87,7 +88,7 @@ def said(who: Arrival, policy: AdmissionPolicy, there: Directory) -> str:
         ),
     ],
 )
-def test_the_reason_is_said_with_what_came(who: Arrival, policy: AdmissionPolicy, there: Directory, told: str) -> None:
+def test_the_reason_is_said_with_what_came(who: Arrival, policy: OIDC, there: Directory, told: str) -> None:
     assert said(who, policy, there) == f"noa is not let in ({told}"
 
 

@@ -1,8 +1,7 @@
 """Browsers that are signed in, through restarts, full disks and what is taken from people."""
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -14,7 +13,7 @@ from reconciler.auth import changes as auth_changes
 from reconciler.auth import sessions
 from reconciler.auth.accounts import Accounts, Decide
 from reconciler.auth.oidc.flows import LONGEST_HINT
-from reconciler.auth.sessions import MOST, MOST_OF_ONE, Session, SessionGone, SessionLifetimes, Sessions
+from reconciler.auth.sessions import MOST, MOST_OF_ONE, SessionGone, SessionLifetimes, Sessions
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Role
@@ -25,28 +24,25 @@ from reconciler.store.sqlite import SqliteStore
 from tests.auth import directories
 from tests.auth.conftest import Watch
 from tests.store.contract_access import amend, whole
-from tests.store.engines import SqliteEngine, full
+from tests.store.engines import SqliteEngine, full, read_only, writer
 
 pytestmark = pytest.mark.anyio
 
 LIFETIMES = SessionLifetimes(idle=7_200.0, absolute=43_200.0)
 HOUR = timedelta(hours=1)
-UNKNOWN = sessions.make_session(b"\xff" * 32)
+UNKNOWN = "_" * 42 + "8"
 
 
 class Service:
-    """What a start has of people: two files, the directory, and the sessions."""
+    """A start with people: two files, the directory, and the sessions."""
 
     def __init__(self, folder: Path, watch: Watch) -> None:
         self.folder, self.watch = folder, watch
-        self._made = 0
 
     async def start(self) -> "Service":
         self.store, self.operations = SqliteStore(self.folder / "store.db"), SqliteOperations(self.folder / "ops.db")
         self.accounts = Accounts(self.store, await self.store.directory(), clock=self.watch)
-        self.sessions = Sessions(
-            self.operations, self.accounts, lifetimes=LIFETIMES, clock=self.watch, randomness=self._randomness
-        )
+        self.sessions = Sessions(self.operations, self.accounts, lifetimes=LIFETIMES, clock=self.watch)
         await self.sessions.load()
         return self
 
@@ -70,13 +66,9 @@ class Service:
         await self.accounts.amend(decide, actor="user:root", request="R")
 
     def who(self, *tokens: str) -> list[str | None]:
-        """Whose sessions these are, by ids."""
+        """Return the persons of these sessions, by ids."""
         found = [self.sessions.find(token) for token in tokens]
         return [None if session is None else session.user for session in found]
-
-    def _randomness(self, length: int) -> bytes:
-        self._made += 1
-        return self._made.to_bytes(length, "big")
 
 
 @pytest.fixture
@@ -112,7 +104,8 @@ async def test_a_session_is_found_by_what_its_cookie_holds_and_by_nothing_else(s
     token = await service.begin(id_token="a.b.c")
     digest = sessions.session_digest(token)
     assert digest is not None
-    expected = Session(digest, "id-una", created_at=watch.time, seen_at=watch.time, id_token="a.b.c")
+    at = rfc3339(watch.time)
+    expected = SessionRow(digest, "id-una", 0, created_at=at, seen_at=at, id_token="a.b.c")
     assert service.sessions.find(token) == expected
     assert service.who(UNKNOWN, "", token + "A", digest.hex(), "é") == [None] * 5
 
@@ -171,10 +164,11 @@ async def test_a_restart_keeps_sessions_and_when_they_were_seen(service: Service
     used, unused = await service.begin(id_token="a.b.c"), await service.begin("vic")
     watch.time += HOUR
     seen = service.sessions.find(used)
+    assert seen is not None
     await service.restart()
     watch.time += 1.5 * HOUR
     assert service.who(unused) == [None]
-    assert service.sessions.find(used) == replace(seen, seen_at=watch.time)  # type: ignore[type-var]
+    assert service.sessions.find(used) == seen._replace(seen_at=rfc3339(watch.time))
     # What was over at the start is on the disk no more, either.
     watch.time += 3 * HOUR
     await service.restart()
@@ -256,7 +250,7 @@ async def test_of_all_the_longest_unused_goes_when_there_are_too_many(service: S
     ]
     for row in rows[:3]:
         await service.operations.put_session(row)
-    service.operations._connection.executemany(
+    writer(service.folder / "ops.db").executemany(
         "insert into session (digest, user, losses, created_at, seen_at, id_token) values (?, ?, ?, ?, ?, ?)", rows[3:]
     )
     watch.time += timedelta(seconds=2)
@@ -330,7 +324,7 @@ async def test_what_is_given_back_brings_no_session_back(service: Service) -> No
 
 async def test_somebody_is_removed_although_sessions_cannot_be_written_and_theirs_stay_away(service: Service) -> None:
     token, other = await service.begin(), await service.begin("vic")
-    with full(service.operations._connection):
+    with full(service.folder / "ops.db"):
         await service.change(remove_role("una"))
         assert service.who(token, other) == [None, "id-vic"]
     await service.kill()
@@ -380,7 +374,7 @@ async def test_somebody_who_was_never_there_gets_no_session(service: Service) ->
 
 async def test_a_full_disk_begins_nothing_and_ends_what_is_ended(service: Service) -> None:
     token, other = await service.begin(), await service.begin("vic")
-    with read_only(service.operations):
+    with read_only(service.folder / "ops.db"):
         with pytest.raises(StoreFault):
             await service.begin("ada", instead_of=other)
         with pytest.raises(StoreFault):
@@ -395,7 +389,7 @@ async def test_when_sessions_were_seen_is_written_once_that_can_be(service: Serv
     token = await service.begin()
     watch.time += HOUR
     assert service.who(token) == ["id-una"]
-    with read_only(service.operations):
+    with read_only(service.folder / "ops.db"):
         await service.sessions.touch()
     await service.sessions.touch()
     assert [row.seen_at for row in await service.operations.sessions()] == [rfc3339(watch.time)]
@@ -420,13 +414,3 @@ async def test_whoever_goes_away_while_a_session_begins_leaves_one_that_is_count
     await service.change(remove("una"))
     await service.sessions.sweep()
     assert await service.operations.sessions() == []
-
-
-@contextlib.contextmanager
-def read_only(operations: SqliteOperations) -> Iterator[None]:
-    """While it lasts, the file takes nothing."""
-    operations._connection.execute("pragma query_only = on")
-    try:
-        yield
-    finally:
-        operations._connection.execute("pragma query_only = off")

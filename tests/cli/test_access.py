@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
-from reconciler.cli import client, user
+from reconciler.cli import access, client
 from reconciler.cli.client import CHOOSE_HINT
 from tests.cli.conftest import Outcome, Program, Service
 from tests.cli.test_signing_in import typed
@@ -223,7 +223,7 @@ CREATE, SET, OWN = ["user", "create", "ana"], ["user", "password", "ana"], ["use
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], user.NOBODY),
+        ([], access.NOBODY),
         (["--password-file", "nowhere"], "nowhere: no such file or directory"),
         (["--password-file", "short"], "a password has at least 12 characters"),
         (["--password-file", "large"], "large holds more than the 1,024 bytes that a password may have"),
@@ -252,7 +252,7 @@ def test_one_s_own_password_is_changed_with_that_which_one_signs_in_with(program
 
 def test_a_key_has_no_password_of_its_own(program: Program, service: Service) -> None:
     outcome = program("user", "password", "--password-file", "-", stdin=NEW)
-    assert outcome == (1, "", f"error: {user.ANONYMOUS}\n")
+    assert outcome == (1, "", f"error: {access.ANONYMOUS}\n")
     assert service.requests == []
 
 

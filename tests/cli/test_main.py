@@ -48,7 +48,6 @@ def test_version_loads_no_heavy_library(alone: Program) -> None:
     heavy = {
         "httpx2",
         "pydantic",
-        "pydantic_settings",
         "pygit2",
         "rich",
         "yaml",

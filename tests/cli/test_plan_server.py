@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from reconciler.cli import plan as cli_plan
-from reconciler.cli.client import Client, Refusal, Target
+from reconciler.cli.client import Client, Refusal
 from reconciler.model.errors import Refused
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import (
@@ -62,7 +62,7 @@ SHOWN: dict[str, Any] = {
 
 
 def ask(service: Service, **given: str) -> Plan:
-    with Client(Target(service.url, api_key="k" * 32)) as client:
+    with Client(server=service.url, api_key="k" * 32) as client:
         return cli_plan.ask_server(client, **{"repository": "telemetry", "head": TOPIC, **given})
 
 

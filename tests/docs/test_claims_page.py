@@ -4,14 +4,13 @@ import json
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import yaml
 
 from reconciler.auth import claims
-from reconciler.auth.claims import ClaimNames, ClaimRule, GrantedRoles, UnreadableClaims
+from reconciler.auth.claims import ClaimRule, GrantedRoles, UnreadableClaims
 from reconciler.settings.models import CustomClaims
 from reconciler.settings.scalars import topic_key
 from tests.cli.conftest import Program
@@ -32,9 +31,9 @@ def told(found: GrantedRoles | UnreadableClaims) -> str:
     return ", ".join(f"{project}: {role}" for project, role in found.roles.items()) or "nothing"
 
 
-def granted(text: str, names: ClaimNames | None = None) -> GrantedRoles | UnreadableClaims:
+def granted(text: str, names: CustomClaims | None = None) -> GrantedRoles | UnreadableClaims:
     given: Mapping[str, object] = json.loads(text.strip("`"))
-    return claims.granted_roles(given, names or ClaimNames(), projects=PROJECTS)
+    return claims.granted_roles(given, names or CustomClaims(), projects=PROJECTS)
 
 
 @pytest.mark.parametrize("row", [*DIRECT, *GROUPS], ids=lambda row: row["claims"])
@@ -60,7 +59,7 @@ def test_the_session_is_what_the_program_says(tmp_path: Path) -> None:
 
 
 def test_every_claim_is_explained() -> None:
-    names = ClaimNames()
+    names = CustomClaims()
     rows = [row["claim"].strip("`") for row in pages.table(pages.section(PAGE, "The claims"))]
     assert sorted(rows) == sorted(
         (names.organization_admin, names.projects, names.default_role, names.groups, names.group_ids, names.roles)
@@ -73,21 +72,13 @@ def test_the_names_and_their_defaults_are_those_of_the_settings() -> None:
     assert {row["key"].strip("`"): row["default"].strip("`") for row in rows} == defaults
 
 
-def test_every_name_of_the_settings_is_taken_and_the_defaults_are_the_same() -> None:
-    assert claims.claim_names(CustomClaims()) == ClaimNames()
-    own = {topic_key(name): f"own {name}" for name in CustomClaims.model_fields}
-    renamed = claims.claim_names(CustomClaims(**own))
-    values = [getattr(renamed, field.name) for field in fields(ClaimNames)]
-    assert sorted(values) == sorted(own.values())
-
-
 def test_the_renamed_claims_grant_what_the_page_says() -> None:
     [settings] = pages.blocks(PAGE, "yaml")
     custom = CustomClaims(**yaml.safe_load(settings)["auth"]["oidc"]["customClaims"])
     section = " ".join(pages.section(PAGE, "Renaming").split())
     found = re.search(r"the claims (`[^`]+`) grant `(\w+)` in (\w+)\.", section)
     assert found is not None
-    assert told(granted(found[1], claims.claim_names(custom))) == f"{found[3]}: {found[2]}"
+    assert told(granted(found[1], custom)) == f"{found[3]}: {found[2]}"
 
 
 def test_the_limit_is_the_program_s() -> None:

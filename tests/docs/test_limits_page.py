@@ -52,7 +52,7 @@ PROVIDER = discovery.LIMITS
         ),
         ("asking for keys because a token's is unknown", f"once in {PROVIDER.rotation_seconds:g} s"),
         ("a sign-in on its way", f"{flows.LIFETIME_SECONDS / 60:g} minutes"),
-        ("states that came back and are remembered", f"{provider.MOST:,} of the last 10 minutes"),
+        ("states that came back and are remembered", f"the last {provider.MOST_STATES:,}"),
         ("the path to return to", f"{flows.LONGEST_PATH:,} characters"),
         (
             "an authorization code; an error's code",

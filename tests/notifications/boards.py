@@ -9,10 +9,8 @@ from typing import Any
 import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Finding, Look
-from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.store.operations import SqliteOperations
 from tests.api.parts import Moment
@@ -40,14 +38,22 @@ class World:
         self.clock = Moment()
 
     @asynccontextmanager
-    async def board(self, *recipients: AlertTarget, **options: Any) -> AsyncIterator[Board]:
+    async def board(self, *targets: AlertTarget, **options: Any) -> AsyncIterator[Board]:
         """A board, as each start of the service opens one."""
         operations = SqliteOperations(self.path)
         try:
-            outbox = Outbox(recipients, operations, place=PLACE, clock=self.clock) if recipients else None
-            board = Board(operations, clock=self.clock, place=PLACE, outbox=outbox, **options)
+            board = Board(operations, clock=self.clock, place=PLACE, targets=targets, **options)
             await board.load()
             yield board
+        finally:
+            await operations.close()
+
+    @asynccontextmanager
+    async def operations(self) -> AsyncIterator[SqliteOperations]:
+        """The file, while no board uses it."""
+        operations = SqliteOperations(self.path)
+        try:
+            yield operations
         finally:
             await operations.close()
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications.board import NotificationIndex
-from reconciler.notifications.ledger import LedgerChanges, LedgerRoom, met, missed
-from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
+from reconciler.notifications import ledger
+from reconciler.notifications.ledger import LedgerChanges
+from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look, Notification
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
 CAUSE = Cause(NotificationType.REPOSITORY_UNREACHABLE, "telemetry", "default")
@@ -19,11 +19,6 @@ def at(**passed: float) -> datetime:
     return START + timedelta(**passed)
 
 
-def look(*findings: Finding, part: str | None = None) -> Look:
-    """A look at all repositories."""
-    return Look(Domain.REPOSITORIES, findings, part)
-
-
 def ids() -> Callable[[], str]:
     """Ids in order."""
     numbers = itertools.count(1)
@@ -33,17 +28,15 @@ def ids() -> Callable[[], str]:
 class Book:
     """What is kept, after one look and the next."""
 
-    def __init__(self) -> None:
+    def __init__(self, *targets: AlertTarget) -> None:
         self.kept: dict[str, Notification] = {}
         self.new_id = ids()
+        self.targets = targets
 
-    def look(self, *findings: Finding, now: datetime, part: str | None = None, room: int = 10_000) -> LedgerChanges:
-        """A look; what it changes, which is kept."""
-        known, domain = NotificationIndex(self.kept.values()), Domain.REPOSITORIES
-        found = met(known.latest, findings, domain=domain, now=now, new_id=self.new_id, room=LedgerRoom(room))
-        there = known.spoken_of(look(*findings, part=part))
-        over = missed(there, {finding.cause for finding in findings}, now=now)
-        changes = LedgerChanges((*found.put, *over), found.left_out)
+    def look(self, *findings: Finding, now: datetime, part: str | None = None, most: int = 10_000) -> LedgerChanges:
+        """A look at all repositories, or those of one project; what it changes, which is kept."""
+        look = Look(Domain.REPOSITORIES, findings, None if part is None else frozenset({part}))
+        changes = ledger.changes(self.kept.values(), look, now=now, new_id=self.new_id, targets=self.targets, most=most)
         self.kept |= {one.id: one for one in changes.put}
         return changes
 

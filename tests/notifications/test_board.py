@@ -1,6 +1,8 @@
 """The board: what looks find is kept and shown, after every end of the process, to each person as they left it."""
 
+import asyncio
 import logging
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,9 @@ from typing import Any
 import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications.alerts import AlertTarget
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Finding, Look, UserStatus
-from reconciler.notifications.outbox import Outbox
+from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look, UserStatus
 from reconciler.store.contract import StoreFault
-from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow
 from tests.notifications.boards import PLACE, World, brief, finding, look, shown
 from tests.store.engines import full
@@ -175,9 +174,8 @@ async def test_what_ended_is_readable_for_its_time_and_gone_with_what_people_did
         world.pass_(seconds=1)
         await board.tidy()
         assert await shown(board) == []
-    operations = SqliteOperations(world.path)
-    assert (await operations.notifications(), await operations.notification_statuses()) == ([], [])
-    await operations.close()
+    async with world.operations() as operations:
+        assert (await operations.notifications(), await operations.notification_statuses()) == ([], [])
 
 
 async def test_more_than_may_be_kept_lose_those_that_ended_first_and_open_ones_find_no_room(
@@ -207,7 +205,7 @@ async def test_what_a_full_disk_does_not_take_is_shown_and_written_when_there_is
     caplog.set_level(logging.INFO, logger="reconciler.notifications.board")
     many = [finding(f"r{number}") for number in range(200)]
     async with world.board() as board:
-        with full(board._operations._connection):  # type: ignore[attr-defined]
+        with full(world.path):
             await board.take(look(*many))
             await board.tidy()
             await board.take(look(*many[1:]))
@@ -232,7 +230,7 @@ async def test_what_was_forgotten_or_came_back_while_nothing_could_be_written_is
         await board.set_status(back, UserStatus.READ, **ALL, user="id-ana")
         await board.take(look())
         world.pass_(minutes=10)
-        with full(board._operations._connection):  # type: ignore[attr-defined]
+        with full(world.path):
             await board.take(look(finding("back"), *many))
             with pytest.raises(StoreFault):
                 await board.set_status(back, UserStatus.DISMISSED, **ALL, user="id-ana")
@@ -249,9 +247,10 @@ async def test_what_was_forgotten_or_came_back_while_nothing_could_be_written_is
 async def test_a_row_of_a_later_version_is_passed_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async with world.board() as board:
         await board.take(look(finding("a")))
-        [row] = await board._operations.notifications()
+    async with world.operations() as operations:
+        [row] = await operations.notifications()
         later = NotificationRow("LATER", row.body.replace(b"RepositoryUnreachable", b"SomethingElse"))
-        await board._operations.note(Noted(put=[later]))
+        await operations.note(Noted(put=[later]))
     async with world.board() as board:
         assert brief(await shown(board)) == [("a", "open", "unread")]
     assert "The notification LATER was written by another version, and is not shown." in caplog.messages
@@ -261,8 +260,9 @@ async def test_a_status_of_a_later_version_is_passed_over(world: World, caplog: 
     async with world.board() as board:
         await board.take(look(finding("a")))
         [identifier] = identifiers(await shown(board))
-        await board._operations.put_notification_status(NotificationStatusRow(identifier, "id-ana", "pinned"))
-        await board._operations.put_notification_status(NotificationStatusRow(identifier, "id-ben", "read"))
+    async with world.operations() as operations:
+        await operations.put_notification_status(NotificationStatusRow(identifier, "id-ana", "pinned"))
+        await operations.put_notification_status(NotificationStatusRow(identifier, "id-ben", "read"))
     async with world.board() as board:
         found = [brief(await shown(board, user))[0][2] for user in ("id-ana", "id-ben")]
         assert found == ["unread", "read"]
@@ -277,7 +277,8 @@ async def test_a_project_that_has_many_leaves_room_for_another(world: World) -> 
     async with world.board(most=100) as board:
         for _ in range(2):
             await board.take(look(*many("a"), *many("b")))
-        assert [len(board._kept.there[Domain.REPOSITORIES, project]) for project in "ab"] == [50, 25]
+        accounts = [one["spec"]["account"] for one in await shown(board)]
+        assert [accounts.count(project) for project in "ab"] == [50, 25]
         await board.take(Look(Domain.DELIVERY, (Finding(Cause(NotificationType.DEAD_LETTERS, "siem", "c")),)))
         assert board.open[NotificationType.DEAD_LETTERS, Severity.WARNING] == 1
 
@@ -296,18 +297,65 @@ async def test_of_what_is_unread_again_nothing_is_kept(world: World) -> None:
         [identifier] = identifiers(await shown(board))
         for status in (UserStatus.READ, UserStatus.UNREAD):
             assert await board.set_status(identifier, status, **ALL, user="id-ana")
-        assert board._statuses == {identifier: {}}
+    async with world.operations() as operations:
+        assert await operations.notification_statuses() == []
 
 
 async def test_on_a_full_disk_a_target_that_is_new_is_told_and_that_is_kept_once_it_can_be(world: World) -> None:
+    chat = AlertTarget("chat")
     async with world.board() as board:
         await board.take(look(*[finding(f"r{number}") for number in range(50)]))
-    operations = SqliteOperations(world.path)
-    outbox = Outbox([AlertTarget("chat")], operations, place=PLACE, clock=world.clock)
-    board = Board(operations, clock=world.clock, place=PLACE, outbox=outbox)
-    with full(operations._connection):
-        await board.load()
-        assert ([one.waiting for one in outbox.tallies()], await operations.alert_targets()) == ([50], [])
-    await board.tidy()
-    assert (len(await operations.alerts()), await operations.alert_targets(), board.unwritten) == (50, ["chat"], "")
-    await operations.close()
+    async with world.operations() as operations:
+        board = Board(operations, clock=world.clock, place=PLACE, targets=[chat])
+        with full(world.path):
+            await board.load()
+            assert (len(board.due(chat)), board.unwritten != "") == (50, True)
+        due = board.due(chat)
+        await board.tidy()
+        assert board.unwritten == ""
+    async with world.board(chat) as board:
+        assert board.due(chat) == due
+
+
+async def test_what_comes_back_is_open_and_unread_at_once(world: World) -> None:
+    found = [finding(f"r{number}") for number in range(40)]  # one page of a list
+    async with world.board() as board:
+        await board.take(look(*found))
+        for identifier in identifiers(await shown(board)):
+            await board.set_status(identifier, UserStatus.READ, **ALL, user="id-ana")
+        await board.take(look())
+        taking, seen = asyncio.create_task(board.take(look(*found))), set[tuple[str, str]]()
+        while not taking.done():
+            seen |= {one[1:] for one in brief(await shown(board))}
+            await asyncio.sleep(0)
+        seen |= {one[1:] for one in brief(await shown(board))}
+        assert seen == {("resolved", "read"), ("open", "unread")}
+
+
+async def test_looks_that_meet_are_taken_one_after_the_other_and_a_target_hears_both(world: World) -> None:
+    found = [finding(f"r{number}") for number in range(100)]
+    chat = AlertTarget("chat")
+    async with world.board(chat) as board:
+        await asyncio.gather(board.take(look(*found)), board.take(look()), board.tidy())
+        opened = board.due(chat)
+        await board.settle(chat, opened, is_told=True)
+        ended = board.due(chat)
+        assert [len(opened), len(ended), board.open.total()] == [100, 100, 0]
+        assert (any(alert.is_end for alert in opened), all(alert.is_end for alert in ended)) == (False, True)
+
+
+@pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 30])
+async def test_a_stop_leaves_nobody_told_of_what_is_not_kept_nor_the_other_way(world: World, turns: int) -> None:
+    found = [finding(f"r{number}") for number in range(70)]
+    chat = AlertTarget("chat")
+    async with world.board(chat) as board:
+        taking = asyncio.create_task(board.take(look(*found)))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        taking.cancel()
+        with suppress(asyncio.CancelledError):
+            await taking
+    async with world.board(chat) as board:
+        assert len(board.due(chat)) == len(await shown(board))
+        await board.take(look(*found))
+        assert (len(board.due(chat)), len(await shown(board))) == (70, 70)

@@ -35,20 +35,20 @@ async def test_folders_of_one_disk_are_told_together_by_the_first(tmp_path: Path
     queues = tmp_path / "queues"
     queues.mkdir()
     observer = service_observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), queues=queues, reserve=ALL)
-    assert await observer.look() == [Look(Domain.DISK, (beyond(tmp_path, has_queues=True),))]
+    assert await observer.look() == Look(Domain.DISK, (beyond(tmp_path, has_queues=True),))
 
 
 async def test_each_disk_is_told_of_and_the_one_of_the_queues_says_that_records_are_refused(tmp_path: Path) -> None:
     other = Path("/proc")  # a file system of its own on every Linux
     observer = service_observers.DiskObserver((tmp_path, other), queues=other, reserve=ALL)
-    [look] = await observer.look()
+    look = await observer.look()
     assert look.findings == (beyond(tmp_path, has_queues=False), beyond(other, has_queues=True))
 
 
 async def test_a_disk_with_room_is_not_told_of(tmp_path: Path) -> None:
-    assert await service_observers.DiskObserver((tmp_path,), queues=tmp_path, reserve=-ALL).look() == [
-        Look(Domain.DISK, ())
-    ]
+    assert await service_observers.DiskObserver((tmp_path,), queues=tmp_path, reserve=-ALL).look() == Look(
+        Domain.DISK, ()
+    )
 
 
 def beyond(folder: Path, *, has_queues: bool) -> Finding:

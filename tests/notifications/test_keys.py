@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from reconciler.auth import changes
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Directory, Key
 from reconciler.model.notification_types import NotificationType, Severity
@@ -28,9 +29,7 @@ def made_by(maker: str, number: int = 1, *, project: str | None = "payments", ex
 
 
 def found(directory: Directory) -> Mapping[tuple[str, str], list[str]]:
-    return {
-        cause: [key.id for key in one] for cause, one in service_observers.keys_to_review(directory, now=NOW).items()
-    }
+    return {cause: [key.id for key in one] for cause, one in changes.keys_to_review(directory, now=NOW).items()}
 
 
 @pytest.mark.parametrize(
@@ -96,15 +95,15 @@ async def test_what_is_to_be_reviewed_is_looked_for_again_when_people_or_keys_ch
     clock, ends = Moment(), rfc3339(START + timedelta(hours=1))
     directory = directories.directory(made_by("user:ada", 1, expires_at=ends), made_by("user:ada", 2))
     observer = service_observers.KeyObserver(lambda: directory, clock=clock)
-    [look] = await observer.look()
-    assert (look.domain, look.findings, look.part) == (Domain.KEYS, (), None)
+    look = await observer.look()
+    assert (look.domain, look.findings, look.projects) == (Domain.KEYS, (), None)
     directory = replace(directory, members={})
     for named in (("a pipeline (K1)", "a pipeline (K2)"), ("a pipeline (K2)",)):
-        [look] = await observer.look()
+        look = await observer.look()
         [finding] = look.findings
         assert finding.cause == Cause(NotificationType.KEYS_TO_REVIEW, "user:ada", "payments")
         assert (finding.severity, finding.facts) == (Severity.WARNING, {"total": len(named), "names": named})
         clock.pass_(hours=1)
     directory = replace(directory, keys={})
-    [look] = await observer.look()
+    look = await observer.look()
     assert look.findings == ()

@@ -19,7 +19,7 @@ SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants 
 
 
 def forgotten(book: Book, **how: Any) -> list[str]:
-    return ledger.forgotten(filter(ledger.is_forgettable, book.kept.values()), **how)
+    return ledger.forgotten(book.kept.values(), **how)
 
 
 def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> None:
@@ -28,7 +28,7 @@ def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> No
     opened = book.only
     assert (opened.cause, opened.state, opened.version, opened.occurrences) == (CAUSE, NotificationState.OPEN, 1, 1)
     for minutes in range(1, 100):
-        assert book.look(FOUND, now=at(minutes=minutes)).put == ()
+        assert book.look(FOUND, now=at(minutes=minutes)).put == []
     assert book.only == opened
 
 
@@ -78,7 +78,7 @@ def test_a_cause_that_flaps_for_a_day_is_one_notification() -> None:
 def test_its_sentences_change_once_a_minute_and_at_once_when_it_grows_worse() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    assert book.look(SAID_ELSE, now=at(seconds=59)).put == ()
+    assert book.look(SAID_ELSE, now=at(seconds=59)).put == []
     assert book.look(WORSE, now=at(seconds=59)).put[0].version == 2
     assert book.look(replace(SAID_ELSE, severity=Severity.CRITICAL), now=at(seconds=119)).put[0].version == 3
     assert book.only.facts == SAID_ELSE.facts
@@ -87,16 +87,16 @@ def test_its_sentences_change_once_a_minute_and_at_once_when_it_grows_worse() ->
 def test_facts_that_nobody_reads_change_nothing() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    assert book.look(replace(FOUND, facts={**FOUND.facts, "unseen": 7}), now=at(hours=1)).put == ()
+    assert book.look(replace(FOUND, facts={**FOUND.facts, "unseen": 7}), now=at(hours=1)).put == []
 
 
 def test_what_fades_keeps_what_is_open_and_opens_nothing() -> None:
     book, fading = Book(), replace(FOUND, fading=True)
-    assert book.look(fading, now=START).put == ()
+    assert book.look(fading, now=START).put == []
     book.look(FOUND, now=at(seconds=5))
-    assert book.look(fading, now=at(seconds=10)).put == ()
+    assert book.look(fading, now=at(seconds=10)).put == []
     book.look(now=at(seconds=15))
-    assert book.look(fading, now=at(seconds=20)).put == ()
+    assert book.look(fading, now=at(seconds=20)).put == []
     assert book.only.state is NotificationState.RESOLVED
 
 
@@ -110,9 +110,9 @@ def test_a_look_at_one_project_says_nothing_of_another() -> None:
 
 def test_what_finds_no_room_is_counted_and_opens_once_there_is_some() -> None:
     book = Book()
-    changes = book.look(FOUND, OTHER, now=START, room=1)
+    changes = book.look(FOUND, OTHER, now=START, most=1)
     assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE], 1)
-    assert book.look(FOUND, OTHER, now=at(seconds=5), room=1).left_out == 0
+    assert book.look(FOUND, OTHER, now=at(seconds=5), most=3).left_out == 0
     assert len(book.kept) == 2
 
 
@@ -125,9 +125,9 @@ def test_of_a_cause_that_is_given_twice_the_first_counts() -> None:
 def test_what_concerns_the_organization_finds_room_always() -> None:
     book = Book()
     degraded = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
-    changes = book.look(FOUND, OTHER, degraded, now=START, room=1)
+    changes = book.look(FOUND, OTHER, degraded, now=START, most=1)
     assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE, degraded.cause], 1)
-    assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), room=-1).left_out == 1
+    assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), most=1).left_out == 1
 
 
 def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
@@ -142,12 +142,13 @@ def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:
 def test_what_is_still_to_be_told_of_is_not_forgotten() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    book.kept["N0001"] = structs.replace(book.only, told=NotificationState.OPEN)
     book.look(now=at(minutes=1))
-    keep = timedelta(minutes=15)
-    assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == []
-    book.kept["N0001"] = structs.replace(book.only, told=NotificationState.RESOLVED)
-    assert forgotten(book, now=at(days=31), retention=keep, surplus=1) == ["N0001"]
+    ended, keep = book.only, timedelta(minutes=15)
+    for due in ({"told_to": frozenset({"chat"})}, {"waiting": {"chat": START}}):
+        book.kept["N0001"] = structs.replace(ended, **due)
+        assert forgotten(book, now=at(days=31), retention=keep, most=0) == []
+    book.kept["N0001"] = ended
+    assert forgotten(book, now=at(days=31), retention=keep, most=0) == ["N0001"]
 
 
 def test_what_may_come_back_is_not_forgotten_however_short_the_retention_is() -> None:
@@ -164,7 +165,7 @@ def test_too_many_lose_those_that_ended_first() -> None:
     found = [replace(FOUND, cause=CAUSE._replace(subject=f"r{number}")) for number in range(4)]
     for number in range(4):
         book.look(*found[number:], now=at(seconds=number))
-    gone = forgotten(book, now=at(seconds=9), retention=timedelta(days=1), surplus=2)
+    gone = forgotten(book, now=at(seconds=9), retention=timedelta(days=1), most=2)
     assert gone == ["N0001", "N0002"]
 
 

@@ -1,4 +1,4 @@
-"""What observers make of what they look at: from which moment on it is told, and when it is over."""
+"""Observers: from which moment on a cause is told, and when it is over."""
 
 import resource
 import shutil
@@ -21,7 +21,7 @@ from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
 from reconciler.notifications import observers, service_observers
-from reconciler.notifications.models import Look
+from reconciler.notifications.models import Cause, Finding, Look
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
 from tests import entries
@@ -73,10 +73,18 @@ def lane(
     return Lane("default", "siem", "disk x", destination, queue, exporter)
 
 
-def brief(looks: list[Look]) -> list[tuple[str, str, Severity, bool]]:
+def brief(look: Look) -> list[tuple[str, str, Severity, bool]]:
     """Of each finding its type, subject and severity, and whether it only keeps what is open."""
-    found = [finding for look in looks for finding in look.findings]
-    return [(one.cause.type.value, one.cause.subject, one.severity, one.fading) for one in found]
+    return [(one.cause.type.value, one.cause.subject, one.severity, one.fading) for one in look.findings]
+
+
+def looked_at(look: Look) -> list[str]:
+    """The projects that were looked at."""
+    return sorted(look.projects or ())
+
+
+def delivering(deliveries: Deliveries, clock: Moment) -> observers.DeliveryObserver:
+    return observers.DeliveryObserver(deliveries.figures, deliveries.followed, clock=clock)
 
 
 @pytest.fixture
@@ -86,7 +94,7 @@ def clock() -> Moment:
 
 def long_there(deliveries: Deliveries, clock: Moment) -> observers.DeliveryObserver:
     """An observer that began so long ago that what was before its start counts no more."""
-    observer = observers.DeliveryObserver(deliveries, clock=clock)
+    observer = delivering(deliveries, clock)
     clock.pass_(minutes=15)
     return observer
 
@@ -128,16 +136,16 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_whil
     deliveries = Deliveries()
     observer = long_there(deliveries, clock)
     deliveries.lanes.append(lane(clock, state=state, failing=failing))
-    looks = await observer.look()
-    assert brief(looks) == ([("DeliveryFailing", "siem", Severity.ERROR, False)] if is_told else [])
-    assert "canary" not in repr(looks)
+    look = await observer.look()
+    assert brief(look) == ([("DeliveryFailing", "siem", Severity.ERROR, False)] if is_told else [])
+    assert "canary" not in repr(look)
 
 
 async def test_of_an_endpoint_that_fails_it_is_told_whether_records_wait_in_a_queue(clock: Moment) -> None:
     cause = "The destination siem answered 503."
     queued, inline = lane(clock, state=ExporterState.DOWN), lane(clock, state=ExporterState.DOWN)
     inline.name, inline.queue = "without", None
-    [look] = await long_there(Deliveries([queued, inline]), clock).look()
+    look = await long_there(Deliveries([queued, inline]), clock).look()
     assert [
         (one.cause.subject, one.facts) for one in look.findings if one.cause.type is NotificationType.DELIVERY_FAILING
     ] == [
@@ -148,7 +156,7 @@ async def test_of_an_endpoint_that_fails_it_is_told_whether_records_wait_in_a_qu
 
 async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
-    [look] = await long_there(deliveries, clock).look()
+    look = await long_there(deliveries, clock).look()
     [found] = look.findings
     assert (found.cause.type, found.facts) == (NotificationType.DEAD_LETTERS, {"batches": 3})
 
@@ -163,7 +171,7 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     ],
 )
 async def test_damaged_queue_files_and_lost_batches_are_told(clock: Moment, depth: Depth, expected: object) -> None:
-    [look] = await observers.DeliveryObserver(Deliveries([lane(clock, depth=depth)]), clock=clock).look()
+    look = await delivering(Deliveries([lane(clock, depth=depth)]), clock).look()
     found = [one for one in look.findings if one.cause.type is NotificationType.QUEUE_DAMAGED]
     assert [(one.severity, dict(one.facts)) for one in found] == ([] if expected is None else [expected])
 
@@ -183,7 +191,7 @@ async def test_too_many_open_files_are_told_until_there_are_fewer(
                 path.unlink()
             for one in range(number + 1):  # and the folder itself
                 (folder / str(one)).touch()
-            [look] = await observer.look()
+            look = await observer.look()
             told.append([(one.fading, dict(one.facts)) for one in look.findings])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -194,7 +202,7 @@ async def test_too_many_open_files_are_told_until_there_are_fewer(
 
 async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Moment) -> None:
     deliveries = Deliveries(unrouted={"default": 40})
-    observer = observers.DeliveryObserver(deliveries, clock=clock)
+    observer = delivering(deliveries, clock)
     told = [("LogsUnrouted", "", Severity.WARNING, False)]
     assert brief(await observer.look()) == told
     clock.pass_(minutes=14)
@@ -207,13 +215,13 @@ async def test_records_for_nobody_are_told_until_none_came_for_a_while(clock: Mo
 
 async def test_of_a_project_whose_routes_are_not_known_yet_nothing_is_said(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, state=ExporterState.DOWN)], {"default": 1}, projects=("other",))
-    looks = await long_there(deliveries, clock).look()
-    assert [(look.part, look.findings) for look in looks] == [("other", ())]
+    look = await long_there(deliveries, clock).look()
+    assert (look.projects, look.findings) == (frozenset({"other"}), ())
 
 
 async def test_what_a_service_that_just_started_cannot_know_ends_nothing(clock: Moment) -> None:
     deliveries = Deliveries([lane(clock, depth=Depth(batches=1))])
-    observer = observers.DeliveryObserver(deliveries, clock=clock)
+    observer = delivering(deliveries, clock)
     waiting = ("DeliveryFailing", "siem", Severity.ERROR, True)
     assert brief(await observer.look()) == [waiting, ("LogsUnrouted", "", Severity.WARNING, True)]
     clock.pass_(minutes=15)
@@ -252,7 +260,7 @@ class Stored:
 
 
 async def test_a_store_that_cannot_be_written_is_told_until_something_is_written(clock: Moment) -> None:
-    stored = Stored()
+    stored: Any = Stored()
     observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     assert brief(await observer.look()) == []
     stored.commits.failed += 1
@@ -267,20 +275,21 @@ async def test_a_store_that_cannot_be_written_is_told_until_something_is_written
 
 
 async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: Moment) -> None:
-    stored = Stored()
+    stored: Any = Stored()
     observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
-    [look] = await observer.look()
+    look = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
     stored.fault = None
     assert brief(await observer.look()) == []
 
 
 async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_cannot(clock: Moment) -> None:
+    stored: Any = Stored()
     why = ["", "The notifications could not be written.", ""]
-    observer = service_observers.StoreObserver(Stored(), unwritten=lambda: why.pop(0), clock=clock)
+    observer = service_observers.StoreObserver(stored, unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
-    [look] = await observer.look()
+    look = await observer.look()
     assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
     assert brief(await observer.look()) == []
 
@@ -288,18 +297,18 @@ async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_can
 async def test_a_project_is_looked_at_when_the_service_starts_and_after_it_changed() -> None:
     stored: Any = Stored()
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: 0.0)
-    assert [look.part for look in await observer.look()] == ["acme", "default"]
-    assert await observer.look() == []
+    assert looked_at(await observer.look()) == ["acme", "default"]
+    assert looked_at(await observer.look()) == []
     observer.heard(ResourceChange("telemetry", project="acme"))
     observer.heard(ResourceChange("telemetry", project="acme"))
     observer.heard(ResourceChange(None, changed=False, project="default"))
-    assert [look.part for look in await observer.look()] == ["acme"]
+    assert looked_at(await observer.look()) == ["acme"]
     stored.fault = StoreFault("The store could not be read.")
     observer.heard(ResourceChange(None, project="default"))
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
-    assert [look.part for look in await observer.look()] == ["default"]
+    assert looked_at(await observer.look()) == ["default"]
 
 
 async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_it() -> None:
@@ -309,7 +318,7 @@ async def test_a_look_that_fails_at_a_later_project_loses_none_of_those_before_i
     with pytest.raises(StoreFault):
         await observer.look()
     stored.fault = None
-    assert [look.part for look in await observer.look()] == ["acme", "default"]
+    assert looked_at(await observer.look()) == ["acme", "default"]
 
 
 async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
@@ -318,16 +327,16 @@ async def test_a_project_that_takes_long_is_left_twenty_times_as_long() -> None:
     observer = observers.ConfigurationObserver(stored, monotonic=lambda: next(times))
     await observer.look()
     observer.heard(ResourceChange(None, project="acme"))
-    assert await observer.look() == []
-    assert [look.part for look in await observer.look()] == ["acme"]
+    assert looked_at(await observer.look()) == []
+    assert looked_at(await observer.look()) == ["acme"]
 
 
 async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     stored: Any = Stored()
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
     stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
-    [look, _] = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
-    assert [(one.cause, one.facts) for one in look.findings] == [
+    look = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
+    assert [(one.cause, one.facts) for one in look.findings if one.cause.project == "acme"] == [
         (
             (NotificationType.CONFIGURATION_INCOMPLETE, "", "acme", ""),
             {"total": 7, "names": ("a", "b"), "others": 1, "other_names": ("Source s",)},
@@ -340,18 +349,40 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     ]
 
 
-class Followed:
-    """Repositories that trust the authorities in these files."""
+def first_of_each(look: Look) -> list[Finding]:
+    """The findings that count: of each cause the first."""
+    found: dict[Cause, Finding] = {}
+    for one in look.findings:
+        found.setdefault(one.cause, one)
+    return [*found.values()]
 
-    def __init__(self, files: dict[str, Path | None]) -> None:
-        self._files = files
 
-    def reconcilers(self) -> list[Any]:
-        watched = [
-            entries.watched(name, "https://git.example/r", credentials=Credentials(ca_file=file))
-            for name, file in self._files.items()
-        ]
-        return [SimpleNamespace(watched=one) for one in watched]
+def certificates(
+    folder: Path,
+    clock: Moment,
+    *,
+    certificate: Path | None = None,
+    authorities: Path | None = None,
+    deliveries: Deliveries | None = None,
+    **trusted: Path | None,
+) -> service_observers.CertificateObserver:
+    """An observer of these files; repositories trust the authorities in some, by name."""
+    watched = [
+        entries.watched(name, "https://git.example/r", credentials=Credentials(ca_file=file))
+        for name, file in trusted.items()
+    ]
+    reconcilers: list[Any] = [SimpleNamespace(watched=one) for one in watched]
+    deliveries = deliveries or Deliveries()
+    return service_observers.CertificateObserver(
+        lambda: reconcilers,
+        deliveries.figures,
+        deliveries.followed,
+        secrets=SecretSources({}, (), SecretDirectory(folder)),
+        clock=clock,
+        monotonic=lambda: clock().timestamp(),
+        certificate=certificate,
+        authorities=authorities,
+    )
 
 
 @pytest.mark.parametrize(
@@ -374,19 +405,20 @@ async def test_certificates_are_told_of_in_time(
     deliveries = Deliveries([Lane("default", "siem", "disk x", destination, None, None)])
     bundle = tmp_path / "bundle.pem"
     shutil.copy(authority.bundle, bundle)
-    own = service_observers.OwnCertificates(
-        Followed({"a": bundle, "b": None, "c": bundle, "d": authority.bundle}), made.chain, authority.bundle
-    )
     ends = end_of(made.chain)
     clock.instant = ends + passed
-    observer = service_observers.CertificateObserver(
-        own,
-        deliveries,
-        secrets=SecretSources({}, (), SecretDirectory(tmp_path / "secrets")),
-        clock=clock,
-        monotonic=lambda: 0.0,
+    observer = certificates(
+        tmp_path / "secrets",
+        clock,
+        certificate=made.chain,
+        authorities=authority.bundle,
+        deliveries=deliveries,
+        a=bundle,
+        b=None,
+        c=bundle,
+        d=authority.bundle,
     )
-    found = [one for look in await observer.look() for one in look.findings]
+    found = first_of_each(await observer.look())
     subjects = [str(made.chain), str(authority.bundle), str(bundle), "siem cert_file", "siem ca_file"]
     assert [(one.cause.subject, one.severity) for one in found] == (
         [] if expected is None else [(subject, expected) for subject in subjects]
@@ -394,24 +426,41 @@ async def test_certificates_are_told_of_in_time(
     assert [one.facts["what"] for one in found[2:3]] == (
         [] if expected is None else ["The last authority in `credentials.caFile` of the repository a"]
     )
-    assert await observer.look() == []
 
 
 async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
     bundle = Authority.make(tmp_path).bundle
     ends = end_of(bundle)
     clock.instant = ends
-    for own in (
-        service_observers.OwnCertificates(Followed({"a": bundle}), bundle),
-        service_observers.OwnCertificates(Followed({"a": bundle}), None, bundle),
-        service_observers.OwnCertificates(Followed({}), bundle, bundle),
+    for observer in (
+        certificates(tmp_path, clock, certificate=bundle, a=bundle),
+        certificates(tmp_path, clock, authorities=bundle, a=bundle),
+        certificates(tmp_path, clock, certificate=bundle, authorities=bundle),
     ):
-        sources = SecretSources({}, (), SecretDirectory(tmp_path))
-        observer = service_observers.CertificateObserver(
-            own, Deliveries(), secrets=sources, clock=clock, monotonic=lambda: 0.0
-        )
-        told = ("CertificateExpiring", str(bundle), Severity.ERROR, False)
-        assert brief(await observer.look()) == [told]
+        [found] = first_of_each(await observer.look())
+        assert (found.cause.subject, found.severity, found.fading) == (str(bundle), Severity.ERROR, False)
+
+
+async def test_files_are_read_again_after_a_while_and_when_another_project_is_followed(
+    tmp_path: Path, clock: Moment
+) -> None:
+    authority, deliveries = Authority.make(tmp_path), Deliveries()
+    old, new = (authority.issue(name=name).chain for name in ("old", "new"))
+    file = tmp_path / "listener.pem"
+    shutil.copy(old, file)
+    clock.instant = end_of(old)
+    observer = certificates(tmp_path, clock, certificate=file, deliveries=deliveries)
+    assert len((await observer.look()).findings) == 1
+    file.write_text("")
+    assert not (await observer.look()).findings[0].fading
+    deliveries.projects = ("default", "another")
+    look = await observer.look()
+    assert (look.findings[0].fading, look.projects) == (True, frozenset({"", "default", "another"}))
+    shutil.copy(new, file)
+    clock.pass_(seconds=service_observers.EVERY - 1)
+    assert (await observer.look()).findings[0].fading
+    clock.pass_(seconds=1)
+    assert not (await observer.look()).findings[0].fading
 
 
 async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path, clock: Moment) -> None:
@@ -419,16 +468,13 @@ async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path,
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
     ends = end_of(old)
     clock.instant = ends
-    own = service_observers.OwnCertificates(Followed({}), old)
-    observer = service_observers.CertificateObserver(
-        own, Deliveries(), secrets=SecretSources({}, (), SecretDirectory(tmp_path)), clock=clock, monotonic=lambda: 0.0
-    )
+    observer = certificates(tmp_path, clock, certificate=old)
 
     async def subjects() -> list[str]:
         return [subject for _, subject, _, _ in brief(await observer.look())]
 
-    assert [await subjects(), await subjects()] == [[str(old)], []]
+    assert await subjects() == [str(old)]
     observer.again(certificate=new)
-    assert [await subjects(), await subjects()] == [[str(new)], []]
+    assert await subjects() == [str(new)]
     observer.again(certificate=None)
     assert await subjects() == [str(new)]

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import alerts, rendering
-from reconciler.notifications.models import Cause, Domain, Facts, Notification, NotificationState, UserStatus
+from reconciler.notifications.ledger import DueAlert
+from reconciler.notifications.models import AlertTarget, Cause, Domain, Facts, Notification, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
 from tests.docs import pages
 from tests.notifications.observing import CAUSE, START, at
@@ -76,10 +77,7 @@ def one(type_: NotificationType = CAUSE.type, **changed: Any) -> Notification:
 
 
 def shown(notification: Notification, status: UserStatus = UserStatus.UNREAD) -> Any:
-    is_hidden = status is UserStatus.DISMISSED
-    return json.loads(
-        rendering.render_whole(rendering.render_notification(notification, PLACE, is_hidden=is_hidden), status)
-    )
+    return json.loads(rendering.render(notification, PLACE, status))
 
 
 def test_the_whole_is_as_the_interface_has_it() -> None:
@@ -272,7 +270,7 @@ def test_whatever_a_fact_holds_the_sentence_is_bounded_and_shows_it(text: str, t
 
 def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
     hostile = {"state": "unreachable", "message": "<!channel> <https://evil.example|here> @all [x](y) & so on"}
-    text = alerts.alert_text(one(facts=hostile), NotificationState.OPEN, PLACE)
+    text = alerts.alert_text(one(facts=hostile), PLACE)
     head, message, link = text.split("\n")
     assert head == "[error] The repository telemetry cannot be read (acme)"
     assert message.startswith(
@@ -284,7 +282,6 @@ def test_an_alert_calls_nobody_and_leads_nowhere_else() -> None:
 def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a_project_is() -> None:
     text = alerts.alert_text(
         one(NotificationType.STORE_DEGRADED, cause=Cause(NotificationType.STORE_DEGRADED)),
-        NotificationState.OPEN,
         PLACE,
     )
     assert text.startswith("[error] The store cannot be used as it should (organization Example Ltd)\n")
@@ -314,19 +311,27 @@ def test_an_alert_says_that_it_concerns_the_organization_which_may_be_named_as_a
 )
 def test_what_somebody_wrote_about_a_type_is_text_in_a_chat(written: str, cut: str) -> None:
     facts = {"users": 1, "names": ("a",), "instead": written}
-    text = alerts.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), NotificationState.OPEN, PLACE)
+    text = alerts.alert_text(one(NotificationType.RESOURCE_DEPRECATED, facts=facts), PLACE)
     shown = text.split("\n")[1].replace("\u200b", "|")
     assert shown.partition("may go one day. ")[2].removesuffix(".") == cut[:1].upper() + cut[1:]
 
 
 def test_an_alert_holds_the_notification_and_says_what_became_of_it() -> None:
-    body = alerts.alert_body(
-        alerts.alert_content(one(), NotificationState.OPEN, PLACE), identifier="A1", at=at(seconds=1)
-    )
-    found = json.loads(body)
-    assert found["notification"] == shown(one())
-    assert list(found) == ["text", "id", "event", "at", "notification"]
-    assert (found["id"], found["event"], found["at"]) == ("A1", "opened", "2026-11-22T02:00:01.000Z")
+    ended = one(resolved=at(minutes=5))
+    for is_end, event, expected in ((False, "opened", one()), (True, "resolved", ended)):
+        due = DueAlert(at(seconds=1), is_end, ended.id)
+        found = json.loads(alerts.alert_body(ended, due, PLACE, identifier="A1"))
+        assert found["notification"] == shown(expected)
+        assert list(found) == ["text", "id", "event", "at", "notification"]
+        assert (found["id"], found["event"], found["at"]) == ("A1", event, "2026-11-22T02:00:01.000Z")
+        assert found["text"].startswith("[error] The repository" if event == "opened" else "Resolved: The repository")
+
+
+def test_an_alert_has_the_same_id_at_each_attempt_and_no_other_alert_has_it() -> None:
+    targets = (AlertTarget("chat"), AlertTarget("pager"))
+    due = [DueAlert(at(seconds=second), is_end, name) for second in (1, 2) for is_end in (False, True) for name in "NM"]
+    first, again = [[alerts.alert_id(alert, target) for alert in due for target in targets] for _ in range(2)]
+    assert (first, len(set(first))) == (again, len(due) * len(targets))
 
 
 def test_a_signature_is_the_one_of_the_standard() -> None:

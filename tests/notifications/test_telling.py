@@ -7,107 +7,129 @@ import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.ledger import AlertFilter
-from reconciler.notifications.models import Cause, Notification, NotificationState
+from reconciler.notifications.models import AlertTarget, Cause
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
+ALL = AlertTarget("all")
+CRITICAL = AlertTarget("critical", severities=(Severity.CRITICAL,))
 
-def told_of(book: Book, now: datetime, *to: str) -> NotificationState | None:
-    """Tell of the only notification if that is due; what was told."""
-    one = book.only
-    state = ledger.due(one, now=now)
-    if state is not None:
-        book.kept[one.id] = ledger.told(one, state, to)
-    return state
+
+def told(book: Book, now: datetime, to: AlertTarget = ALL, *, is_told: bool = True) -> list[str]:
+    """The alerts that a target gets now; it takes them, or they are given up."""
+    alerts = ledger.due(book.kept.values(), to.name, now=now)
+    for alert in alerts:
+        one = book.kept[alert.notification]
+        book.kept[one.id] = ledger.settled(one, to.name, alert, is_told=is_told)
+    return ["resolved" if alert.is_end else "opened" for alert in alerts]
+
+
+def late(book: Book, to: AlertTarget, now: datetime) -> int:
+    """The number of notifications that a target is told of late, which wait for it then."""
+    found = ledger.told_late(book.kept.values(), to, now=now)
+    book.kept |= {one.id: one for one in found}
+    return len(found)
 
 
 def test_a_cause_is_told_when_it_begins_and_when_it_ends_and_in_between_never() -> None:
-    book = Book()
+    book = Book(ALL)
     book.look(FOUND, now=START)
-    assert told_of(book, START) is NotificationState.OPEN
+    assert told(book, START) == ["opened"]
     book.look(replace(FOUND, facts={"message": "Another"}), now=at(minutes=5))
-    assert told_of(book, at(minutes=5)) is None
+    assert told(book, at(minutes=5)) == []
     book.look(now=at(minutes=6))
-    assert [told_of(book, at(minutes=6)), told_of(book, at(minutes=7))] == [NotificationState.RESOLVED, None]
+    assert [told(book, at(minutes=6)), told(book, at(minutes=7))] == [["resolved"], []]
 
 
 def test_one_that_comes_back_is_told_at_once_and_its_end_when_it_stayed_away_for_a_quarter_of_an_hour() -> None:
-    book, heard = Book(), []
+    book, heard = Book(ALL), []
     for minute in range(24 * 60):
         is_there = minute < 20 * 60 and minute % 2 == 0
         book.look(*([FOUND] if is_there else []), now=at(minutes=minute))
-        state = told_of(book, at(minutes=minute))
-        heard += [(minute, state)] if state is not None else []
-    assert heard == [
-        (0, NotificationState.OPEN),
-        (1, NotificationState.RESOLVED),
-        (2, NotificationState.OPEN),
-        (20 * 60 - 1 + 15, NotificationState.RESOLVED),
-    ]
+        heard += [(minute, event) for event in told(book, at(minutes=minute))]
+    assert heard == [(0, "opened"), (1, "resolved"), (2, "opened"), (20 * 60 - 1 + 15, "resolved")]
 
 
 def test_one_that_comes_back_before_its_end_was_told_is_the_same_however_late() -> None:
-    book = Book()
+    book = Book(ALL)
     for minute in (0, 2):
         book.look(FOUND, now=at(minutes=minute))
-        told_of(book, at(minutes=minute))
+        told(book, at(minutes=minute))
         book.look(now=at(minutes=minute + 1))
-        told_of(book, at(minutes=minute + 1))
+        told(book, at(minutes=minute + 1))
     book.look(FOUND, now=at(hours=5))
-    assert (told_of(book, at(hours=5)), book.only.occurrences) == (None, 3)
+    assert (told(book, at(hours=5)), book.only.occurrences) == ([], 3)
     book.look(now=at(hours=6))
-    assert [told_of(book, at(hours=6, minutes=minute)) for minute in (0, 14, 15)] == [
-        None,
-        None,
-        NotificationState.RESOLVED,
-    ]
+    assert [told(book, at(hours=6, minutes=minute)) for minute in (0, 14, 15)] == [[], [], ["resolved"]]
+
+
+def test_one_that_comes_back_while_its_end_is_told_is_told_again() -> None:
+    book = Book(ALL)
+    book.look(FOUND, now=START)
+    told(book, START)
+    book.look(now=at(seconds=5))
+    [alert] = ledger.due(book.kept.values(), "all", now=at(seconds=5))
+    book.look(FOUND, now=at(seconds=10))
+    book.kept[book.only.id] = ledger.settled(book.only, "all", alert, is_told=True)
+    assert told(book, at(seconds=10)) == ["opened"]
+
+
+def test_one_that_ends_before_its_beginning_is_told_is_told_twice_or_not_at_all() -> None:
+    for is_told, expected in ((True, ["resolved"]), (False, [])):
+        book = Book(ALL)
+        book.look(FOUND, now=START)
+        book.look(now=at(seconds=5))
+        assert told(book, at(seconds=5), is_told=is_told) == ["opened"]
+        assert told(book, at(seconds=5)) == expected
 
 
 def test_one_that_grows_worse_is_told_to_those_who_had_not_heard_of_it() -> None:
-    book, all_, critical = Book(), AlertFilter(), AlertFilter(severities={Severity.CRITICAL})
+    book = Book(ALL, CRITICAL)
     book.look(FOUND, now=START)
-    assert hear(book.only, NotificationState.OPEN, all_, critical) == [True, False]
-    told_of(book, START, "0")
+    assert [told(book, START, to) for to in (ALL, CRITICAL)] == [["opened"], []]
     book.look(replace(FOUND, severity=Severity.CRITICAL), now=at(seconds=5))
-    assert hear(book.only, NotificationState.OPEN, all_, critical) == [False, True]
-    assert told_of(book, at(seconds=5), "1") is NotificationState.OPEN
+    assert [told(book, at(seconds=5), to) for to in (ALL, CRITICAL)] == [[], ["opened"]]
     book.look(now=at(seconds=10))
-    assert hear(book.only, NotificationState.RESOLVED, all_, critical) == [True, True]
+    assert [told(book, at(seconds=10), to) for to in (ALL, CRITICAL)] == [["resolved"], ["resolved"]]
 
 
 def test_the_end_is_told_to_whoever_heard_of_the_beginning_whatever_they_want_by_now() -> None:
-    book, all_, critical = Book(), AlertFilter(), AlertFilter(severities={Severity.CRITICAL})
+    heard, gave_up = AlertTarget("heard"), AlertTarget("gave-up")
+    book = Book(heard, gave_up)
     book.look(FOUND, now=START)
-    told_of(book, START, "0", "2")
-    book.kept[book.only.id] = ledger.untold(book.only, {"2"})
-    assert [ledger.wants_anew(name, all_, book.only) for name in "012"] == [False, True, True]
-    assert [ledger.wants_anew(name, critical, book.only) for name in "012"] == [False, False, False]
+    assert [told(book, START, heard), told(book, START, gave_up, is_told=False)] == [["opened"], ["opened"]]
+    assert [late(book, one, START) for one in (heard, gave_up, ALL, CRITICAL)] == [0, 1, 1, 0]
+    assert told(book, START, gave_up, is_told=False) == ["opened"]
     book.look(now=at(seconds=10))
-    assert hear(book.only, NotificationState.RESOLVED, critical, all_, all_) == [True, False, False]
-    assert [ledger.wants_anew(name, all_, book.only) for name in "012"] == [False, False, False]
+    wants_less = replace(heard, severities=CRITICAL.severities)
+    assert [told(book, at(seconds=10), one) for one in (wants_less, gave_up)] == [["resolved"], []]
+    assert [late(book, one, at(seconds=10)) for one in (heard, gave_up, CRITICAL)] == [0, 0, 0]
 
 
-def hear(one: Notification, state: NotificationState, *wanted: AlertFilter) -> list[bool]:
-    """Whether targets, whose names are numbers, hear of it."""
-    return [ledger.wants(str(number), each, one, state) for number, each in enumerate(wanted)]
+def test_a_target_that_the_settings_do_not_name_any_more_is_new_when_it_comes_back() -> None:
+    book = Book(ALL, CRITICAL)
+    book.look(replace(FOUND, severity=Severity.CRITICAL), now=START)
+    told(book, START)
+    one = ledger.only_to(book.only, {"another"})
+    assert (one.waiting, one.told_to) == ({}, frozenset())
+    assert ledger.only_to(book.only, {"all", "critical"}) == book.only
 
 
 @pytest.mark.parametrize(
-    ("wanted", "cause", "is_told"),
+    ("target", "cause", "is_told"),
     [
-        (AlertFilter(), CAUSE, True),
-        (AlertFilter(), Cause(NotificationType.DISK_LOW), True),
-        (AlertFilter(), CAUSE._replace(user="id-ana"), False),
-        (AlertFilter(severities={Severity.ERROR}), CAUSE, True),
-        (AlertFilter(severities={Severity.CRITICAL}), CAUSE, False),
-        (AlertFilter(types={NotificationType.REPOSITORY_UNREACHABLE}), CAUSE, True),
-        (AlertFilter(types={NotificationType.PRUNE_HELD}), CAUSE, False),
-        (AlertFilter(projects={"default"}), CAUSE, True),
-        (AlertFilter(projects={"acme"}), CAUSE, False),
-        (AlertFilter(projects={"default"}), Cause(NotificationType.DISK_LOW), False),
+        (ALL, CAUSE, True),
+        (ALL, Cause(NotificationType.DISK_LOW), True),
+        (ALL, CAUSE._replace(user="id-ana"), False),
+        (AlertTarget("all", severities=(Severity.ERROR,)), CAUSE, True),
+        (AlertTarget("all", severities=(Severity.CRITICAL,)), CAUSE, False),
+        (AlertTarget("all", types=(NotificationType.REPOSITORY_UNREACHABLE,)), CAUSE, True),
+        (AlertTarget("all", types=(NotificationType.PRUNE_HELD,)), CAUSE, False),
+        (AlertTarget("all", projects=("default",)), CAUSE, True),
+        (AlertTarget("all", projects=("acme",)), CAUSE, False),
+        (AlertTarget("all", projects=("default",)), Cause(NotificationType.DISK_LOW), False),
     ],
 )
-def test_a_target_hears_what_it_wants_and_nothing_else(wanted: AlertFilter, cause: Cause, is_told: bool) -> None:
-    book = Book()
+def test_a_target_hears_what_it_wants_and_nothing_else(target: AlertTarget, cause: Cause, is_told: bool) -> None:
+    book = Book(target)
     book.look(replace(FOUND, cause=cause), now=START)
-    assert hear(book.only, NotificationState.OPEN, wanted) == [is_told]
+    assert told(book, START) == (["opened"] if is_told else [])

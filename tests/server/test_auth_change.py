@@ -25,6 +25,7 @@ from tests.daemons import Daemon
 from tests.server.starts import Start
 from tests.store.contract_access import ADDRESS, CODE, amend, whole
 from tests.store.contract_operations import row
+from tests.store.engines import read_only
 
 ROOT = Path(__file__).parents[2]
 KEY = directories.key(directories.text(1), expires_at=directories.LATER)
@@ -114,11 +115,9 @@ class TestStarting:
             ("settings", "configured", "Authentication", "oidc", "", detail)
         ]
 
-    async def test_what_cannot_be_written_removes_nobody_and_is_asked_again(self, start: Start) -> None:
-        start.store._writer.execute("pragma query_only = on")
-        with pytest.raises(StoreFault):
+    async def test_what_cannot_be_written_removes_nobody_and_is_asked_again(self, start: Start, tmp_path: Path) -> None:
+        with read_only(tmp_path / "store.db"), pytest.raises(StoreFault):
             await start.settle("oidc", is_confirmed=True)
-        start.store._writer.execute("pragma query_only = off")
         without = ALL.replace("sessions: 2", "sessions: 0")
         assert await start.settle("oidc") == refusal(without, was="local", configured="oidc")
         assert await start.settle("oidc", is_confirmed=True) == ""
@@ -152,15 +151,17 @@ KILLED = """
 import asyncio, os, sys
 from pathlib import Path
 from tests.server.starts import Start
+from tests.store.engines import writer
 
 async def main():
-    start, seen = Start(Path(sys.argv[1])), []
+    folder, seen = Path(sys.argv[1]), []
+    start = Start(folder)
     def look(statement):
         seen.append(statement.split(" where")[0])
         if statement == "commit" and sys.argv[2] in seen:
             os.kill(os.getpid(), 9)
-    for connection in (start.operations._connection, start.store._writer):
-        connection.set_trace_callback(look)
+    for name in ("ops.db", "store.db"):
+        writer(folder / name).set_trace_callback(look)
     await start.settle("oidc", is_confirmed=True)
     os.kill(os.getpid(), 9)
 

@@ -20,6 +20,7 @@ from tests.daemons import COMMAND, Daemon, destination, statuses, watched
 from tests.repositories import Repository
 from tests.store import redacting_process, rows
 from tests.store.contract_redactions import files_holding, filled
+from tests.store.engines import read_only
 
 CANARY = "canary-in-a-commit-7f3a"
 QUICK = ErasePace(seconds=0.01, after_fault=0.01)
@@ -160,10 +161,10 @@ class TestErasing:
         caplog.set_level(logging.INFO)
         async with aclosing(_rewritten(tmp_path)) as stores:
             store = await anext(stores)
-            store._writer.execute("pragma query_only = on").fetchone()
-            task = asyncio.create_task(server_daemon.erase_loop(store, QUICK))
-            await _said(caplog, "Traces of what was rewritten are still in the store's files. The store could not be")
-            store._writer.execute("pragma query_only = off").fetchone()
+            with read_only(tmp_path / "store.db"):
+                task = asyncio.create_task(server_daemon.erase_loop(store, QUICK))
+                told = "Traces of what was rewritten are still in the store's files. The store could not be"
+                await _said(caplog, told)
             await _said(caplog, "The store's files hold no trace of what was rewritten any more.")
             assert files_holding(tmp_path, redacting_process.SECRET) == []
             await _ended(task)

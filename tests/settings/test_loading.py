@@ -445,7 +445,7 @@ def test_variables_count_by_the_table_and_by_no_other_rule(tmp_path: Path, monke
     ],
 )
 def test_one_variable_names_one_repository(address: str, name: str, url: str) -> None:
-    found = layers.environment_values({"SERVICE_REPOSITORY": address})
+    found = layers.environment_layer({"SERVICE_REPOSITORY": address}).values
     assert found == {"repositories": [{"name": name, "url": url}]}
 
 

@@ -26,7 +26,7 @@ def test_every_key_has_a_meaning() -> None:
 
 
 def test_every_variable_has_its_row_with_its_key() -> None:
-    expected = {name: variable.dotted for name, variable in layers.VARIABLES.items()}
+    expected = {name: variable.key for name, variable in layers.VARIABLES.items()}
     found = dict(
         re.findall(r"^\| `(SERVICE_[A-Z0-9_]+)` \| `([^`]*)` \|", "\n".join(lines("Environment")), re.MULTILINE)
     )

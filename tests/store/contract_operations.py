@@ -1,9 +1,9 @@
-"""What a store promises of sessions, notifications and alerts: what goes together is kept together, or not at all."""
+"""The promises of a store about sessions and notifications: a change is kept whole, or not at all."""
 
 import pytest
 
 from reconciler.store.contract import Operations, StoreFault
-from reconciler.store.records import AlertRow, Noted, NotificationRow, NotificationStatusRow, SessionRow
+from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow, SessionRow
 from tests.store.engines import Engine
 
 AT = "2026-11-21T06:12:00.000Z"
@@ -20,10 +20,6 @@ def row(number: int, *, created_at: str = AT) -> SessionRow:
 
 def status(one: NotificationRow, user: str, what: str) -> NotificationStatusRow:
     return NotificationStatusRow(one.id, user, what)
-
-
-def alert(number: int) -> AlertRow:
-    return AlertRow(f"A{number}", "operators", b'{"text":"canary-body"}', AT)
 
 
 class OperationsPromises:
@@ -78,11 +74,10 @@ class OperationsPromises:
     async def test_what_a_look_changed_is_there_after_another_opening(
         self, engine: Engine, operations: Operations
     ) -> None:
-        await operations.note(Noted(put=[TWO, ONE], alerts=[alert(2), alert(1)]))
+        await operations.note(Noted(put=[TWO, ONE]))
         await operations.note(Noted(put=[TWO._replace(body=b"{}"), THREE], forget=[ONE.id]))
         opened = engine.open_operations()
         assert await opened.notifications() == [TWO._replace(body=b"{}"), THREE]
-        assert await opened.alerts() == [alert(1), alert(2)]
         await opened.close()
 
     async def test_each_person_has_one_status_and_unread_is_none(self, operations: Operations) -> None:
@@ -105,28 +100,14 @@ class OperationsPromises:
         await operations.note(Noted(forget=[ONE.id], unread=[TWO.id]))
         assert await operations.notification_statuses() == [status(TWO, "ben", "dismissed")]
 
-    async def test_alerts_that_are_sent_are_forgotten(self, operations: Operations) -> None:
-        await operations.note(Noted(alerts=[alert(1), alert(2), alert(3)]))
-        await operations.remove_alerts(["A3", "A1", "unknown"])
-        assert await operations.alerts() == [alert(2)]
-        assert "canary" not in repr(alert(2))
-
     async def test_what_is_noted_twice_is_kept_once(self, operations: Operations) -> None:
         for _ in range(2):
-            await operations.note(Noted(put=[ONE], alerts=[alert(1)]))
-        assert (await operations.notifications(), await operations.alerts()) == ([ONE], [alert(1)])
-
-    async def test_targets_are_those_that_were_noted_last(self, operations: Operations) -> None:
-        assert await operations.alert_targets() == []
-        await operations.note(Noted(targets={"pager", "chat"}))
-        await operations.note(Noted(put=[ONE]))
-        assert await operations.alert_targets() == ["chat", "pager"]
-        await operations.note(Noted(targets=()))
-        assert await operations.alert_targets() == []
+            await operations.note(Noted(put=[ONE]))
+        assert await operations.notifications() == [ONE]
 
     async def test_on_a_full_disk_all_of_it_is_kept_or_nothing(self, engine: Engine, operations: Operations) -> None:
-        await operations.note(Noted(put=[ONE], alerts=[alert(1)]))
+        await operations.note(Noted(put=[ONE]))
         large = NotificationRow("N9", b"x" * 100_000)
         with engine.full(operations), pytest.raises(StoreFault, match=r"^The notifications could not be written"):
-            await operations.note(Noted(put=[TWO, large], forget=[ONE.id], alerts=[alert(2)]))
-        assert (await operations.notifications(), await operations.alerts()) == ([ONE], [alert(1)])
+            await operations.note(Noted(put=[TWO, large], forget=[ONE.id]))
+        assert await operations.notifications() == [ONE]

@@ -7,13 +7,27 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
+from unittest import mock
+from weakref import WeakValueDictionary
 
-from reconciler.store import engines
+from reconciler.store import database, engines
 from reconciler.store.contract import Operations, PlanningView, Store
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 
 MOST_PAGES = 0xFFFFFFFE  # SQLite's own limit
+
+# A full disk and one that takes nothing are settings of the connection that writes, which the product keeps to itself.
+_writers: WeakValueDictionary[Path, database.Connection] = WeakValueDictionary()
+_open_writer = database.open_writer
+
+
+def _remembered(path: Path) -> database.Connection:
+    made = _writers[path] = _open_writer(path)
+    return made
+
+
+mock.patch.object(database, "open_writer", _remembered).start()
 
 
 class Engine(Protocol):
@@ -21,7 +35,7 @@ class Engine(Protocol):
 
     @property
     def url(self) -> str:
-        """What `engine` makes the same engine of, in a process of its own."""
+        """The text from which `engine` makes the same engine, in a process of its own."""
 
     def open(self) -> Store: ...
 
@@ -58,10 +72,8 @@ class SqliteEngine:
     def corrupt(self, text: bytes, *, by: int = 1) -> None:
         flip(self.path, text, by=by)
 
-    @contextlib.contextmanager
-    def full(self, store: Store | Operations) -> Iterator[None]:
-        with full(_writer(store)):
-            yield
+    def full(self, store: Store | Operations) -> AbstractContextManager[None]:
+        return full(store.path if isinstance(store, SqliteStore) else self.path.with_name("ops.db"))
 
     @contextlib.contextmanager
     def failing(self, store: Store) -> Iterator[None]:
@@ -83,9 +95,15 @@ def flip(path: Path, text: bytes, *, by: int = 1) -> None:
     path.write_bytes(data)
 
 
+def writer(path: Path) -> sqlite3.Connection:
+    """Return the connection by which this process writes a file."""
+    return _writers[path]
+
+
 @contextlib.contextmanager
-def full(connection: sqlite3.Connection) -> Iterator[None]:
+def full(path: Path) -> Iterator[None]:
     """While it lasts, the file has no room."""
+    connection = writer(path)
     connection.execute("vacuum")  # migrations leave free pages
     (pages,) = connection.execute("pragma page_count").fetchone()
     connection.execute(f"pragma max_page_count = {pages}").fetchone()
@@ -95,15 +113,19 @@ def full(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute(f"pragma max_page_count = {MOST_PAGES}").fetchone()
 
 
+@contextlib.contextmanager
+def read_only(path: Path) -> Iterator[None]:
+    """While it lasts, the file takes nothing."""
+    connection = writer(path)
+    connection.execute("pragma query_only = on").fetchone()
+    try:
+        yield
+    finally:
+        connection.execute("pragma query_only = off").fetchone()
+
+
 def engine(url: str) -> Engine:
     """The engine of a URL, for a process that a test started."""
     name, _, place = url.partition(":")
     assert name == "sqlite", url
     return SqliteEngine(Path(place))
-
-
-def _writer(store: Store | Operations) -> sqlite3.Connection:
-    if isinstance(store, SqliteOperations):
-        return store._connection
-    assert isinstance(store, SqliteStore)
-    return store._writer

@@ -89,5 +89,7 @@ async def test_what_the_disk_does_not_take_is_written_later(engine: Engine, stor
 
 @pytest.mark.anyio
 async def test_a_store_that_cannot_write_says_so(engine: Engine, store: Store) -> None:  # noqa: F811
+    counted = RefusedAttempts()
+    counted.note(ALIKE)
     with engine.failing(store), pytest.raises(StoreFault):
-        await store.tell(RefusedAttempts().taken(NOW) or (rate_limits._row(ALIKE, 1, at=NOW),))
+        await store.tell(counted.taken(NOW))

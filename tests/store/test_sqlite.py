@@ -23,6 +23,7 @@ from reconciler.store.operations import SqliteOperations
 from reconciler.store.records import SessionRow
 from reconciler.store.sqlite import SqliteStore
 from tests.store.contract_operations import AT, LATER, row
+from tests.store.engines import writer
 
 pytestmark = pytest.mark.anyio
 
@@ -108,7 +109,7 @@ async def test_only_the_owner_may_read_the_files(path: Path) -> None:
 
 
 async def test_a_beginning_and_an_end_wait_for_the_disk_and_when_one_was_seen_does_not(
-    operations: SqliteOperations,
+    operations: SqliteOperations, path: Path
 ) -> None:
     levels: list[int] = []
 
@@ -122,7 +123,7 @@ async def test_a_beginning_and_an_end_wait_for_the_disk_and_when_one_was_seen_do
         connection.set_trace_callback(look)
         return int(level)
 
-    connection = operations._connection
+    connection = writer(path)
     connection.set_trace_callback(look)
     await operations.put_session(row(1))
     await operations.touch_sessions({row(1).digest: LATER})

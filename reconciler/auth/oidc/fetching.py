@@ -47,7 +47,6 @@ class ProviderClient:
         self._proxy = proxy
         self._ca_file = ca_file
         self._limits = limits
-        self._trusting: tuple[bounded_io.FileIdentity | None, ssl.SSLContext] | None = None
         self._under_way: set[asyncio.Timeout] = set()
         self._closed = False
 
@@ -93,11 +92,10 @@ class ProviderClient:
         return httpx2.AsyncHTTPTransport(verify=trusted, trust_env=False, proxy=proxy)
 
     async def _trust(self, url: str) -> ssl.SSLContext:
-        """Return the trusted authorities; they are read again when their file is another one. Raises Unfit."""
+        """Return the trusted authorities, read anew, since their file may be another one. Raises ProviderUnfit."""
         if discovery.is_local(url):
             return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # trusts nobody, and is not asked
-        self._trusting = await asyncio.to_thread(_trusting, self._ca_file, self._trusting)
-        return self._trusting[1]
+        return await asyncio.to_thread(_trusted, self._ca_file)
 
 
 class _Bounded(httpx2.AsyncBaseTransport):
@@ -170,19 +168,14 @@ def _why(problem: Exception) -> str:
     return "did not come whole"
 
 
-def _trusting(
-    ca_file: Path | None, before: tuple[bounded_io.FileIdentity | None, ssl.SSLContext] | None
-) -> tuple[bounded_io.FileIdentity | None, ssl.SSLContext]:
-    """The identity of the authorities' file, and whom it makes us trust; on a thread, since both take time."""
-    identity = None if ca_file is None else bounded_io.file_identity(ca_file)
-    if before is not None and before[0] == identity and (ca_file is None or identity is not None):
-        return before
+def _trusted(ca_file: Path | None) -> ssl.SSLContext:
+    """Read the authorities; on a thread, since it takes time."""
+    if ca_file is None:
+        return ssl.create_default_context()
     try:
-        if ca_file is None:
-            return None, ssl.create_default_context()
         text = bounded_io.read_file(ca_file, limit=MOST_AUTHORITIES).decode()
         if not text.strip():  # for which OpenSSL is not asked: Python would trust the system's
             raise ValueError
-        return identity, ssl.create_default_context(cadata=text)
+        return ssl.create_default_context(cadata=text)
     except (OSError, ValueError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         raise ProviderUnfit(f"`outbound.caFile` holds no certificates in PEM; put them at {ca_file}.") from None

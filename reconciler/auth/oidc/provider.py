@@ -1,11 +1,9 @@
 """The OpenID Connect provider: the authorization code flow with PKCE."""
 
 import asyncio
-import hashlib
 import hmac
 import logging
 import re
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
@@ -23,7 +21,8 @@ from reconciler.auth.oidc.discovery import (
     ProviderUnreachable,
     quoted,
 )
-from reconciler.auth.oidc.flows import LIFETIME_SECONDS, Flow
+from reconciler.auth.oidc.flows import Flow
+from reconciler.auth.rate_limits import OnceOnly
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError, Transient
 
@@ -86,35 +85,7 @@ def _told(error: str, description: str) -> str:
     return quoted(error) + (f": {quoted(description)}" if description else "")
 
 
-# States that came back once already.
-#
-# A restart forgets them. What is left then is the provider's part: a code opens one token (RFC 6749, 4.1.2).
-
-MOST = 20_000  # some 4 MB; the oldest goes for a new one
-
-
-class ReplayGuard:
-    """Accepts each state once."""
-
-    def __init__(self, *, lifetime: float, monotonic: Callable[[], float], most: int = MOST) -> None:
-        """`lifetime` is in seconds."""
-        self._lifetime = lifetime
-        self._monotonic = monotonic
-        self._most = most
-        self._states: OrderedDict[bytes, float] = OrderedDict()  # digest to the time when it came
-
-    def take(self, state: str) -> bool:
-        """Accept a state; False when it came before."""
-        now = self._monotonic()
-        while self._states and now - next(iter(self._states.values())) > self._lifetime:
-            self._states.popitem(last=False)
-        digest = hashlib.sha256(state.encode()).digest()
-        if digest in self._states:
-            return False
-        if len(self._states) >= self._most:
-            self._states.popitem(last=False)
-        self._states[digest] = now
-        return True
+MOST_STATES = 20_000  # that came back once already, some 4 MB
 
 
 # A value that is fetched from somewhere and kept for a while, however many want it at once.
@@ -253,7 +224,7 @@ class Provider:
         )
         self._document = CachedFetch(self._fetch_document, name="oidc discovery", limits=limits, monotonic=monotonic)
         self._keys = CachedFetch(self._fetch_keys, name="oidc keys", limits=limits, monotonic=monotonic)
-        self._spent = ReplayGuard(lifetime=LIFETIME_SECONDS, monotonic=monotonic)
+        self._spent = OnceOnly(MOST_STATES)
 
     async def check(self) -> None:
         """Raise Unreachable or Unfit when it cannot be used at this moment."""

@@ -43,24 +43,6 @@ delete from notification_status where notification = ?;
 -- name: remove_read_statuses
 delete from notification_status where notification = ? and status = 'read';
 
--- name: all_alerts
-select id, target, body, made_at from alert order by id;
-
--- name: insert_alert
-insert into alert (id, target, body, made_at) values (?, ?, ?, ?) on conflict (id) do nothing;
-
--- name: remove_alert
-delete from alert where id = ?;
-
--- name: all_alert_targets
-select name from alert_target order by name;
-
--- name: remove_alert_targets
-delete from alert_target;
-
--- name: insert_alert_target
-insert into alert_target (name) values (?);
-
 -- The next two run in a copy that nobody uses yet. Who was signed in, and the key that sealed what a browser carries to a
 -- provider, open something and cannot be asked back: they must not come alive again.
 -- name: forget_sessions

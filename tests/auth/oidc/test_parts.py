@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.auth.oidc import discovery, tokens
 from reconciler.auth.oidc.discovery import FittingAlgorithms
-from reconciler.auth.oidc.provider import ProviderUnfit, ReplayGuard
+from reconciler.auth.oidc.provider import ProviderUnfit
 from tests.auth.oidc import hostile
 
 ISSUER = "https://provider.example"
@@ -82,22 +82,6 @@ def test_a_key_verifies_what_names_it_and_fits_it(alg: str, kid: str | None, tak
     assert tokens.SigningKey("a", None, FittingAlgorithms("EC", "P-256"), public).takes(alg, kid) == takes
     assert tokens.SigningKey(None, "ES256", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
     assert not tokens.SigningKey(None, "ES512", FittingAlgorithms("EC", "P-256"), public).takes("ES256", kid)
-
-
-def test_a_state_is_taken_once_while_it_lives() -> None:
-    now = 0.0
-    spent = ReplayGuard(lifetime=600, monotonic=lambda: now, most=3)
-    assert [spent.take("a"), spent.take("a"), spent.take("b")] == [True, False, True]
-    now = 600.0
-    assert spent.take("a") is False
-    now = 601.0
-    assert spent.take("a") is True
-
-
-def test_no_more_states_are_remembered_than_fit() -> None:
-    spent = ReplayGuard(lifetime=600, monotonic=lambda: 0.0, most=3)
-    assert all(spent.take(state) for state in "abcd")
-    assert [spent.take(state) for state in "dcba"] == [False, False, False, True]
 
 
 def test_naming_the_provider_imports_no_library() -> None:

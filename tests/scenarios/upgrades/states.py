@@ -262,14 +262,16 @@ def basic(name: str, password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
 
 
-def alerts(sink: Sink) -> list[list[str]]:
-    """What was told outward of what lasts: the event, the type and the title, each once."""
-    taken = (one.json for one in list(sink.accepted) if f"//{ALERTS}:" in one.path)
-    found = {
-        (one["event"], one["notification"]["spec"]["notificationType"], one["notification"]["metadata"]["displayName"])
-        for one in taken
-    }
-    return sorted([event, kind, title] for event, kind, title in found if kind not in PASSING)
+def alerts(sink: Sink, titles: Mapping[str, str] | None = None) -> list[list[str]]:
+    """The alerts that arrived about what lasts: the event, the type and the title, each once. Of notifications that
+    had these titles by their ids, the title then: an alert has the present one.
+    """
+    found = set()
+    for one in [taken.json for taken in list(sink.accepted) if f"//{ALERTS}:" in taken.path]:
+        metadata, kind = one["notification"]["metadata"], one["notification"]["spec"]["notificationType"]
+        if kind not in PASSING:
+            found.add((one["event"], kind, (titles or {}).get(metadata["id"], metadata["displayName"])))
+    return sorted(map(list, found))
 
 
 def me(running: Daemon, headers: Mapping[str, str]) -> list[Any]:

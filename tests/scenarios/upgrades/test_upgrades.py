@@ -174,8 +174,13 @@ def test_the_same_is_told_to_people_who_did_the_same_with_it(upgraded: Upgraded)
 
 def test_who_waits_for_alerts_gets_them_and_no_others(upgraded: Upgraded) -> None:
     before = upgraded.old["alerts"]
-    daemons.until(lambda: all(one in states.alerts(upgraded.sink) for one in before), "alerts that waited arrive")
-    more = [one for one in states.alerts(upgraded.sink) if one not in before]
+    titles = {key: one["title"] for key, one in upgraded.old["notifications"].items()}
+
+    def arrived() -> list[list[str]]:
+        return states.alerts(upgraded.sink, titles)
+
+    daemons.until(lambda: all(one in arrived() for one in before), "alerts that waited arrive")
+    more = [one for one in arrived() if one not in before]
     assert [one for one in more if one[1] not in OPENED] == []
 
 

@@ -1,0 +1,411 @@
+"""`reconciler whoami`, `project`, `member`, `invitation`, `user` and `key`: people and keys, and their roles."""
+
+from functools import partial
+from pathlib import Path
+
+import click
+
+from reconciler.auth import changes
+from reconciler.cli import client, output, tables
+from reconciler.cli.client import Client
+from reconciler.cli.options import OrderedGroup, connected, everywhere, form_option
+from reconciler.cli.tables import Column, flag, joined, moment
+from reconciler.model import clock, directory
+from reconciler.model.errors import Refused
+from reconciler.model.principals import DEFAULT_PROJECT, Role, Scope
+from reconciler.model.values import Value
+
+role_option = partial(click.option, "--role", type=click.Choice([role.value for role in Role]), required=True)
+id_argument = click.argument("identifier", metavar="ID")
+
+
+def _given(**fields: Value) -> dict[str, Value]:
+    """Return the fields of a body that were given."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+# Projects and their members.
+
+
+@click.group(cls=OrderedGroup)
+def project() -> None:
+    """List and create projects."""
+
+
+@project.command("list")
+@form_option
+@everywhere
+def list_projects(service: Client, *, form: str) -> None:
+    """Show the projects that you have a role in, or all for an organization admin."""
+    columns = (Column("NAME", "name"), Column("CREATED", moment("createdAt")))
+    found = client.objects(service.get("projects"), "projects")
+    tables.write_list("projects", found, columns, form=form, empty="you have a role in no project")
+
+
+@project.command("create")
+@click.argument("name")
+@everywhere
+def create_project(service: Client, *, name: str) -> None:
+    """Create the project NAME. For organization admins."""
+    service.post("projects", body={"name": name})
+    output.line(f"{name}: created")
+
+
+def _chosen_project(service: Client) -> str:
+    """Return the project for a path that names one, by the service's own rule for requests without one.
+
+    Raises Refused.
+    """
+    if service.project is not None:
+        return service.project
+    within = [client.text(one, "name") for one in client.objects(service.get("me"), "me", "projects")]
+    if DEFAULT_PROJECT in within:
+        return DEFAULT_PROJECT
+    if len(within) != 1:
+        raise Refused(client.CHOOSE_HINT)
+    return within[0]
+
+
+@click.group(cls=OrderedGroup)
+def member() -> None:
+    """Give people roles in a project: the one of --project. For its admins."""
+
+
+@member.command("list")
+@form_option
+@everywhere
+def list_members(service: Client, *, form: str) -> None:
+    """Show the members and their roles. Organization admins need no membership."""
+    project, columns = _chosen_project(service), (Column("USER", "user"), Column("ROLE", "role"))
+    found = client.objects(service.get("projects", project, "members"), "members")
+    tables.write_list("members", found, columns, form=form, empty=f"{project} has no members")
+
+
+@member.command("set")
+@click.argument("name", metavar="USER")
+@role_option(help="What they may do.")
+@everywhere
+def set_role(service: Client, *, name: str, role: str) -> None:
+    """Give USER a role in the project, in place of the one they have."""
+    project = _chosen_project(service)
+    service.ask("PUT", ("projects", project, "members", name), body={"role": role})
+    output.line(f"{name}: {role} of {project}")
+
+
+@member.command("remove")
+@click.argument("name", metavar="USER")
+@everywhere
+def remove_member(service: Client, *, name: str) -> None:
+    """Take USER out of the project."""
+    project = _chosen_project(service)
+    service.ask("DELETE", ("projects", project, "members", name))
+    output.line(f"{name}: no member of {project} any more")
+
+
+# Invitations to a project.
+
+INVITATION_COLUMNS = (
+    Column("ID", "id"),
+    Column("FOR", lambda one: client.text(one, "email") or "whoever has the code"),
+    Column("ROLE", "role"),
+    Column("EXPIRES", moment("expiresAt")),
+    Column("CREATED BY", "createdBy"),
+)
+INVITATION_OPTIONS = {"/role": "--role", "/email": "--email", "/expiry": "--expiry"}
+
+
+@click.group(cls=OrderedGroup)
+def invitation() -> None:
+    """Invite people to a project: the one of --project. For its admins, where people sign in through a provider."""
+
+
+@invitation.command("list")
+@form_option
+@everywhere
+def list_invitations(service: Client, *, form: str) -> None:
+    """Show the invitations that wait, the oldest first, without their codes."""
+    project = _chosen_project(service)
+    found = client.objects(service.get("projects", project, "invitations"), "invitations")
+    tables.write_list("invitations", found, INVITATION_COLUMNS, form=form, empty=f"nobody is invited to {project}")
+
+
+@invitation.command("create")
+@role_option(help="What they may do.")
+@click.option("--email", metavar="ADDRESS", help="For whoever signs in with this address, instead of a code.")
+@click.option("--expiry", metavar="WHEN", help="When it ends: 72h from now, or at 2026-12-31T00:00:00Z.")
+@everywhere
+def create_invitation(service: Client, **given: str | None) -> None:
+    """Invite somebody to the project: whoever brings the code, or signs in with a verified e-mail address.
+
+    The code alone goes to standard output. It is shown this once, and admits one person.
+    """
+    path = ("projects", _chosen_project(service), "invitations")
+    made = service.post(*path, body=_given(**given), options=INVITATION_OPTIONS).get("invitation")
+    until = output.moment_text(client.text(made, "expiresAt"))
+    grant = f"{client.text(made, 'role')} of {client.text(made, 'project')}, until {until}"
+    if given["email"] is None:
+        output.line(client.text(made, "code"))
+        told = f"whoever brings the code is {grant}; it is shown this once, so keep it now"
+    else:
+        told = f"whoever signs in as {client.text(made, 'email')} is {grant}"
+    output.note(f"{client.text(made, 'id')}: {told}")
+
+
+@invitation.command("revoke")
+@id_argument
+@everywhere
+def revoke_invitation(service: Client, *, identifier: str) -> None:
+    """Revoke the invitation ID, as `invitation list` shows it: it admits nobody from now on."""
+    if identifier.startswith(changes.MARK):  # a code, or its beginning: it must not be printed, nor stand in a URL
+        raise Refused("an invitation is revoked by its ID, which `reconciler invitation list` shows")
+    project = _chosen_project(service)
+    missing = f"no invitation {identifier} to {project} waits; `reconciler invitation list` shows those that do"
+    service.ask("DELETE", ("projects", project, "invitations", identifier), missing=missing)
+    output.line(f"{identifier}: revoked")
+
+
+# People.
+
+NOBODY = "nobody is here to be asked for the new password; name a file that holds it with --password-file, or -"
+ANONYMOUS = (
+    "sign in as yourself with --user or SERVICE_USER to change your password; `reconciler user password NAME` sets "
+    "that of somebody else"
+)
+ROLE_COLUMNS = (Column("PROJECT", "name"), Column("ROLE", "role"))
+THEIR_KEY_COLUMNS = (Column("ID", "id"), Column("NAME", "name"), Column("PROJECT", "project"), Column("ROLE", "role"))
+CALLER_COLUMNS = (
+    Column("NAME", "name"),
+    Column("ORGANIZATION ADMIN", flag("organizationAdmin")),
+    Column("SCOPES", joined("scopes")),
+)
+
+
+def _roles(one: Value) -> str:
+    found = client.objects(one, "projects")
+    return ", ".join(f"{client.text(each, 'name')}:{client.text(each, 'role')}" for each in found)
+
+
+USER_COLUMNS = (
+    Column("NAME", "name"),
+    Column("DISPLAY NAME", "displayName"),
+    Column("ORGANIZATION ADMIN", flag("organizationAdmin")),
+    Column("PASSWORD", flag("hasPassword")),
+    Column("CREATED", moment("createdAt")),
+    Column("PROJECTS", _roles),
+)
+
+display_name_option = click.option("--display-name", "displayName", help="What people call them, one line.")
+file_option = click.option(
+    "--password-file",
+    type=output.file_type,
+    metavar="FILE",
+    help="The file that holds the new password, - for standard input. Asked for on a terminal when left out.",
+)
+
+
+@click.group(cls=OrderedGroup)
+def user() -> None:
+    """Manage people, for organization admins, and your own password."""
+
+
+@user.command("list")
+@form_option
+@everywhere
+def list_users(service: Client, *, form: str) -> None:
+    """Show everybody, with their roles."""
+    found = client.objects(service.get("users"), "users")
+    tables.write_list("users", found, USER_COLUMNS, form=form, empty="there are no users")
+
+
+@user.command("show")
+@click.argument("name")
+@form_option
+@everywhere
+def show_user(service: Client, *, name: str, form: str) -> None:
+    """Show the person NAME."""
+    found = service.get("users", name).get("user")
+    tables.write_one(found, form=form, as_text=lambda: tables.table(USER_COLUMNS, [found]))
+
+
+@user.command("create")
+@click.argument("name")
+@display_name_option
+@click.option(
+    "--organization-admin",
+    "organizationAdmin",
+    is_flag=True,
+    default=None,
+    help="They may do everything, in every project.",
+)
+@file_option
+@everywhere
+def create_user(service: Client, *, name: str, password_file: Path | None, **given: str | bool | None) -> None:
+    """Create the person NAME, who signs in with a password. They have no role until `member set` gives them one."""
+    password = _new_password(service, name, password_file)
+    service.post("users", body=_given(name=name, password=password, **given))
+    output.line(f"{name}: created")
+
+
+@user.command("change")
+@click.argument("name")
+@display_name_option
+@click.option(
+    "--organization-admin/--no-organization-admin",
+    "organizationAdmin",
+    default=None,
+    help="Whether they may do everything, everywhere.",
+)
+@everywhere
+def change_user(service: Client, *, name: str, **given: str | bool | None) -> None:
+    """Change what the options name of the person NAME."""
+    body = _given(**given)
+    if not body:
+        raise click.UsageError("give --display-name, --organization-admin or --no-organization-admin")
+    service.ask("PATCH", ("users", name), body=body)
+    output.line(f"{name}: changed")
+
+
+@user.command("delete")
+@click.argument("name")
+@everywhere
+def delete_user(service: Client, *, name: str) -> None:
+    """Remove the person NAME, with their roles, their own keys and the invitations that they made.
+
+    Keys that they made for projects stay. They are listed: revoke those that should not stay.
+    """
+    service.ask("DELETE", ("users", name))
+    output.line(f"{name}: deleted")
+    now = clock.rfc3339(clock.now())
+    found = [
+        key
+        for key in client.objects(service.get("api-keys"), "apiKeys")
+        if client.text(key, "createdBy") == f"user:{name}"
+        and client.at(key, "personal") is not True
+        and (client.at(key, "expiresAt") is None or client.text(key, "expiresAt") > now)
+    ]
+    if found:
+        output.note(f"{name} made these keys and may know them; `reconciler key revoke ID` ends one")
+        output.write(tables.table(THEIR_KEY_COLUMNS, found))
+
+
+@user.command("password")
+@click.argument("name", required=False)
+@file_option
+@everywhere
+def set_password(service: Client, *, name: str | None, password_file: Path | None) -> None:
+    """Change your own password, or, as an organization admin, that of the person NAME.
+
+    One end of line at the end of FILE is not part of the password.
+    """
+    who = name or service.user
+    if who is None:
+        raise Refused(ANONYMOUS)
+    fresh = _new_password(service, who, password_file)
+    if name is not None:
+        service.ask("PATCH", ("users", name), body={"password": fresh})
+    else:
+        # The service asks for the present password once more: the one that the person signs in with.
+        service.ask("PUT", ("me", "password"), body={"password": service.password, "newPassword": fresh})
+    output.line(f"{who}: the password is changed")
+
+
+def _new_password(service: Client, name: str, file: Path | None) -> str:
+    """Return a new password from a file, standard input or a terminal. Raises Refused, OSError, click.Abort."""
+    service.sign_in()  # first the caller's own password
+    found = output.hidden_text(file, f"New password of {name}", otherwise=NOBODY, twice=True)
+    changes.check_password(found)
+    return found
+
+
+@click.command()
+@form_option
+@everywhere
+def whoami(service: Client, *, form: str) -> None:
+    """Show who you are, and your role in each project."""
+    me = service.get("me").get("me")
+    shown = (tables.table(CALLER_COLUMNS, [me]), tables.table(ROLE_COLUMNS, client.objects(me, "projects")))
+    tables.write_one(me, form=form, as_text=lambda: "\n".join(filter(None, shown)))
+
+
+# API keys.
+
+KEY_COLUMNS = (
+    Column("ID", "id"),
+    Column("NAME", "name"),
+    Column("PREFIX", "prefix"),
+    Column("PROJECT", "project"),
+    Column("PERSONAL", flag("personal")),
+    Column("ROLE", "role"),
+    Column("SCOPES", joined("scopes")),
+    Column("EXPIRES", moment("expiresAt")),
+    Column("LAST USED", moment("lastUsedAt")),
+    Column("CREATED BY", "createdBy"),
+)
+KEY_OPTIONS = {"/name": "NAME", "/role": "--role", "/scopes": "--scope", "/expiry": "--expiry"}
+
+
+@click.group(cls=OrderedGroup)
+def key() -> None:
+    """Make, list and revoke API keys: your own, as an admin those of your project, and those of the organization as its
+    admin.
+    """
+
+
+@key.command("list")
+@form_option
+@connected
+def list_keys(service: Client, *, form: str) -> None:
+    """Show your own keys and those you manage, the oldest first; with --project those of that project alone."""
+    found = client.objects(service.get("api-keys"), "apiKeys")
+    tables.write_list("apiKeys", found, KEY_COLUMNS, form=form, empty="there are no keys that you may manage")
+
+
+@key.command("create")
+@click.argument("name")
+@role_option(help="What it may do.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice([scope.value for scope in Scope]),
+    multiple=True,
+    help="What it is for (default: resources); may be given more than once.",
+)
+@click.option(
+    "--expiry", metavar="WHEN", help="When it ends: 720h from now, or at 2026-12-31T00:00:00Z; 400 days away at most."
+)
+@click.option("--organization", is_flag=True, help="A key of the organization, with its role in every project.")
+@click.option(
+    "--personal", is_flag=True, help="Your own key: it has at most your role and ends with you. You need not be admin."
+)
+@connected
+def create_key(
+    service: Client, *, scopes: tuple[str, ...], organization: bool, personal: bool, **given: str | None
+) -> None:
+    """Make a key of the project, of the organization or of your own, that people know as NAME.
+
+    The key alone goes to standard output. It is shown this once. With --personal and --organization it is your own key
+    in every project of yours.
+    """
+    body = _given(**given, scopes=list[Value](dict.fromkeys(scopes)) or None, personal=personal or None)
+    if organization:
+        body["project"] = None
+    made = service.post("api-keys", body=body, options=KEY_OPTIONS).get("apiKey")
+    project = None if client.at(made, "project") is None else f"the project {client.text(made, 'project')}"
+    if client.at(made, "personal") is True:
+        owner = f"your own key in {project or 'every project of yours'}"
+    else:
+        owner = f"a key of {project or 'the organization'}"
+    output.line(client.text(made, "key"))
+    output.note(f"{client.text(made, 'id')}: {owner}; it is shown this once, so keep it now")
+
+
+@key.command("revoke")
+@id_argument
+@everywhere
+def revoke_key(service: Client, *, identifier: str) -> None:
+    """Revoke the key ID, as `key list` shows it: it opens nothing from the next request on."""
+    if identifier.startswith(directory.KEY_MARK):  # a key, or its beginning: it must not be printed, nor stand in a URL
+        raise Refused("a key is revoked by its ID, which `reconciler key list` shows beside its prefix")
+    missing = f"there is no key {identifier} that you may manage; `reconciler key list` shows those there are"
+    service.ask("DELETE", ("api-keys", identifier), missing=missing)
+    output.line(f"{identifier}: revoked")
