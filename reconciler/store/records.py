@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-import msgspec
-
 from reconciler.model.directory import Amendment
 from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
