@@ -5,7 +5,6 @@ The checks themselves are in `ops.checks`.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -132,7 +131,7 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
         return []
     from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
 
-    provider = sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    provider = sign_in.build_provider(settings)
     try:
         await provider.check()
     finally:
@@ -168,7 +167,7 @@ def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str)
 
 
 def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:
-    overrides: dict[str, object] = {"stateDir": state_dir}
+    overrides: dict[str, Value] = {"stateDir": state_dir}
     environment: Mapping[str, str] = os.environ
     try:
         loaded = loading.load(config=config, environment=environment, overrides=overrides)

@@ -16,6 +16,7 @@ from reconciler.cli.client import DEFAULT_SERVER, PASSWORD_FILE, Client
 from reconciler.model import names
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key, Kind
+from reconciler.model.values import Value
 
 if TYPE_CHECKING:
     from reconciler.settings.models import Settings
@@ -107,7 +108,7 @@ def _form(
     return click.option("-o", "--output", "form", type=click.Choice(forms), default=default, help=text)
 
 
-def local_settings(config: Path | None, state_dir: str | None = None, **overrides: object) -> "Settings":
+def local_settings(config: Path | None, state_dir: str | None = None, **overrides: Value) -> "Settings":
     """Return the settings of the service on this machine, read as `serve` reads them. Raises SettingsError.
 
     Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
@@ -115,7 +116,7 @@ def local_settings(config: Path | None, state_dir: str | None = None, **override
     """
     from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and most commands need none
 
-    given = {"stateDir": state_dir, "auth.type": "local", "insecure": True, **overrides}
+    given: dict[str, Value] = {"stateDir": state_dir, "auth.type": "local", "insecure": True, **overrides}
     return loading.load(config=config, environment=os.environ, overrides=given).settings
 
 

@@ -190,8 +190,7 @@ class RepositoryObserver:
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     """Yield what is wrong with a repository itself."""
     watched, row, fault = one.watched, one.memory.row, one.memory.fault
-    state = RepositoryState.NEVER_READ if row is None else RepositoryState(row.state)
-    message = "" if row is None else row.message or ""
+    state, message = RepositoryState(row.state), row.message or ""
     if isinstance(fault, GitFault):
         state, message = fault.state, fault.message
     is_other = fault is not None and not isinstance(fault, GitFault)

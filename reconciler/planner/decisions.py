@@ -1,13 +1,11 @@
 """Documents judged together against a snapshot of the store: the outcome of each, and the consequences for others.
 
-A new resource may bring its own `metadata.id`; no two resources of a project have the same. The setting `allow` of a
-repository limits the resources that it may contain.
+A new resource may bring its own `metadata.id`; no two resources of a project have the same.
 """
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 from typing import TypeAlias
 
 from msgspec import structs
@@ -354,9 +352,3 @@ def id_conflicts(
             prefix = "" if document.place is None else f"{document.place}: "
             reasons[ordinal] = f"{prefix}/metadata/id: another resource of the project has this id; leave it out"
     return reasons
-
-
-def is_allowed_resource(key: Key, *, kinds: Collection[str], names: Collection[str]) -> bool:
-    """Return True when the kind and the name of a resource each match a pattern."""
-    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in kinds)
-    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in names)

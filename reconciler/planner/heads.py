@@ -16,6 +16,7 @@ from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
 from reconciler.planner import decisions, planner, pruning
@@ -27,18 +28,6 @@ from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
 MOST_ROUNDS = 3  # judgements of the whole head
-
-
-@dataclass(frozen=True, slots=True)
-class HeadRules:
-    """How a repository is followed, as far as that decides about its head. `budget` None: nothing is ever pruned."""
-
-    repository: str
-    allowed_kinds: Collection[str]
-    allowed_names: Collection[str]
-    accept_invalid: bool
-    atomic: bool
-    budget: PruneBudget | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +108,7 @@ def judge_head(
     claims: Iterable[OwnershipClaim],
     snapshot: StoreSnapshot,
     *,
-    rules: HeadRules,
+    rules: RepositoryRules,
     around: PruneCircumstances,
     tell: Tell,
 ) -> HeadDecision:
@@ -129,8 +118,9 @@ def judge_head(
     """
     documents = [_ruled(one, rules, lenient=snapshot.lenient) for one in reading.documents()]
     stored = snapshot.stored(one.key for one in documents if one.key is not None)
-    leaving = [one.key for one in pruning.removed_resources(removed.gone)] if rules.budget is not None else []
-    actor = principals.repository_actor(rules.repository)
+    budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
+    leaving = [one.key for one in pruning.removed_resources(removed.gone)] if rules.prune else []
+    actor = principals.repository_actor(rules.name)
 
     def batch(conflicts: Mapping[int, str]) -> DocumentBatch:
         own = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(documents)] if conflicts else documents
@@ -139,12 +129,12 @@ def judge_head(
     def prune(decided: Decided, transfers: Sequence[OwnershipTransfer], refused: Mapping[str, str]) -> Pruning:
         passing = {key: one for transfer in transfers for key, one in transfer.documents.items()}
         going = [key for key in leaving if key not in passing]
-        is_most = rules.budget is not None and not rules.budget.spares(len(going), owned=removed.owned)
+        is_most = budget is not None and not budget.spares(len(going), owned=removed.owned)
         references = snapshot.references(going, decided.written() | passing) if going else {}
         return pruning.decide_prune(
             removed,
             around,
-            budget=rules.budget,
+            budget=budget,
             in_use=planner.resources_in_use(going, references),
             passing=passing.keys(),
             renamed=_renamed(decided, going, snapshot) if is_most else frozenset(),
@@ -180,11 +170,11 @@ def judge_head(
         reading=reading,
         decided=replace(decided, outcomes=outcomes),
         transfers=() if refused else tuple(one for one in transfers if one.documents),
-        unconverged=tuple(_unconverged(one, mendable, repository=rules.repository) for one in told),
+        unconverged=tuple(_unconverged(one, mendable, repository=rules.name) for one in told),
         pruning=pruned,
         owned=removed.owned,
         stayed=around.stayed,
-        claimed_from=_claimed_from(told, reading, snapshot.view, repository=rules.repository),
+        claimed_from=_claimed_from(told, reading, snapshot.view, repository=rules.name),
         refused=refused or pruned.hold is pruning.PruneHold.UNRELATED_ROOT,
     )
 
@@ -219,11 +209,9 @@ def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
 
 
-def _ruled(document: Desired, rules: HeadRules, *, lenient: bool) -> Desired:
+def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
     """The document as its repository's settings and the mode of the plan have it."""
-    allowed = document.key is None or decisions.is_allowed_resource(
-        document.key, kinds=rules.allowed_kinds, names=rules.allowed_names
-    )
+    allowed = document.key is None or rules.allows(document.key)
     if allowed and not (lenient and document.recent is not None):
         return document
     return structs.replace(document, allowed=allowed, recent=None if lenient else document.recent)

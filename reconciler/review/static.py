@@ -17,7 +17,6 @@ from msgspec.structs import replace as replace_struct
 
 from reconciler.git import file_selection
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.file_selection import FileGlobs
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
 from reconciler.git.trees import TreeChange, TreeFile
@@ -26,38 +25,26 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.store.engines import ScratchStore, open_scratch
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, reviews, trees
+from reconciler.worker import commits, messages, reviews, trees
 from reconciler.worker.commits import PlanMode
 from reconciler.worker.messages import CommitJob, Context
 from reconciler.worker.trees import Allowance, FileScope
 
 SEED_BYTES = 16
 UNBOUNDED = 2**31
-EVERYTHING = ("*",)
 NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")  # at least what `model.names` allows
 HIDING = re.compile(rb"\\[xuU\r\n]")  # escapes of YAML and JSON that may stand for a letter, and a folded line
 FEW = 64  # names that are faster to search for one by one
 CACHED_BYTES = 64 * 1024 * 1024  # of files kept between two rounds
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntrySettings:
+class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
     """The settings of a repository that a plan depends on."""
 
-    name: str
     project: str = "default"
-    path: str = ""
-    include: tuple[str, ...] = ()
-    exclude: tuple[str, ...] = ()
-    allowed_kinds: tuple[str, ...] = EVERYTHING
-    allowed_names: tuple[str, ...] = EVERYTHING
-    prune: bool = True
-    prune_min_count: int = 3
-    prune_max_percent: int = 25
-    atomic: bool = False
-    accept_invalid: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,22 +128,12 @@ def _job(entry: EntrySettings, context: Context, commit: Snapshot, *, is_whole: 
     """Return the job that reads the entry. Guards of deletions need the whole tree."""
     return CommitJob(
         context=context,
-        repository=entry.name,
+        rules=entry if is_whole else replace_struct(entry, prune_min_count=UNBOUNDED, prune_max_percent=100),
         mirror="",
         commit=commit.commit.id,
         branch="",
-        path=entry.path,
         run=entry.name,
         full=True,
-        prune=entry.prune,
-        prune_min_count=entry.prune_min_count if is_whole else UNBOUNDED,
-        prune_max_percent=entry.prune_max_percent if is_whole else 100,
-        atomic=entry.atomic,
-        allowed_kinds=entry.allowed_kinds,
-        allowed_names=entry.allowed_names,
-        accept_invalid=entry.accept_invalid,
-        include=entry.include,
-        exclude=entry.exclude,
         origin="",
         neighbours=(),
     )
@@ -166,11 +143,11 @@ def _store_base(store: ScratchStore, job: CommitJob, base: Snapshot, mode: PlanM
     """Store the base, as if a service had stored it long ago. Raises GitFault, StoreFault."""
     parts: list[Changes] = []
     lenient = replace(mode, lenient=True)
-    planned = commits.plan_snapshot(
-        job, base, store.view, number=0, emit=parts.append, allowance=Allowance(), terms=lenient
+    planned = messages.finished(
+        commits.plan_commit(job, base, store.view, emit=parts.append, allowance=Allowance(), terms=lenient)
     )
     row = RepositoryRow(
-        name=job.repository,
+        name=job.rules.name,
         project=job.context.project,
         fingerprint="",
         commit=job.commit,
@@ -181,19 +158,12 @@ def _store_base(store: ScratchStore, job: CommitJob, base: Snapshot, mode: PlanM
         since=job.context.at,
         origin=job.origin,
     )
-    store.commit(parts, record=Record(repository=row, forget_files_of=job.repository))
+    store.commit(parts, record=Record(repository=row, forget_files_of=job.rules.name))
 
 
 def _relevant(merged: Merged, entry: EntrySettings, rules: DocumentRules, *, is_whole: bool) -> RelevantFiles:
     """Return the files that a plan of this entry must read."""
-    scope = FileScope(
-        repository=entry.name,
-        project=entry.project,
-        folder=entry.path,
-        rules=rules,
-        allowance=Allowance(),
-        globs=FileGlobs(include=entry.include, exclude=entry.exclude, root=entry.path),
-    )
+    scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     changes = merged.changes(entry.path)
     matter, before = _files(merged.merged, scope), _files(merged.base, scope)
     counted = {file.path for file in before}
@@ -209,7 +179,7 @@ def _relevant(merged: Merged, entry: EntrySettings, rules: DocumentRules, *, is_
 def _files(snapshot: Snapshot, scope: FileScope) -> list[TreeFile]:
     """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
     try:
-        found = trees.considered(snapshot, scope=scope)
+        found, _, _ = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
         if fault.state is not RepositoryState.PATH_MISSING:
             raise

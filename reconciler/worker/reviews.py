@@ -16,7 +16,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from time import monotonic, sleep
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -57,8 +56,8 @@ from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import HeldRow
-from reconciler.worker import commits, trees
-from reconciler.worker.commits import RECONCILE, PlanMode
+from reconciler.worker import trees
+from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
 
@@ -171,16 +170,16 @@ class EntryWriter:
                 one.key
                 for one in outcomes
                 if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
-                if one.stored.owner == job.repository
+                if one.stored.owner == job.rules.name
             }
-            owned = self.world.view.owned_count(job.repository, job.context.project)
+            owned = self.world.view.owned_count(job.rules.name, job.context.project)
             unchanged = owned - len(told) - len(decision.pruning.held)
         else:
             unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
-            name=job.repository,
+            name=job.rules.name,
             project=job.context.project,
-            path=job.path,
+            path=job.rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
@@ -207,7 +206,7 @@ class EntryWriter:
             )
 
     def _was_held(self, held: StoredState) -> bool:
-        return HeldRow(self.job.repository, *held.key, "held") in self.decision.stayed
+        return HeldRow(self.job.rules.name, *held.key, "held") in self.decision.stayed
 
     def _status(self, outcome: Outcome) -> PlanStatus:
         at = self._place(outcome)
@@ -254,7 +253,7 @@ class EntryWriter:
         """It was so before, in a file that the change does not touch."""
         if outcome.ordinal is None:
             assert outcome.key is not None  # what goes is stored
-            return HeldRow(self.job.repository, *outcome.key, "in-use") in self.decision.stayed
+            return HeldRow(self.job.rules.name, *outcome.key, "in-use") in self.decision.stayed
         if at is None or at.path in self.changed:
             return False
         document = (at.path, *(outcome.key or (None, None)))
@@ -358,9 +357,6 @@ def _shown(value: Value | UnsetType) -> object:
     return diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
 
 
-REST_SECONDS = 0.01
-# Then it continues beside other work: its caller waits too, and the pause is part of its time.
-MOST_RESTS_SECONDS = 60.0
 OWNERS_BYTES = 256 * 1024
 
 
@@ -389,39 +385,20 @@ class _Before:
         return found
 
 
-def plan_review(
-    job: ReviewJob,
-    view: PlanningView,
-    *,
-    number: int,
-    rests: Callable[[], bool],
-    at: Callable[[str], None] | None = None,
-) -> ReviewPlanned:
-    """Plan a review; it is at rest while `rests` says so, and tells `at` the blob of each file before it is read.
-
-    Raises GitFault, Refused, StoreFault.
-    """
-    end = monotonic() + MOST_RESTS_SECONDS
-
-    def reading(blob: str) -> None:
-        if at is not None:
-            at(blob)
-        while rests() and monotonic() < end:
-            sleep(REST_SECONDS)
-
+def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None] | None = None) -> ReviewPlanned:
+    """Plan a review; it tells `at` the blob of each file before it is read. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
-        unmerged = ReviewPlanned(number=number, revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
+        unmerged = ReviewPlanned(revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
         try:
             merged = merging.merge(repository, job.commit.commit, job.head)
         except merging.Conflicts as conflicts:
             return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
         except merging.Unrelated:
             return unmerged
-        allowance = Allowance(aside=job.commit.aside, at=reading)
+        allowance = Allowance(aside=job.commit.aside, at=at)
         reviewed = review(job.commit, merged, view, allowance=allowance, followed=job.followed)
         return ReviewPlanned(
-            number=number,
             revision=reviewed.revision,
             entry=msgspec.msgpack.encode(reviewed.entry),
             merge_base=merged.merge_base,
@@ -440,25 +417,20 @@ def review(
     followed: bool = False,
 ) -> Reviewed:
     """The entry of one repository, or of one folder of it; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
-    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
     with view.snapshot() as revision:
-        remembered = view.repository(job.repository)
+        remembered = view.repository(job.rules.name)
         is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
         # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
         # head.
         job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-        before = _before(merged, job.path, allowance=allowance, rules=rules if terms.live else None)
+        commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
+        before = _before(merged, job.rules.path, allowance=allowance, rules=commit.documents if terms.live else None)
         # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
-        reading = commits.read(
-            job, merged.merged, view, remembered, allowance=allowance, only=terms.only, also=before.files
-        )
-        allowance.no_file()
-        world = commits.store_snapshot(job, view, allowance, terms=terms)
+        reading = commit.read(also=before.files)
+        world = commit.world()
         if terms.live:
             world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-        decision = commits.decide_commit(
-            job, merged.merged, reading, world, remembered=remembered, allowance=allowance, terms=terms
-        )
+        decision = commit.decide(reading, world)
         writer = EntryWriter(
             job=job,
             decision=decision,
@@ -470,7 +442,7 @@ def review(
             locations=FileLocations(reading.files, merged.merged, allowance),
             lines=HeadLines(merged),
             affected=Affected(decision.decided, world),
-            refused_before=_refused_before(view, job.repository),
+            refused_before=_refused_before(view, job.rules.name),
             owners=_owners(merged.base),
         )
         return Reviewed(revision, writer.entry())
