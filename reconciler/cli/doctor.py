@@ -49,7 +49,14 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
 
     return [
-        check(services.NAME, _listening, settings, process),
+        *(
+            check(services.NAME, services.check_listener, setting, address, process=process)
+            for setting, address in (
+                ("listen", settings.listen),
+                ("delivery.otlpListen", settings.delivery.otlp_listen),
+            )
+            if address is not None
+        ),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
@@ -67,15 +74,6 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         check(files.LIMIT_NAME, files.check_open_files, process),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
         check(files.KEPT_NAME, files.check_kept_copies, [places.of(kind) for kind in KINDS]),
-    ]
-
-
-def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
-    asked = [("listen", settings.listen)]
-    if settings.delivery.otlp_listen is not None:
-        asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
-    return [
-        finding for setting, address in asked for finding in services.check_listener(setting, address, process=process)
     ]
 
 

@@ -81,12 +81,12 @@ def _client(context: click.Context) -> Client:
     credential = next(filter(None, credentials), {})
     if len(credential) > 1:
         raise click.UsageError(TWO)
-    context.color = coloured = output.is_coloured(nearest.get("color"))
+    context.color = output.is_coloured(nearest.get("color"))
     # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
     server, project = nearest.get("server"), nearest.get("project") or None
     address = (server or DEFAULT_SERVER).rstrip("/")
     key, user = credential.get("api_key"), credential.get("user")
-    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project, coloured=coloured)
+    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project)
 
 
 def everywhere(function: Callable[..., R]) -> Callable[..., R]:
