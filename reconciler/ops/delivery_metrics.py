@@ -12,7 +12,8 @@ import msgspec
 
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
-from reconciler.delivery.status import DeliveryFigures, PastFigures, fullness
+from reconciler.delivery.reporting import DeliveryCounts
+from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.ops.metric_families import Sample, counter, gauge
 
 OF_ONE = ("project", "destination")
@@ -87,17 +88,16 @@ class _Destination(msgspec.Struct, gc=False):
         self.dead += depth.dead_records
         if depth.oldest is not None:
             self.oldest = depth.oldest if self.oldest is None else min(self.oldest, depth.oldest)
-        if lane.exporter is not None:
-            self.delivered += lane.exporter.counts.delivered
-            if self.up is None:  # the lane that takes records comes first
-                self.up = int(lane.exporter.is_up)
+        self.delivered += lane.total.delivered
+        if lane.exporter is not None and self.up is None:  # the lane that takes records comes first
+            self.up = int(lane.exporter.is_up)
 
 
 @dataclass(slots=True)
 class _All:
     """The sum over all lanes."""
 
-    past: PastFigures = field(default_factory=PastFigures)  # and what is counted now
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)  # and those of lanes that ended
     size: int = 0
     disk: int = 0
     lost: int = 0
@@ -105,13 +105,12 @@ class _All:
     in_flight: int = 0
 
     def add(self, lane: Lane, depth: Depth) -> None:
-        self.past.taken.add(lane.counts)
+        self.counts.add(lane.total)
         self.size += depth.size
         self.disk += depth.disk
         self.lost += depth.lost
         self.fullest = max(self.fullest, fullness(lane, depth))
         if lane.exporter is not None:
-            self.past.sent.add(lane.exporter.counts)
             self.in_flight += lane.exporter.in_flight
 
 
@@ -119,8 +118,7 @@ def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
     """All of them. `now` is in Unix milliseconds."""
     found: dict[tuple[str, str], _Destination] = {}
     every = _All()
-    every.past.taken.add(figures.past.taken)
-    every.past.sent.add(figures.past.sent)
+    every.counts.add(figures.past)
     for lane in figures.lanes:
         depth = Depth() if lane.queue is None else lane.queue.depth()
         found.setdefault((lane.project, lane.name), _Destination()).add(lane, depth)
@@ -142,14 +140,14 @@ def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int)
 
 
 def _of_all(every: _All, figures: DeliveryFigures) -> Iterator[Sample]:
-    taken, sent = every.past.taken, every.past.sent
-    yield Sample(TAKEN, taken.taken)
-    yield Sample(FAILED, sent.failed)
-    yield Sample(RETRIED, sent.retried)
-    yield Sample(DIED, sent.dead)
-    yield Sample(DROPPED, taken.dropped)
-    yield Sample(DISCARDED, taken.discarded)
-    yield Sample(EXPIRED, taken.expired)
+    counts = every.counts
+    yield Sample(TAKEN, counts.taken)
+    yield Sample(FAILED, counts.failed)
+    yield Sample(RETRIED, counts.retried)
+    yield Sample(DIED, counts.dead)
+    yield Sample(DROPPED, counts.dropped)
+    yield Sample(DISCARDED, counts.discarded)
+    yield Sample(EXPIRED, counts.expired)
     for project, records in figures.unrouted.items():
         yield Sample(UNROUTED, records, (project,))
     yield Sample(LOST, every.lost)

@@ -25,6 +25,7 @@ from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
+from reconciler.delivery.queue_exporter import QueueExporter
 from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
@@ -219,7 +220,9 @@ async def delivering(
         surroundings = SendEnvironment(random=chance)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
-            return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
+            if queue is None:
+                return Exporter(destination, project=project, outlet=outlet, environment=surroundings)
+            return QueueExporter(destination, queue=queue, project=project, outlet=outlet, environment=surroundings)
 
         async def look_up(project: str, name: str) -> Destination | None:
             routes = await applier.routes(project, (name,))

@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.delivery import status
 from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.lanes import SmallRequests
+from reconciler.delivery.intake import Intake
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
@@ -79,7 +79,7 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
 async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_delivery_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("reconciler.delivery.manager.SmallRequests", partial(SmallRequests, look_seconds=0.02))
+    monkeypatch.setattr("reconciler.delivery.manager.Intake", partial(Intake, hung_seconds=0.02))
     system = Hanging()
     drops = webhook("drops", buffering=Buffering(on_full=OnFull.DROP_NEWEST))
 
