@@ -8,7 +8,7 @@ import pytest
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
-from reconciler.worker import reviews, trees
+from reconciler.worker import reviews
 from tests import canaries, worlds
 from tests.worlds import Following, World
 
@@ -249,13 +249,13 @@ def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tre
     base, mirror = world.heads["a"], world.mirrors["a"]
     head = mirror.propose({**files, "x.yaml": destination("x", port=8443)}, onto=base)
     read: list[str] = []
-    walk = trees._considered
+    walk = Snapshot.files
 
-    def walked(*arguments: Any) -> Any:
+    def walked(snapshot: Snapshot, folder: str) -> Any:
         read.append("walk")
-        return walk(*arguments)
+        return walk(snapshot, folder)
 
-    monkeypatch.setattr(trees, "_considered", walked)
+    monkeypatch.setattr(Snapshot, "files", walked)
     reviews.plan_review(world.review_job("a", head), world.view, number=1, rests=lambda: False, at=read.append)
     with Snapshot.open(mirror.path, base) as before, Snapshot.open(mirror.path, head) as after:
         assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
