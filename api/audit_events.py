@@ -5,12 +5,14 @@ import logging
 import re
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
+from typing import TypeAlias
 
 from starlette.responses import Response
 
-from api import auth, calls, errors, requests, responses
-from api.calls import Call
-from reconciler.model import names, principals
+from api import access, auth, errors, requests, responses
+from api.calls import Call, Subject
+from api.routing import Routes
+from reconciler.model import names
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Permission
@@ -21,7 +23,9 @@ from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 # after queues.
 
 log = logging.getLogger(__name__)
+routes = Routes()
 
+Detail: TypeAlias = dict[str, object]
 PASSWORD = "password"  # noqa: S105 - how somebody came in
 
 
@@ -37,21 +41,14 @@ async def signed_out(call: Call, user: User | None) -> None:
         await _tell(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
 
 
-async def handled_delivery(call: Call, name: str, action: str, detail: dict[str, object]) -> None:
+async def handled_delivery(call: Call, name: str, action: str, detail: Detail) -> None:
     """Somebody replayed or discarded what waits for a destination of the call's project."""
     actor, project = call.principal.name, call.project
     await _tell(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
 
 
 async def _tell(
-    call: Call,
-    *,
-    actor: str,
-    action: str,
-    kind: str,
-    name: str,
-    project: str = "",
-    detail: dict[str, object] | None = None,
+    call: Call, *, actor: str, action: str, kind: str, name: str, project: str = "", detail: Detail | None = None
 ) -> None:
     """Write it. What happened has happened: where the disk fails, the log has it, and nobody is refused for it."""
     event = AuditRow(
@@ -165,8 +162,9 @@ _INSTANT = re.compile(
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
+@routes.add("GET /v1/audit-events", Subject.REACH, Permission.READ_AUDIT)
 async def list_all(call: Call) -> Response:
-    """GET /v1/audit-events"""
+    """List the events that the caller may read, the newest first, as JSON or as lines of JSON."""
     as_lines = any(LINES in value.lower() for value in call.header(b"accept"))
     query = requests.Query(call.query, known=PARAMETERS, strict=False)
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
@@ -203,13 +201,13 @@ def _projects(call: Call) -> frozenset[str] | None:
     An organization admin who chooses no project reads all events, those of the organization among them. Raises
     `Forbidden` when there is no such project.
     """
-    reachable = calls.reach(call)
+    reachable = access.reach(call)
     if reachable is None and call.principal.organization_admin:
         return None
-    known = call.services.accounts.directory.projects if reachable is None else reachable
-    permitted = frozenset(one for one in known if calls.permits(call, Permission.READ_AUDIT, project=one))
+    known = call.directory.projects if reachable is None else reachable
+    permitted = frozenset(one for one in known if access.permits(call, Permission.READ_AUDIT, project=one))
     if not permitted:
-        raise _forbidden(call)
+        raise access.forbidden(call, Permission.READ_AUDIT)
     return permitted
 
 
@@ -221,22 +219,14 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
         return within
     if project == ORGANIZATION and within is None:
         return frozenset({project})
-    if calls.HEADER in call.headers and not calls.is_within(within, project):
+    if access.HEADER in call.named and not access.is_within(within, project):
         raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
     if project == ORGANIZATION:
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
-    reachable = calls.reach(call)
-    if project not in call.services.accounts.directory.projects or not calls.is_within(reachable, project):
-        raise calls.no_project(call, project)
-    call.state["project"] = project
-    if not calls.is_within(within, project):
-        raise _forbidden(call)
+    call.project = access.reached(call, project)
+    if not access.is_within(within, project):
+        raise access.forbidden(call, Permission.READ_AUDIT)
     return frozenset({project})
-
-
-def _forbidden(call: Call) -> errors.Forbidden:
-    takes = principals.required_for(Permission.READ_AUDIT, call.principal.scopes)
-    return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
 
 
 def _known(query: requests.Query, name: str, meant: Callable[[str], str]) -> str | None:

@@ -2,33 +2,25 @@
 
 from typing import Any
 
-import msgspec
+from msgspec import structs
 
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.worker.messages import CommitJob, Context
 
 _JOB = CommitJob(
     context=Context("store", "default", b"", frozenset(), "", 0, b""),
-    repository="one",
+    rules=RepositoryRules(name="one"),
     mirror="mirror",
     commit="c",
     branch="main",
-    path="",
     run="a run",
     full=True,
-    prune=True,
-    atomic=False,
-    prune_min_count=3,
-    prune_max_percent=25,
-    allowed_kinds=("*",),
-    allowed_names=("*",),
-    accept_invalid=False,
-    include=(),
-    exclude=(),
     origin="",
     neighbours=(),
 )
 
 
 def commit_job(**members: Any) -> CommitJob:
-    """One that may do everything and reads all files, but for what is given."""
-    return msgspec.structs.replace(_JOB, **members)
+    """One that may do everything and reads all files, but for what is given of it or of its rules."""
+    rules = {name: members.pop(name) for name in RepositoryRules.__struct_fields__ if name in members}
+    return structs.replace(_JOB, rules=structs.replace(_JOB.rules, **rules), **members)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from reconciler.git.remotes.credentials import Credentials
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.reconcile.watched import WatchedRepository
 
 HOUR = 3600.0
@@ -15,23 +16,16 @@ def watched(name: str, url: str, **given: Any) -> WatchedRepository:
         "tag": None,
         "commit": None,
         "ref": None,
-        "path": "",
-        "include": (),
-        "exclude": (),
         "project": "default",
         "interval": 60.0,
         "full_interval": 24 * HOUR,
         "timeout": 60.0,
-        "prune": True,
-        "prune_min_count": 3,
-        "prune_max_percent": 25,
-        "atomic": False,
         "suspended": False,
-        "allowed_kinds": ("*",),
-        "allowed_names": ("*",),
-        "accept_invalid": False,
         "credentials": Credentials(),
         "signers_file": None,
         "hook_secret_file": None,
     }
-    return WatchedRepository(name=name, url=url, **{**defaults, **given})
+    rules = RepositoryRules(
+        name=name, **{key: given.pop(key) for key in RepositoryRules.__struct_fields__ if key in given}
+    )
+    return WatchedRepository(rules=rules, url=url, **{**defaults, **given})

@@ -24,10 +24,13 @@ import msgspec
 import pygit2
 
 from reconciler.git.faults import RepositoryState
+from reconciler.git.refs import RefHead
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import desired, values
 from reconciler.model.clock import rfc3339
 from reconciler.model.plan import PlanEntry
+from reconciler.model.principals import Actor, Role
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import runs
@@ -35,12 +38,13 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, requests, reviews, routes
+from reconciler.worker import commits, messages, requests, reviews, routes
 from reconciler.worker.messages import (
+    ApplyOptions,
     CommitJob,
     CommitPlanned,
     Context,
-    Neighbour,
+    RepositoryFiles,
     RequestJob,
     RequestPlanned,
     ReviewJob,
@@ -48,6 +52,7 @@ from reconciler.worker.messages import (
     Verb,
 )
 from reconciler.worker.trees import Allowance
+from tests import entries
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -317,19 +322,13 @@ class World:
         """The newest head as it is read; what is yielded plans it, not stored."""
         job, allowance, parts = self.commit_job(repository, full=full), Allowance(), list[Changes]()
         with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-            commit = commits.read_commit(job, snapshot, self.view, allowance=allowance)
-
-            def finish() -> Ran:
-                emit, check = parts.append, allowance.time
-                return Ran(commits.plan_commit(commit, self.view, number=1, emit=emit, check=check), tuple(parts))
-
-            yield finish
+            steps = commits.plan_commit(job, snapshot, self.view, emit=parts.append, allowance=allowance)
+            next(steps)
+            yield lambda: Ran(messages.finished(steps), tuple(parts))
 
     def review(self, repository: str, head: str, *, base: str | None = None) -> PlanEntry:
         """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
-        planned = reviews.plan_review(
-            self.review_job(repository, head, base=base), self.view, number=1, rests=lambda: False
-        )
+        planned = reviews.plan_review(self.review_job(repository, head, base=base), self.view)
         assert not planned.conflicts
         return msgspec.msgpack.decode(planned.entry, type=PlanEntry)
 
@@ -343,36 +342,22 @@ class World:
         job = RequestJob(
             context=self._context(),
             verb=verb,
-            actor=f"key:{options.role}",
-            role=options.role,
+            actor=Actor(f"key:{options.role}", Role(options.role)),
             request=f"request-{self.number}",
             body=body,
             max_resources=10_000,
-            atomic=options.atomic,
-            dry_run=options.dry_run,
-            accept_invalid=options.accept_invalid,
+            options=ApplyOptions(atomic=options.atomic, dry_run=options.dry_run, accept_invalid=options.accept_invalid),
         )
-        read = requests.read_request(job, number=1)
-        if isinstance(read, RequestPlanned):
-            return Answered(read, ())
-        return Answered(requests.plan_request(read, self.view, number=1, emit=parts.append), tuple(parts))
+        planned = messages.finished(requests.plan_request(job, self.view, emit=parts.append))
+        return Answered(planned, tuple(parts))
 
     def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
         """What the project routes, and the statuses that say otherwise, which are not stored."""
-        found: list[Routes] = []
         parts: list[Changes] = []
         job = RoutesJob(self._context(), left)
-        ended = routes.find_routes(job, self.view, number=1, emit=parts.append, route=found.append)
-        joined = Routes(
-            project=PROJECT,
-            revision=ended.revision,
-            routes=tuple(one for part in found for one in part.routes),
-            destinations=tuple(one for part in found for one in part.destinations),
-            former=tuple(one for part in found for one in part.former),
-            wanting=tuple(one for part in found for one in part.wanting),
-        )
+        ended = routes.find_routes(job, self.view, emit=parts.append)
         assert ended.restated == sum(len(part.head_statuses) for part in parts)
-        return joined, tuple(parts)
+        return msgspec.msgpack.decode(ended.routes, type=Routes), tuple(parts)
 
     def store(self, *parts: Changes) -> None:
         """Write what was planned."""
@@ -442,41 +427,31 @@ class World:
 
     def commit_job(self, repository: str, *, full: bool) -> CommitJob:
         """The plan of `plan`."""
-        following = self.following[repository]
+        files = self._files(repository)
         return CommitJob(
             context=self._context(),
-            repository=repository,
-            mirror=str(self.mirrors[repository].path),
+            rules=files.rules,
+            mirror=files.mirror,
             commit=self.heads[repository],
-            branch="main",
-            path="",
+            branch=files.branch,
             run=f"run-{self.number}",
             full=full,
-            prune=True,
+            origin="",
+            neighbours=tuple(self._files(name) for name in sorted(self.heads) if name != repository),
+        )
+
+    def _files(self, repository: str) -> RepositoryFiles:
+        following = self.following[repository]
+        rules = RepositoryRules(
+            name=repository,
             prune_min_count=UNBOUNDED,
             prune_max_percent=100,
             atomic=following.atomic,
-            allowed_kinds=("*",),
-            allowed_names=("*",),
             accept_invalid=following.accept_invalid,
             include=following.include,
             exclude=following.exclude,
-            origin="",
-            neighbours=tuple(self._neighbour(name) for name in sorted(self.heads) if name != repository),
         )
-
-    def _neighbour(self, repository: str) -> Neighbour:
-        return Neighbour(
-            repository=repository,
-            mirror=str(self.mirrors[repository].path),
-            branch="main",
-            allowed_kinds=("*",),
-            allowed_names=("*",),
-            accept_invalid=self.following[repository].accept_invalid,
-            path="",
-            include=self.following[repository].include,
-            exclude=self.following[repository].exclude,
-        )
+        return RepositoryFiles(rules=rules, mirror=str(self.mirrors[repository].path), branch="main")
 
     def record(self, repository: str, ran: Ran) -> None:
         """As the reconciler's exit: a second look that finds what the last one told is not stored."""
@@ -499,21 +474,10 @@ class World:
         (self.waiting.add if planned.waits_for_store else self.waiting.discard)(repository)
 
     def _row(self, repository: str, planned: CommitPlanned, before: RepositoryRow | None) -> RepositoryRow:
-        verdict = runs.judge_run(Run("run", repository, PROJECT, Trigger.POLL, "system", planned=planned), before)
-        is_applied = not planned.refused
-        return RepositoryRow(
-            name=repository,
-            project=PROJECT,
-            fingerprint=repr(self.following[repository]),
-            commit=self.heads[repository] if is_applied else (before and before.commit),
-            tree=planned.tree if is_applied else None,
-            head=self.heads[repository],
-            state=verdict.state.value,
-            message=verdict.message,
-            since=before.since if before is not None and before.state == verdict.state else rfc3339(self.now),
-            origin="",
-            approvable=planned.approvable,
-        )
+        run = Run("run", repository, PROJECT, Trigger.POLL, "system", started=self.now, planned=planned)
+        run.fingerprint, run.head = repr(self.following[repository]), RefHead("refs/heads/main", self.heads[repository])
+        unread = runs.unread_row(entries.watched(repository, ""))
+        return runs.judge_run(run, before or unread, origin="").row
 
     def _tell(self, origin: str | None, touched: Sequence[str], *, changed: bool = True) -> None:
         """A change wakes the repositories that wait for one, and whatever is stored those that it concerns."""

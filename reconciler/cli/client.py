@@ -109,9 +109,8 @@ class Client:
     api_key: str | None = None
     user: str | None = None
     project: str | None = None
-    coloured: bool = False  # the output of the command
     is_everywhere: bool = False  # requests name no project
-    _opened: ExitStack = field(default_factory=ExitStack)
+    _opened: ExitStack = field(default_factory=ExitStack, init=False)
 
     def __enter__(self) -> Self:
         return self

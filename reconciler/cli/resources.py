@@ -61,10 +61,8 @@ def is_delivery_wanted(resource: Value, known: Specs) -> bool:
 
     if delivers_reason(resource) in {routes.INCOMPLETE, routes.RAW, routes.NEITHER}:
         return False
-    for kind, listed, wanted in (
-        ("Source", "sources", routes.OTLP),
-        ("Destination", "destinations", routes.WEBHOOK),
-    ):
+    lists = (("Source", "sources", routes.OTLP), ("Destination", "destinations", routes.WEBHOOK))
+    for kind, listed, wanted in lists:
         for component in routes.component_entries(client.at(resource, "spec", listed)):
             name = routes.component_name(component)
             if name is not None and (kind, name) not in known:

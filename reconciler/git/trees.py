@@ -7,7 +7,7 @@ bytes come from is `snapshots`' business.
 import contextlib
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple, TypeAlias
@@ -79,20 +79,24 @@ class TreeEntry(NamedTuple):
         """Return whether it is a folder."""
         return self.mode & KIND == FOLDER
 
-    @property
-    def tree(self) -> str | None:
-        """The id of the folder it is; None for a file, and for a folder that begins with a dot, which is skipped."""
-        return self.id if self.is_folder and not self.name.startswith(".") else None
-
 
 @dataclass(slots=True)
 class TreePlace:
-    """The place of a walk. `left` counts down the entries that the whole walk may still see."""
+    """The place of a walk. `left` counts down the entries that the whole walk may still see; `only` has the folders to
+    enter, by their prefixes: None enters all but those that begin with a dot.
+    """
 
     prefix: str
     depth: int = 0
     hostile: bool = False
     left: list[int] = field(default_factory=lambda: [MAX_ENTRIES])
+    only: Collection[str] | None = None
+
+    def enters(self, entry: TreeEntry) -> bool:
+        """Return whether the walk goes into an entry: a folder, and one that counts."""
+        if self.only is None:
+            return entry.is_folder and not entry.name.startswith(".")
+        return entry.is_folder and f"{self.prefix}{entry.name}/" in self.only
 
     def below(self, entry: TreeEntry) -> "TreePlace":
         """The place inside a folder."""
@@ -102,7 +106,7 @@ class TreePlace:
                 RepositoryState.UNSUPPORTED_FORMAT,
                 f"the folder {self.prefix[:200]} has more than {MAX_DEPTH} levels or too long a path; make it flatter",
             )
-        return TreePlace(prefix, self.depth + 1, self.hostile or entry.hostile, self.left)
+        return TreePlace(prefix, self.depth + 1, self.hostile or entry.hostile, self.left, self.only)
 
     def count(self, entries: int) -> None:
         """Refuse to go on when the walk has seen too much."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -25,7 +26,8 @@ from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Changes, DamagedVersion, Record, ResourceChange
 from reconciler.worker import messages
-from reconciler.worker.client import WorkerClient
+from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
 
 SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # that a request waits for its project's lock
@@ -41,17 +43,6 @@ class ApplyRequest:
     id: str
     project: str
     actor: Actor
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyOptions:
-    """The query parameters of an apply or a delete."""
-
-    accept_invalid: bool = False
-    atomic: bool = False
-    dry_run: bool = False
-    strict_version: bool = False  # a document made from another version than the stored one is not stored
-    matching: tuple[str, ...] | None = None  # delete what has one of these, versions or hashes; None: whatever it has
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +94,14 @@ class Applier:
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(messages.Verb.APPLY, body, request=request, options=options)
+        return await self._answer(Verb.APPLY, body, request=request, options=options)
 
     async def delete(self, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
         """Delete what `body` names: 202 with `errors` and `updates`, 400 with `errors`.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        return await self._answer(messages.Verb.DELETE, body, request=request, options=options)
+        return await self._answer(Verb.DELETE, body, request=request, options=options)
 
     async def delete_one(
         self, key: Key, *, request: ApplyRequest, matching: tuple[str, ...] | None = None
@@ -132,34 +123,38 @@ class Applier:
             403 if status is UpdateStatus.FORBIDDEN else 409, _errors(OF_STATUS[status], *outcome.errors)
         )
 
-    async def commit(
+    async def commit(self, job: CommitJob, *, record: Callable[[CommitPlanned], Record | None]) -> CommitPlanned:
+        """Plan a commit and store it with its record; nothing when there is no record.
+
+        Raises GitFault, StoreFault, WorkerGone, Overdue.
+        """
+        project = job.context.project
+        async with self._worker.planned(job, partial(self._locks.hold, project)) as answered:
+            planned = answered.planned
+            assert isinstance(planned, CommitPlanned)
+            recorded = record(planned)
+            await self._write_planned(answered, planned, recorded, project=project, origin=job.rules.name)
+            return planned
+
+    async def _write_planned(
         self,
-        job: Callable[[messages.Context], messages.CommitJob],
+        answered: Answered,
+        planned: CommitPlanned | RequestPlanned,
+        record: Record | None,
         *,
         project: str,
-        origin: str,
-        record: Callable[[messages.CommitPlanned], Record | None],
-    ) -> messages.CommitPlanned:
-        """Plan a commit of the repository `origin` and store it with its record; nothing when there is no record.
-
-        Raises GitFault, StoreFault, WorkerGone, Overdue, DiskHangs.
-        """
-        lock = partial(self._locks.hold, project)
-        async with self._worker.planned(job(await self._context(project)), lock) as answered:
-            planned = answered.planned
-            assert isinstance(planned, messages.CommitPlanned)
-            self._suspect(project, planned.damaged)
-            recorded = record(planned)
-            if recorded is not None:
-                change = ResourceChange(
-                    origin,
-                    touched=planned.touched,
-                    changed=planned.changed,
-                    project=project,
-                    changed_endpoints=planned.changed_endpoints,
-                )
-                await self._write(answered.parts(), replace(recorded, change=change), until=answered.locked_until)
-            return planned
+        origin: str | None,
+    ) -> None:
+        self._store.suspect(DamagedVersion(project, *one) for one in planned.damaged)
+        if record is not None:
+            change = ResourceChange(
+                origin,
+                touched=planned.touched,
+                changed=planned.changed,
+                project=project,
+                changed_endpoints=planned.changed_endpoints,
+            )
+            await self._write(answered.parts(), replace(record, change=change), until=answered.locked_until)
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -168,9 +163,8 @@ class Applier:
         DiskHangs.
         """
         async with self._request_lock(request.project, dry_run=dry_run)():
-            context = await self._context(request.project)
             job = messages.RedactJob(
-                context=context,
+                context=await self.context(request.project),
                 kind=key.kind,
                 name=key.name,
                 text=text,
@@ -187,19 +181,19 @@ class Applier:
                 await self._write(answered.parts(), record)
             return planned
 
-    async def explain(
-        self, job: Callable[[messages.Context], messages.LineageJob], *, project: str
-    ) -> messages.LineageFound:
-        """Find the commits that changed a repository's resources, and store them where that is still right.
+    async def explain(self, repository: str, mirror: Path, *, project: str) -> bool:
+        """Find the commits that changed a repository's resources, and store them where that is still right. Return True
+        if there may be more to find at once.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
-        answered = await self._worker.plan(job(await self._context(project)))
+        job = messages.LineageJob(await self.context(project), repository, str(mirror))
+        answered = await self._worker.plan(job)
         assert isinstance(answered.planned, messages.LineageFound)
         for part in answered.parts():  # each in a transaction of some milliseconds
             async with self._locks.hold(project):
                 await self._write((part,), Record())
-        return answered.planned
+        return answered.planned.more
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
         """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
@@ -208,7 +202,7 @@ class Applier:
         Statuses that say something else of delivery are stored anew. Raises StoreFault, WorkerGone, DiskHangs, and
         Refused when the project routes more than the service can hold.
         """
-        job = messages.RoutesJob(await self._context(project), tuple(sorted(left)))
+        job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
         answered = await self._worker.plan(job)
         found = answered.planned
         assert isinstance(found, messages.RoutesFound)
@@ -218,16 +212,14 @@ class Applier:
                 await self._write(answered.parts(), Record())
                 found = answered.planned
                 assert isinstance(found, messages.RoutesFound)
-        return await _joined(answered.routes, project=project, revision=found.revision)
+        return _routes.decode(found.routes)
 
-    async def review(
-        self, job: Callable[[messages.Context], messages.ReviewJob], *, project: str
-    ) -> messages.ReviewPlanned:
+    async def review(self, job: messages.ReviewJob) -> messages.ReviewPlanned:
         """Plan what merging a proposal would do. Nothing is stored, and no change waits for it.
 
-        Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
+        Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy.
         """
-        answered = await self._worker.plan(job(await self._context(project)))
+        answered = await self._worker.plan(job)
         assert isinstance(answered.planned, messages.ReviewPlanned)
         return answered.planned
 
@@ -258,45 +250,29 @@ class Applier:
         seconds = STORE_SECONDS if until is None else max(0.0, until - asyncio.get_running_loop().time())
         await to_its_end(self._store.commit(parts, record=record, timeout=seconds))
 
-    async def _answer(
-        self, verb: messages.Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions
-    ) -> ApplyAnswer:
-        lock = self._request_lock(request.project, dry_run=options.dry_run)
+    async def _answer(self, verb: Verb, body: bytes, *, request: ApplyRequest, options: ApplyOptions) -> ApplyAnswer:
+        project = request.project
+        lock = self._request_lock(project, dry_run=options.dry_run)
         job = messages.RequestJob(
-            context=await self._context(request.project),
+            context=await self.context(project),
             verb=verb,
-            actor=request.actor.name,
-            role=request.actor.role.value,
+            actor=request.actor,
             request=request.id,
             body=body,
             max_resources=self._limits.max_resources,
-            atomic=options.atomic,
-            dry_run=options.dry_run,
-            accept_invalid=options.accept_invalid,
-            strict_version=options.strict_version,
-            matching=options.matching,
+            options=options,
         )
         async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
-            assert isinstance(planned, messages.RequestPlanned)
-            self._suspect(request.project, planned.damaged)
-            if planned.changed:
-                change = ResourceChange(
-                    None,
-                    touched=planned.touched,
-                    project=request.project,
-                    changed_endpoints=planned.changed_endpoints,
-                )
-                record = Record(address=log_context.request_address(), change=change)
-                await self._write(answered.parts(), record, until=answered.locked_until)
+            assert isinstance(planned, RequestPlanned)
+            record = Record(address=log_context.request_address()) if planned.changed else None
+            await self._write_planned(answered, planned, record, project=project, origin=None)
             return ApplyAnswer(planned.status, planned.answer)
 
-    def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
-        self._store.suspect(DamagedVersion(project, *one) for one in damaged)
-
-    async def _context(self, project: str) -> messages.Context:
+    async def context(self, project: str) -> Context:
+        """The inputs of a plan that is made now. Raises StoreFault, DiskHangs."""
         now = self._clock()
-        return messages.Context(
+        return Context(
             store=self._store_address,
             project=project,
             hmac_key=await self._store.hmac_key(),
@@ -307,22 +283,6 @@ class Applier:
             seed=os.urandom(SEED_BYTES),
             secrets=await self.secrets(project),
         )
-
-
-async def _joined(parts: Iterable[bytes], *, project: str, revision: int) -> Routes:
-    """All parts as one; others have their turn between two."""
-    found: list[Routes] = []
-    for part in parts:
-        found.append(_routes.decode(part))
-        await asyncio.sleep(0)
-    return Routes(
-        project=project,
-        revision=revision,
-        routes=tuple(one for part in found for one in part.routes),
-        destinations=tuple(one for part in found for one in part.destinations),
-        former=tuple(one for part in found for one in part.former),
-        wanting=tuple(one for part in found for one in part.wanting),
-    )
 
 
 class _DeletedUpdate(msgspec.Struct):

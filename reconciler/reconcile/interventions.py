@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from datetime import datetime
 
+from msgspec import structs
+
 from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
-from reconciler.model.clock import rfc3339
 from reconciler.model.errors import Refused
-from reconciler.reconcile import runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Moved, Store
@@ -71,11 +71,6 @@ def suspension_message(suspension: SuspensionRow) -> str:
     )
 
 
-def is_suspension_over(suspension: SuspensionRow, now: datetime) -> bool:
-    """Tell if its time has passed."""
-    return suspension.until is not None and suspension.until <= rfc3339(now)
-
-
 def seconds_left(suspension: SuspensionRow | None, now: datetime) -> float:
     """Seconds until it is over, 0 when it is; infinity when there is none, or it has no end."""
     if suspension is None or suspension.until is None:
@@ -83,11 +78,8 @@ def seconds_left(suspension: SuspensionRow | None, now: datetime) -> float:
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
-def suspension_record(
-    row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow, *, by: Intervention
-) -> Record:
+def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
     """The begin of a suspension: the repository's last applied and last seen heads stay known."""
-    row = row or runs.unread_row(watched)
     since = row.since if row.state == RepositoryState.SUSPENDED else suspension.since
     state = RepositoryState.SUSPENDED.value
     row = row._replace(state=state, message=suspension_message(suspension), since=since)
@@ -95,18 +87,15 @@ def suspension_record(
     return Record(repository=row, suspension=suspension, audit=(event,))
 
 
-def resume_record(
-    row: RepositoryRow | None, watched: WatchedRepository, suspension: SuspensionRow, *, by: Intervention
-) -> Record:
+def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
     """The end of a suspension.
 
     Without a fingerprint everything is read again, even by another process: so what drifted is overwritten.
     """
-    if row is not None:
-        state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
-        row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
-    event = _event("resumed", watched.name, watched.project, by, detail=_reason(suspension))
-    return Record(repository=row, resume=watched.name, audit=(event,))
+    state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
+    row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
+    event = _event("resumed", row.name, row.project, by, detail=_reason(suspension))
+    return Record(repository=row, resume=row.name, audit=(event,))
 
 
 def _reason(suspension: SuspensionRow) -> str:
@@ -152,9 +141,9 @@ def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
     return row.project
 
 
-def shown_approval(row: RepositoryRow | None, held: Held) -> dict[str, object] | None:
+def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
     """The held deletions at a repository's head, for a reader; None when there are none."""
-    if row is None or row.approvable is None or (row.approvable == 0 and held.total == 0):
+    if row.approvable is None or (row.approvable == 0 and held.total == 0):
         return None
     return {
         "commit": row.head,
@@ -167,24 +156,28 @@ def shown_approval(row: RepositoryRow | None, held: Held) -> dict[str, object] |
 # Changes of the settings
 
 
-def watching_event(
-    now: WatchedRepository, *, before: WatchedRepository | None, remembered: RepositoryRow | None, at: str
-) -> AuditRow | None:
-    """The event of a repository that is watched, or otherwise than `before` in this process; None if nothing changed.
+def watching_record(
+    now: WatchedRepository, row: RepositoryRow, *, before: WatchedRepository | None, at: str
+) -> Record | None:
+    """The record of a repository that is watched, or otherwise than `before` in this process; None if nothing changed.
 
     Of an earlier process, the store remembers where commits came from, and no other setting.
     """
     by = Intervention(SETTINGS, at)
     if before is not None:
-        fields = [one.name for one in dataclasses.fields(now)]
-        changed = [name for name in fields if getattr(now, name) != getattr(before, name)]
-        names = sorted(SETTING_NAMES.get(name, name) for name in changed)
-        return _event(CONFIGURED, now.name, now.project, by, detail=_changed(names))
-    if remembered is None:
-        return _event(CREATED, now.name, now.project, by)
-    if remembered.origin in (None, now.origin):
+        was, is_now = _settings(before), _settings(now)
+        names = sorted(SETTING_NAMES.get(name, name) for name in is_now if is_now[name] != was[name])
+        return Record(audit=(_event(CONFIGURED, now.name, now.project, by, detail=_changed(names)),))
+    if not row.since:  # nothing is remembered
+        return Record(repository=row._replace(since=at), audit=(_event(CREATED, now.name, now.project, by),))
+    if row.origin in (None, now.origin):
         return None
-    return _event(CONFIGURED, now.name, now.project, by, detail=_changed([ORIGIN]))
+    return Record(audit=(_event(CONFIGURED, now.name, now.project, by, detail=_changed([ORIGIN])),))
+
+
+def _settings(one: WatchedRepository) -> dict[str, object]:
+    given = {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if field.name != "rules"}
+    return given | structs.asdict(one.rules)
 
 
 def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:

@@ -23,12 +23,12 @@ from reconciler.reconcile import interventions, polling, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.polling import PollFailure
-from reconciler.reconcile.runs import Run, RunOutcome, RunTally, Trigger
+from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, LineageJob, Neighbour, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, RepositoryFiles, ReviewJob
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class RepositoryMemory:
     The first fields are those of the store, the others are of this process.
     """
 
-    row: RepositoryRow | None = None
+    row: RepositoryRow  # that of `runs.unread_row` as long as the store has none
     suspension: SuspensionRow | None = None
     last_run: str | None = None
     waits_for_store: bool = False  # another repository owns some of what the head wants, for instance
@@ -59,7 +59,7 @@ class RepositoryMemory:
     planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # in the last plan: by kind, then status
 
     @property
-    def shown(self) -> RepositoryRow | None:
+    def shown(self) -> RepositoryRow:
         """The state to show: a full disk hides no fault."""
         return self.unwritten or self.row
 
@@ -86,11 +86,11 @@ class Reconciler:
         environment: ReconcileEnvironment,
         *,
         following: Following,
-        neighbours: Callable[[], tuple[Neighbour, ...]],
+        neighbours: Callable[[], tuple[RepositoryFiles, ...]],
     ) -> None:
         """`neighbours` are the other repositories that fill the same project now."""
         self.watched = watched
-        self.memory = RepositoryMemory()
+        self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
         self._store = environment.store
         self._applier = environment.applier
@@ -103,15 +103,14 @@ class Reconciler:
         """Learn what the store remembers. Raises StoreFault."""
         name, memory = self.watched.name, self.memory
         row, memory.suspension, memory.last_run, _ = await self._store.remembered(name, held=0)
-        memory.row = row
+        memory.row = row or runs.unread_row(self.watched)
         # The index is that of the last applied head. It does not say whether a refused one waits, so it may.
-        was_refused = row is not None and row.head is not None and row.tree is None
+        was_refused = memory.row.head is not None and memory.row.tree is None
         memory.waits_for_store = was_refused or await self._store.waits_for_store(name)
 
     def forget(self) -> None:
         """Have the next run read everything."""
-        if self.memory.row is not None:
-            self.memory.row = self.memory.row._replace(fingerprint=None)
+        self.memory.row = self.memory.row._replace(fingerprint=None)
 
     async def reconcile(self, run: Run) -> PollFailure | None:
         """Do a run; return how it failed, or None. Raises nothing foreseen.
@@ -166,7 +165,7 @@ class Reconciler:
         # transfers of ownership. It costs nothing as long as it is the mirror that we filled.
         run.head = head = await following.fetch(run.head, insists=run.is_requested)
         self._see(head)
-        if memory.row is not None and memory.row.commit is not None:
+        if memory.row.commit is not None:
             await following.recall(memory.row.commit, insists=run.is_requested)
 
         # Verify, before anything of it is read. A signature is checked once for the same file of signers.
@@ -181,39 +180,39 @@ class Reconciler:
             return
 
         # Read and plan in the worker, and apply: the plan and the record of the run are one transaction.
-        def job(context: Context) -> CommitJob:
-            # A secret may have come or gone since the run began: what is recorded is what the plan was told.
-            self._judge_by(run, context.secrets)
-            return self._job(
-                context, run.id, mirror=str(self.mirror), commit=head.commit, branch=_branch(head), full=run.full
-            )
+        context = await self._applier.context(watched.project)
+        # A secret may have come or gone since the run began: what is recorded is what the plan was told.
+        self._judge_by(run, context.secrets)
+        job = self._job(context, run.id, mirror=self.mirror, commit=head.commit, branch=_branch(head), full=run.full)
 
         def record(planned: CommitPlanned) -> Record | None:
             run.planned = planned
-            return None if runs.changed_nothing(run, memory.row) else self._record(run)
+            verdict = self._verdict(run)
+            run.is_recorded = runs.is_news(run, memory.row, verdict)
+            return runs.run_record(run, verdict, finished=self._clock()) if run.is_recorded else None
 
-        planned = await self._applier.commit(job, project=watched.project, origin=watched.name, record=record)
-        run.is_recorded = not runs.changed_nothing(run, memory.row)
+        planned = await self._applier.commit(job, record=record)
         memory.waits_for_store = planned.waits_for_store
         memory.is_lineage_due |= not planned.explained
 
     async def _finish(self, run: Run) -> None:
         """Record and log a run, and remember what it found."""
-        memory, watched = self.memory, self.watched
+        memory = self.memory
         assert run.started is not None
 
         # Record what no plan has recorded yet, if it is news or a person waits for it.
-        row = runs.repository_row(run, memory.row, watched=watched)
-        is_due = not run.is_recorded and (run.is_requested or runs.is_news(run, row, memory.row))
+        verdict = self._verdict(run)
+        is_due = not run.is_recorded and runs.is_news(run, memory.row, verdict)
         if is_due:
             try:
-                await self._applier.tell(self._record(run), project=watched.project)
+                record = runs.run_record(run, verdict, finished=self._clock())
+                await self._applier.tell(record, project=self.watched.project)
                 run.is_recorded = True
             except errors.ReconcilerError as fault:
                 run.fault = run.fault or fault
+                verdict = self._verdict(run)
 
         # Log.
-        verdict = runs.judge_run(run, memory.row)
         self._log(run, verdict)
 
         # Count.
@@ -221,7 +220,7 @@ class Reconciler:
         if run.is_recorded and run.is_kept:
             memory.last_run = run.id
             self._environment.tally.note(verdict.outcome, seconds=(now - run.started).total_seconds())
-        if run.fault is None and row.state == RepositoryState.READY:
+        if run.fault is None and verdict.row.state == RepositoryState.READY:
             memory.succeeded = now
         if run.planned is not None:
             memory.planned = run.planned.kinds
@@ -230,15 +229,15 @@ class Reconciler:
         memory.fault = run.fault
         memory.unwritten = None
         if is_due and not run.is_recorded:
-            memory.unwritten = runs.repository_row(run, memory.row, watched=watched)
+            memory.unwritten = verdict.row
         elif run.is_recorded or run.planned is None:
-            memory.row = row
+            memory.row = verdict.row
             if run.head is not None:
                 self._see(run.head)
 
     def _judge_by(self, run: Run, secrets: AvailableSecrets) -> None:
         run.fingerprint = self._fingerprint(secrets)
-        run.full |= self.memory.row is None or self.memory.row.fingerprint != run.fingerprint
+        run.full |= self.memory.row.fingerprint != run.fingerprint
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
         return self.watched.fingerprint(secrets, rules=self._environment.rules)
@@ -246,13 +245,12 @@ class Reconciler:
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
         # The branch of a head that is not applied yet counts only as long as no other is known.
-        is_applied = self.memory.row is not None and self.memory.row.commit == head.commit
-        if self.memory.branch is None or is_applied:
+        if self.memory.branch is None or self.memory.row.commit == head.commit:
             self.memory.branch = _branch(head)
 
     def _is_up_to_date(self, run: Run) -> bool:
         row = self.memory.row
-        if run.full or row is None or row.head != run.commit or row.state not in PLANNED_STATES:
+        if run.full or row.head != run.commit or row.state not in PLANNED_STATES:
             return False
         # A person gets all errors of the head. A change of the store may let in what was refused. What the last run
         # was for, if it failed, is still to be done.
@@ -266,10 +264,10 @@ class Reconciler:
         is_held = row.state == RepositoryState.PRUNE_HELD and row.tree is not None
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
-    def _record(self, run: Run) -> Record:
-        return runs.run_record(run, self.memory.row, watched=self.watched, finished=self._clock())
+    def _verdict(self, run: Run) -> RunVerdict:
+        return runs.judge_run(run, self.memory.row, origin=self.watched.origin)
 
-    def _log(self, run: Run, verdict: runs.RunVerdict) -> None:
+    def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
         if run.fault is not None:
             before = self.memory.fault
@@ -296,8 +294,7 @@ class Reconciler:
         try:
             while is_more:
                 memory.is_lineage_due = False  # what a run leaves to find from now on makes it due again
-                job = partial(LineageJob, repository=name, mirror=str(self.mirror))
-                is_more = (await self._applier.explain(job, project=self.watched.project)).more
+                is_more = await self._applier.explain(name, self.mirror, project=self.watched.project)
         except errors.ReconcilerError as fault:
             log.debug("%s: %s", name, fault.message)
         except Exception:
@@ -310,17 +307,18 @@ class Reconciler:
 
     async def suspend(self, suspension: SuspensionRow, *, by: Intervention) -> None:
         """Poll no more from now on. Raises StoreFault, Locked."""
-        await self._note(interventions.suspension_record(self.memory.row, self.watched, suspension, by=by), by=by)
+        await self._note(interventions.suspension_record(self.memory.row, suspension, by=by), by=by)
 
     async def resume(self, *, by: Intervention) -> None:
         """Poll again, and read everything at the next run. Nothing happens without a suspension. Raises StoreFault."""
         suspension = self.memory.suspension
         if suspension is not None:
-            await self._note(interventions.resume_record(self.memory.row, self.watched, suspension, by=by), by=by)
+            await self._note(interventions.resume_record(self.memory.row, suspension, by=by), by=by)
 
     async def _note(self, record: Record, *, by: Intervention) -> None:
         await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
+        assert record.repository is not None
         memory.row, memory.suspension, memory.unwritten = record.repository, record.suspension, None
 
     @property
@@ -333,8 +331,7 @@ class Reconciler:
     @property
     def is_suspension_over(self) -> bool:
         """True if there is a suspension whose time has passed: the next run ends it."""
-        suspension = self.memory.suspension
-        return suspension is not None and interventions.is_suspension_over(suspension, self._clock())
+        return self.suspension_left == 0
 
     @property
     def suspension_left(self) -> float:
@@ -357,6 +354,11 @@ class Reconciler:
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     @property
+    def files(self) -> RepositoryFiles:
+        """The files of the applied commit, as another repository may read them."""
+        return RepositoryFiles(rules=self.watched.rules, mirror=str(self.mirror), branch=self.branch)
+
+    @property
     def proposing(self) -> Proposing:
         """The proposals of the remote."""
         return self._following.proposing
@@ -366,38 +368,26 @@ class Reconciler:
 
         `plan` is the id of the plan, in place of that of a run.
         """
-        row = self.memory.row
-        full = row is None or row.fingerprint != self._fingerprint(context.secrets)
+        full = self.memory.row.fingerprint != self._fingerprint(context.secrets)
         return ReviewJob(
             commit=self._job(
-                context, plan, mirror=str(proposed.mirror), commit=proposed.base, branch=self.branch, full=full
+                context, plan, mirror=proposed.mirror, commit=proposed.base, branch=self.branch, full=full
             ),
             head=proposed.head,
             proposals=str(proposed.proposals or ""),
             followed=proposed.is_followed,
         )
 
-    def _job(self, context: Context, run: str, *, mirror: str, commit: str, branch: str, full: bool) -> CommitJob:
-        watched = self.watched
+    def _job(self, context: Context, run: str, *, mirror: Path, commit: str, branch: str, full: bool) -> CommitJob:
         return CommitJob(
             context=context,
-            repository=watched.name,
-            mirror=mirror,
+            rules=self.watched.rules,
+            mirror=str(mirror),
             commit=commit,
             branch=branch,
-            path=watched.path,
             run=run,
             full=full,
-            prune=watched.prune,
-            prune_min_count=watched.prune_min_count,
-            prune_max_percent=watched.prune_max_percent,
-            atomic=watched.atomic,
-            allowed_kinds=watched.allowed_kinds,
-            allowed_names=watched.allowed_names,
-            accept_invalid=watched.accept_invalid,
-            include=watched.include,
-            exclude=watched.exclude,
-            origin=watched.origin,
+            origin=self.watched.origin,
             neighbours=self._neighbours(),
         )
 

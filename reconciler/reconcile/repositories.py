@@ -1,18 +1,15 @@
 """All watched repositories: started, reloaded, stopped, suspended and shown."""
 
 import asyncio
-import json
 import logging
 import os
 from collections.abc import Coroutine, Iterable, Mapping
-from contextlib import aclosing
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
@@ -25,8 +22,8 @@ from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, AuditWanted, Record, ResourceChange, SuspensionRow
-from reconciler.worker.messages import Neighbour
+from reconciler.store.records import Record, ResourceChange, SuspensionRow
+from reconciler.worker.messages import RepositoryFiles
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +38,7 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     """
     one = reconciler.watched
     remembered = await store.remembered(one.name, held=HELD_SHOWN)
-    row = remembered.row
+    row = remembered.row or reconciler.memory.row
     state = reconciler.memory.unwritten or row
     drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
     return msgspec.json.encode(
@@ -51,12 +48,12 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
             "url": one.url,
             "branch": one.branch,
             "follows": {"kind": one.follows.kind, "name": one.follows.name},
-            "path": one.path,
-            "state": RepositoryState.NEVER_READ if state is None else state.state,
-            "message": None if state is None else state.message,
-            "since": None if state is None else state.since,
-            "commit": None if row is None else row.commit,
-            "head": reconciler.memory.seen or (None if row is None else row.head),
+            "path": one.rules.path,
+            "state": state.state,
+            "message": state.message,
+            "since": state.since or None,
+            "commit": row.commit,
+            "head": reconciler.memory.seen or row.head,
             "lastRun": remembered.last_run,
             "suspension": interventions.shown_suspension(remembered.suspension),
             "drift": drift,
@@ -138,20 +135,10 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
-    def _neighbours(self, one: WatchedRepository) -> tuple[Neighbour, ...]:
+    def _neighbours(self, one: WatchedRepository) -> tuple[RepositoryFiles, ...]:
         """The other repositories that fill the same project, by name."""
         return tuple(
-            Neighbour(
-                repository=reconciler.watched.name,
-                mirror=str(reconciler.mirror),
-                branch=reconciler.branch,
-                allowed_kinds=reconciler.watched.allowed_kinds,
-                allowed_names=reconciler.watched.allowed_names,
-                accept_invalid=reconciler.watched.accept_invalid,
-                path=reconciler.watched.path,
-                include=reconciler.watched.include,
-                exclude=reconciler.watched.exclude,
-            )
+            reconciler.files
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
@@ -170,31 +157,18 @@ class Repositories:
                 await applier.tell(record, project=row.project)
 
     async def _audit_watched(self, fresh: Mapping[str, Loop], leaving: Mapping[str, Loop]) -> None:
-        """Have the audit say what is watched from now on, as one link."""
-        at, events = rfc3339(self._environment.clock()), []
+        """Have the audit say what is watched from now on."""
+        at = rfc3339(self._environment.clock())
         for name, loop in fresh.items():
             one, before = loop.reconciler, leaving[name].reconciler.watched if name in leaving else None
-            event = interventions.watching_event(one.watched, before=before, remembered=one.memory.row, at=at)
-            events += [] if event is None else [event]
-        try:
-            events = [event for event in events if not await self._is_told(event)]
-            if events:
-                await self._environment.store.tell(events)
-        except StoreFault as fault:  # the settings count nevertheless
-            names = ", ".join(event.name for event in events)
-            log.warning("The audit does not say that the settings changed what is watched (%s): %s", names, fault)
-
-    async def _is_told(self, event: AuditRow) -> bool:
-        """Tell if the audit has the event already, of an earlier process none of whose runs succeeded. Raises
-        StoreFault.
-        """
-        if event.action != interventions.CREATED:
-            return False
-        wanted = AuditWanted(frozenset({event.project}), kind=event.kind, name=event.name, actor=event.actor)
-        async with aclosing(self._environment.store.event_pages(wanted, limit=1, documents=False)) as pages:
-            async for page in pages:
-                return bool(json.loads(page[0])["action"] != interventions.DELETED)
-        return False
+            record = interventions.watching_record(one.watched, one.memory.row, before=before, at=at)
+            if record is None:
+                continue
+            try:
+                await self._environment.store.commit((), record=record)
+                one.memory.row = record.repository or one.memory.row
+            except StoreFault as fault:  # the settings count nevertheless
+                log.warning("The audit does not say that the settings changed what is watched (%s): %s", name, fault)
 
     # Show
 

@@ -1,6 +1,6 @@
 """A run: its findings, their meaning, and its records. Pure; the reconciler writes them."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -81,7 +81,7 @@ class Run:
 
     def fail(self, fault: ReconcilerError) -> None:
         """End it with a fault, which leaves nothing of what was found before."""
-        self.suspended, self.planned, self.fault = None, None, fault
+        self.suspended, self.planned, self.fault, self.is_recorded = None, None, fault, False
 
 
 def shown_run(run: Run) -> bytes:
@@ -109,32 +109,48 @@ def shown_run(run: Run) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class RunVerdict:
-    """The repository's state with its message, and the run's outcome."""
+    """The run's outcome, and what is remembered of the repository after it."""
 
-    state: RepositoryState
-    message: str | None
     outcome: RunOutcome
+    row: RepositoryRow
 
 
-def judge_run(run: Run, before: RepositoryRow | None) -> RunVerdict:
-    """Return what the run's findings mean; `before` is what was remembered of the repository."""
-    state = RepositoryState.NEVER_READ if before is None else RepositoryState(before.state)
+def judge_run(run: Run, before: RepositoryRow, *, origin: str) -> RunVerdict:
+    """Return what the run's findings mean. `before` is what was remembered of the repository, `origin` is where its
+    commits come from now.
+    """
+    assert run.started is not None
+    planned = run.planned
+    state, message, outcome = _findings(run, before)
+    since = before.since if before.since and before.state == state else rfc3339(run.started)
+    row = before._replace(project=run.project, state=state.value, message=message, since=since)
+    if planned is not None:
+        # After a refused read under new settings the index is of the old ones: without a tree the next read is whole.
+        row = row._replace(fingerprint=run.fingerprint, head=run.commit, tree=None, approvable=planned.approvable)
+        if not planned.refused:
+            row = row._replace(commit=run.commit, tree=planned.tree, origin=origin)
+    return RunVerdict(outcome, row)
+
+
+def _findings(run: Run, before: RepositoryRow) -> tuple[RepositoryState, str | None, RunOutcome]:
+    """Return the repository's state with its message, and the run's outcome."""
+    state = RepositoryState(before.state)
     if run.suspended is not None:
         outcome = RunOutcome.REFUSED if run.fault is None else RunOutcome.FAILED
-        return RunVerdict(RepositoryState.SUSPENDED, run.suspended, outcome)
+        return RepositoryState.SUSPENDED, run.suspended, outcome
     if run.fault is not None:
         state = run.fault.state if isinstance(run.fault, GitFault) else state
-        return RunVerdict(state, run.fault.message, RunOutcome.FAILED)
+        return state, run.fault.message, RunOutcome.FAILED
     planned = run.planned
     if planned is None:  # nothing new
-        message, note = None if before is None else before.message, None
+        message, note = before.message, None
     else:
         state = RepositoryState.READY if planned.hold is None else RepositoryState(planned.hold)
         message, note = _plan_message(planned), planned.note
         if planned.refused:
-            return RunVerdict(state, message, RunOutcome.REFUSED)
+            return state, message, RunOutcome.REFUSED
     is_whole = state is RepositoryState.READY and message in (None, note)
-    return RunVerdict(state, message, RunOutcome.SUCCEEDED if is_whole else RunOutcome.PARTIAL)
+    return state, message, RunOutcome.SUCCEEDED if is_whole else RunOutcome.PARTIAL
 
 
 def _plan_message(planned: CommitPlanned) -> str | None:
@@ -160,52 +176,36 @@ def run_sentence(run: Run, verdict: RunVerdict) -> str:
     listed = ", ".join(f"{number} {status}" for status, number in counts.items()) or "nothing changed"
     where = f"{run.repository} at {run.commit[:12]}" if run.commit else run.repository
     line = f"{where} {verdict.outcome}: {listed}."
-    return line if verdict.message is None else f"{line} {verdict.message}"
+    return line if verdict.row.message is None else f"{line} {verdict.row.message}"
 
 
-def run_record(run: Run, before: RepositoryRow | None, *, watched: WatchedRepository, finished: datetime) -> Record:
+def run_record(run: Run, verdict: RunVerdict, *, finished: datetime) -> Record:
     """Everything that is written beside the changes."""
-    planned, name = run.planned, watched.name
-    record = Record(
-        run=_run_row(run, before, finished=finished) if run.is_kept else None,
-        repository=repository_row(run, before, watched=watched),
-    )
-    if planned is None:
-        return record
-    is_applied = not planned.refused
-    return replace(
-        record,
+    planned, name = run.planned, run.repository
+    is_applied = planned is not None and not planned.refused
+    return Record(
+        run=_run_row(run, verdict, finished=finished) if run.is_kept else None,
+        repository=verdict.row,
         # After a full read the parts hold the whole index of the files.
-        forget_files_of=name if is_applied and planned.full else None,
-        forget_held_of=name if planned.held_changed else None,
+        forget_files_of=name if planned is not None and is_applied and planned.full else None,
+        forget_held_of=name if planned is not None and planned.held_changed else None,
         # An approval ends with the first head that is applied and holds nothing.
-        forget_approval_of=name if is_applied and planned.hold is None else None,
+        forget_approval_of=name if planned is not None and is_applied and planned.hold is None else None,
     )
-
-
-def repository_row(run: Run, before: RepositoryRow | None, *, watched: WatchedRepository) -> RepositoryRow:
-    """Return what is remembered of the repository after the run; `before` is what was."""
-    assert run.started is not None
-    planned, verdict = run.planned, judge_run(run, before)
-    row = before or unread_row(watched)
-    since = row.since if row.since and row.state == verdict.state else rfc3339(run.started)
-    row = row._replace(project=watched.project, state=verdict.state.value, message=verdict.message, since=since)
-    if planned is None:
-        return row
-    # After a refused read under new settings the index is of the old ones: without a tree the next read is whole.
-    row = row._replace(fingerprint=run.fingerprint, head=run.commit, tree=None, approvable=planned.approvable)
-    return row if planned.refused else row._replace(commit=run.commit, tree=planned.tree, origin=watched.origin)
 
 
 def unread_row(watched: WatchedRepository) -> RepositoryRow:
-    """Return the row of a repository of which nothing is remembered; it has no `since`."""
+    """Return the row of a repository of which nothing is remembered: it has no `since`."""
     state = RepositoryState.NEVER_READ.value
     return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
 
 
-def _run_row(run: Run, before: RepositoryRow | None, *, finished: datetime) -> RunRow:
+def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
     assert run.started is not None
-    planned, verdict = run.planned, judge_run(run, before)
+    planned, changes = run.planned, None
+    if planned is not None and planned.flow_counts:
+        shown = [flows.shown(flow) for flow in planned.flows]
+        changes = msgspec.json.encode({"counts": planned.flow_counts, "changes": shown})
     return RunRow(
         id=run.id,
         project=run.project,
@@ -214,44 +214,28 @@ def _run_row(run: Run, before: RepositoryRow | None, *, finished: datetime) -> R
         actor=run.actor,
         commit=run.commit,
         outcome=verdict.outcome.value,
-        message=run.fault.message if run.fault else verdict.message,
+        message=run.fault.message if run.fault else verdict.row.message,
         counts=msgspec.json.encode(planned.counts if planned else {}),
         rewound=int(planned is not None and planned.rewound),
         started_at=rfc3339(run.started),
         finished_at=rfc3339(finished),
         duration_ms=round((finished - run.started).total_seconds() * 1000),
-        flows=_flows(planned),
+        flows=changes,
     )
 
 
-def _flows(planned: CommitPlanned | None) -> bytes | None:
-    """Return what a run says of delivery, as JSON; None if nothing changes."""
-    if planned is None or not planned.flow_counts:
-        return None
-    return msgspec.json.encode(
-        {"counts": planned.flow_counts, "changes": [flows.shown(flow) for flow in planned.flows]}
-    )
-
-
-def is_news(run: Run, row: RepositoryRow, before: RepositoryRow | None) -> bool:
-    """Tell if a fault or a suspension began or changed: it is recorded then, and not each time it is met again."""
-    is_state = run.fault is not None or run.suspended is not None
-    return is_state and (before is None or (before.state, before.message) != (row.state, row.message))
-
-
-def changed_nothing(run: Run, before: RepositoryRow | None) -> bool:
-    """Tell if the head was judged again, and all is as the last run has recorded."""
-    planned = run.planned
-    if planned is None or before is None or run.is_requested or run.full:
-        return False
-    verdict = judge_run(run, before)
-    recorded = (before.head, before.fingerprint, before.state, before.message)
-    return not (planned.changed or planned.held_changed or planned.index_changed) and recorded == (
-        run.commit,
-        run.fingerprint,
-        verdict.state.value,
-        verdict.message,
-    )
+def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
+    """Tell if a run is to be recorded. A person waits for it, or it is a plan, a fault or a suspension, and not as the
+    last run has recorded.
+    """
+    planned, is_same = run.planned, (before.state, before.message) == (verdict.row.state, verdict.row.message)
+    if run.is_requested:
+        return True
+    if planned is None:
+        return not is_same and (run.fault is not None or run.suspended is not None)
+    is_changed = planned.changed or planned.held_changed or planned.index_changed
+    is_known = is_same and (before.head, before.fingerprint) == (run.commit, run.fingerprint)
+    return run.full or is_changed or not is_known
 
 
 @dataclass(slots=True)

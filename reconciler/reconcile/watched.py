@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from reconciler.git import refs
 from reconciler.git.refs import Followed
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.sources import Source
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.secret_references import AvailableSecrets
 
 READING_VERSION = 2  # grows when this program reads the same bytes in another way: then everything is read again
@@ -23,30 +25,25 @@ class WatchedRepository:
     At most one of `branch`, `tag`, `commit` and `ref`, any other full name, is given.
     """
 
-    name: str
+    rules: RepositoryRules
     url: str
     branch: str | None
-    path: str
+    tag: str | None
+    commit: str | None
+    ref: str | None
     project: str
     interval: float
     full_interval: float
     timeout: float
-    prune: bool
-    atomic: bool
     suspended: bool
-    prune_min_count: int
-    prune_max_percent: int
-    allowed_kinds: tuple[str, ...]
-    allowed_names: tuple[str, ...]
-    accept_invalid: bool
-    tag: str | None
-    commit: str | None
-    ref: str | None
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
     credentials: Credentials
     signers_file: Path | None
     hook_secret_file: Path | None
+
+    @property
+    def name(self) -> str:
+        """The name of the repository."""
+        return self.rules.name
 
     @property
     def follows(self) -> Followed:
@@ -77,17 +74,8 @@ class WatchedRepository:
             rules,
             self.url,
             self._followed,
-            self.path,
-            self.include,
-            self.exclude,
             self.project,
-            self.prune,
-            self.prune_min_count,
-            self.prune_max_percent,
-            self.atomic,
-            self.allowed_kinds,
-            self.allowed_names,
-            self.accept_invalid,
+            structs.astuple(self.rules),
             sorted(secrets.env),
             sorted(secrets.files),
             secrets.flat,

@@ -27,7 +27,6 @@ from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanQuestion, PlanRequest, PlanShelf, TookTooLong, UnknownProposal
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Store
-from reconciler.worker.messages import Context, ReviewJob
 
 LOOK_SECONDS = 5.0  # for remotes to tell their refs, should they not be known, and for disks to list the secrets
 MOST_WAITING = 4  # questions of the whole service that wait behind another one about their repository
@@ -134,21 +133,15 @@ class Reviewing:
     async def _review(self, reconciler: Reconciler, question: PlanQuestion, proposed: Proposal) -> KeptPlan:
         milliseconds = int(self._clock().timestamp() * 1000)
         plan = ids.ulid(milliseconds=milliseconds, randomness=self._randomness(ids.RANDOM_BYTES))
-        secrets = question.secrets
-
-        def job(context: Context) -> ReviewJob:
-            nonlocal secrets
-            secrets = context.secrets
-            return reconciler.review_job(context, proposed, plan=plan)
-
-        planned = await self._applier.review(job, project=question.watched.project)
+        context = await self._applier.context(question.watched.project)
+        planned = await self._applier.review(reconciler.review_job(context, proposed, plan=plan))
         if not planned.entry:
             raise kept_plans.unmergeable_fault(question, planned.conflicts)
         found = await kept_plans.encode_plan(planned.entry)
         moving = flows.with_queued(found.entry.flows, partial(self._queued, question.watched.project))
         made = KeptPlan(
             plan,
-            replace(question, secrets=secrets),
+            replace(question, secrets=context.secrets),
             digest=kept_plans.question_digest(question, revision=planned.revision),
             revision=planned.revision,
             created_at=rfc3339(self._clock()),

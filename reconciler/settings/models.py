@@ -26,7 +26,7 @@ class Audit(Topic):
 OneSeverity = Annotated[Severity, Allowed("info, warning, error or critical")]
 OneType = Annotated[NotificationType, Allowed("a type of docs/notifications.md such as RepositoryUnreachable")]
 AlertURL = Annotated[
-    str, AfterValidator(scalars.alert_url), Allowed('an http or https URL without a user or fragment, or ""')
+    str, scalars.or_nothing(scalars.alert_url), Allowed('an http or https URL without a user or fragment, or ""')
 ]
 
 

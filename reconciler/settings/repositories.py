@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 
 from reconciler.model import gitignore
 from reconciler.model.names import check_ref_name
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.settings import scalars
 from reconciler.settings.scalars import Allowed, Topic, has_control, or_nothing, refusal, setting
 
@@ -190,3 +191,20 @@ class Repository(Topic):
     verify: Verify = setting(Verify(), "Which commits are trusted.")
     credentials: Credentials = setting(Credentials(), "What the remote asks for.")
     hook: Hook = setting(Hook(), "Pushes that are told by the forge.")
+
+    @property
+    def rules(self) -> RepositoryRules:
+        """The settings that decide what a commit means."""
+        return RepositoryRules(
+            name=self.name,
+            path=self.path,
+            include=self.include,
+            exclude=self.exclude,
+            prune=self.prune.enabled,
+            prune_min_count=self.prune.min_count,
+            prune_max_percent=self.prune.max_percent,
+            atomic=self.atomic,
+            allowed_kinds=self.allow.kinds,
+            allowed_names=self.allow.names,
+            accept_invalid=self.accept_invalid,
+        )

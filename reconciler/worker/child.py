@@ -7,14 +7,13 @@ is anything else to do. The process ends when its input does: the service is gon
 
 import contextlib
 import ctypes
-import functools
 import gc
 import os
 import queue
 import threading
 import traceback
-from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias, get_args
 
@@ -23,7 +22,6 @@ import msgspec
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
-from reconciler.model.routes import Routes
 from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
@@ -43,7 +41,11 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     all that the user may read.
     """
     _settle_memory()
-    sandbox.enter(None if store is None else _granted(store, mirrors))
+    granted = None
+    if store is not None:
+        files = engines.view_files(store)
+        granted = Granted(readable=(*files.readable, mirrors), writable=files.writable)
+    sandbox.enter(granted)
     orders, answers = _take_over_pipes()
     child = Worker(answers)
     sandbox.start_no_more()
@@ -52,13 +54,7 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     os._exit(0)
 
 
-def _granted(store: str, mirrors: str) -> Granted:
-    files = engines.view_files(store)
-    return Granted(readable=(*files.readable, mirrors), writable=files.writable)
-
-
-Steps: TypeAlias = Generator[None, None, messages.Planned]
-"""A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
+Steps: TypeAlias = messages.Steps[messages.Planned]
 OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
@@ -69,12 +65,8 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        # A commit takes much memory and time: the next one is read when its plan is made.
         self._lanes = {
-            job.__struct_config__.tag: JobLane(
-                job.__name__, self._begin, self._go_on, one_at_a_time=job is messages.CommitJob
-            )
-            for job in get_args(messages.Job)
+            job.__struct_config__.tag: JobLane(job.__name__, self._steps, self._go_on) for job in get_args(messages.Job)
         }
 
     def serve(self, orders: BinaryIO) -> None:
@@ -88,45 +80,37 @@ class Worker:
         """Return True while there is work that somebody waits for."""
         return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
 
-    def _begin(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
-        self._send(messages.Begun(envelope.number))
-        return self._steps(envelope, open_view)
-
     def _go_on(self, number: int, steps: Steps) -> bool:
         """Run a job to its end, or to where it waits for the project's lock: then return True."""
         try:
             next(steps)
-            self._send(messages.Ready(number))
+            self._send(number, messages.Ready())
             return True
         except StopIteration as end:
-            self._send(end.value)
+            self._send(number, end.value)
             if isinstance(end.value, messages.CommitPlanned) and end.value.full:
                 _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
             lasting = isinstance(error, messages.Exhausted)
-            self._send(
-                messages.Failed(number, message=error.message, state=state, transient=transient, lasting=lasting)
-            )
+            self._send(number, messages.Failed(error.message, state=state, transient=transient, lasting=lasting))
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
-            self._send(messages.Failed(number, message=FAULT, transient=True, trace=traceback.format_exc()))
+            self._send(number, messages.Failed(FAULT, transient=True, trace=traceback.format_exc()))
         return False
 
     def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
-        number = envelope.number
+        send = partial(self._send, envelope.number)
+        send(messages.Begun())
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
 
         def emit(changes: Changes) -> None:
-            self._send(messages.Part(number, self._encoder.encode(changes)))
-
-        def route(routes: Routes) -> None:
-            self._send(messages.RoutesPart(number, self._encoder.encode(routes)))
+            send(messages.Part(self._encoder.encode(changes)))
 
         def at(blob: str) -> None:
-            self._send(messages.At(number, blob))
+            send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
         planned: messages.Planned
@@ -134,29 +118,21 @@ class Worker:
             case messages.CommitJob() as job:
                 allowance = Allowance(aside=job.aside, at=at if job.careful else None)
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-                    commit = commits.read_commit(job, snapshot, view, allowance=allowance)
-                    yield
-                    planned = commits.plan_commit(commit, view, number=number, emit=emit, check=allowance.time)
+                    planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allowance)
             case messages.RequestJob() as job:
-                request = requests.read_request(job, number=number)
-                if isinstance(request, messages.RequestPlanned):
-                    planned = request
-                else:
-                    yield
-                    planned = requests.plan_request(request, view, number=number, emit=emit)
+                planned = yield from requests.plan_request(job, view, emit=emit)
             case messages.LineageJob() as job:
-                planned = commits.explain_lineage(job, view, number=number, emit=emit, rests=self._is_wanted)
+                planned = commits.explain_lineage(job, view, emit=emit, rests=self._is_wanted)
             case messages.RedactJob() as job:
-                planned = requests.plan_redaction(job, view, number=number, emit=emit)
+                planned = requests.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
-                planned = routes.find_routes(job, view, number=number, emit=emit, route=route)
+                planned = routes.find_routes(job, view, emit=emit)
             case messages.ReviewJob() as job:
-                careful = at if job.commit.careful else None
-                planned = reviews.plan_review(job, view, number=number, rests=self._is_wanted, at=careful)
+                planned = reviews.plan_review(job, view, at=at if job.commit.careful else None)
         return planned
 
-    def _send(self, message: messages.Answer) -> None:
-        frame = messages.framed(message)
+    def _send(self, number: int, answer: messages.Answer) -> None:
+        frame = messages.framed(messages.Reply(number, answer))
         with self._lock:
             self._answers.write(frame)
             self._answers.flush()
@@ -166,19 +142,11 @@ class JobLane:
     """One thread with its own views of stores, since a connection and a snapshot belong to one thread."""
 
     def __init__(
-        self,
-        name: str,
-        begin: Callable[[messages.Envelope, OpenView], Steps],
-        go_on: Callable[[int, Steps], bool],
-        *,
-        one_at_a_time: bool,
+        self, name: str, begin: Callable[[messages.Envelope, OpenView], Steps], go_on: Callable[[int, Steps], bool]
     ) -> None:
-        """`one_at_a_time`: no job begins while another one waits for the project's lock."""
         self._begin = begin
         self._go_on = go_on
-        self._one_at_a_time = one_at_a_time
         self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
-        self._later: deque[messages.Envelope] = deque()  # jobs that must not begin yet
         self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
         self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
@@ -190,13 +158,13 @@ class JobLane:
     @property
     def is_busy(self) -> bool:
         """Return True while a job runs or waits for the thread."""
-        return self._is_running or bool(self._later) or not self._orders.empty()
+        return self._is_running or not self._orders.empty()
 
     def _work(self) -> None:
-        open_view = functools.cache(engines.open_view)
+        open_view = cache(engines.open_view)
         try:
             while True:
-                order = self._later.popleft() if self._later and not self._ready else self._orders.get()
+                order = self._orders.get()
                 self._is_running = True
                 self._run(order, open_view)
                 self._is_running = False
@@ -204,18 +172,11 @@ class JobLane:
             _end()  # without its thread the lane would take jobs, and nobody would do them
 
     def _run(self, order: messages.Order, open_view: OpenView) -> None:
-        match order:
-            case messages.Envelope() if self._one_at_a_time and self._ready:
-                self._later.append(order)
-                return
-            case messages.Envelope(number=number):
-                steps = self._begin(order, open_view)
-            case messages.Proceed(number=number):
-                steps = self._ready.pop(number)
-            case messages.Abandon(number=number):
-                self._ready.pop(number).close()
-                return
-        if self._go_on(number, steps):
+        number = order.number
+        steps = self._begin(order, open_view) if isinstance(order, messages.Envelope) else self._ready.pop(number)
+        if isinstance(order, messages.Abandon):
+            steps.close()
+        elif self._go_on(number, steps):
             self._ready[number] = steps
 
 

@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TypeVar, cast
 
 import msgspec
@@ -38,7 +37,7 @@ log = logging.getLogger(__name__)
 COMMAND = (sys.executable, "-I", "-c", "import sys; from reconciler.worker.child import main; main(*sys.argv[1:])")
 # It gets only the variables that libraries need: our environment contains secrets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
-STOP_SECONDS = 2.0  # for each step of an end: to end by itself, to be killed, to close its pipes
+STOP_SECONDS = 2.0  # for each step of an end: to end by itself, to be killed
 GIBIBYTE = 2**30
 CHANGE_BYTES = GIBIBYTE  # of one change, which waits in memory until it is written
 TOO_LARGE = "This would change more than {} GiB at once; commit or send it in parts."
@@ -124,7 +123,6 @@ class Answered:
     planned: messages.Planned
     locked_until: float | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)  # see `Part`
-    routes: list[bytes] = field(default_factory=list, repr=False)  # see `RoutesPart`
 
     def parts(self) -> Iterator[Changes]:
         """Yield the parts, once, each decoded and forgotten when it is asked for: by the thread that writes them."""
@@ -175,8 +173,7 @@ class _Waiting:
     file_limit: asyncio.TimerHandle | None = None
     overdue: Overdue | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)
-    routes: list[bytes] = field(default_factory=list, repr=False)
-    size: int = 0  # of both, in bytes
+    size: int = 0  # of these, in bytes
 
     def end_limits(self) -> None:
         """Stop the timers."""
@@ -184,32 +181,29 @@ class _Waiting:
             if limit is not None:
                 limit.cancel()
 
-    def take(self, part: messages.Part | messages.RoutesPart) -> None:
+    def take(self, part: messages.Part) -> None:
         """Keep a part, or end the job when it is one too many."""
         if self.future.done():
             return
-        kept, content = (self.changes, part.changes) if isinstance(part, messages.Part) else (self.routes, part.routes)
-        self.size += len(content)
+        self.size += len(part.changes)
         if self.size > CHANGE_BYTES:
-            self.end(errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE)))
+            self.fail(errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE)))
         else:
-            kept.append(content)
+            self.changes.append(part.changes)
 
-    def end(self, found: messages.Planned | Exception) -> None:
-        """Tell the caller the result, if it still waits."""
-        if isinstance(found, Exception):
-            self.changes.clear()
-            self.routes.clear()
+    def fail(self, fault: Exception) -> None:
+        """Tell the caller, if it still waits."""
+        self.changes.clear()
         if not self.future.done():
-            if isinstance(found, Exception):
-                self.future.set_exception(found)
-            else:
-                self.future.set_result(found)
+            self.future.set_exception(fault)
 
     def over(self, found: messages.Planned | Exception) -> None:
         """End the job: the process is done with it."""
         self.end_limits()
-        self.end(found)
+        if isinstance(found, Exception):
+            self.fail(found)
+        elif not self.future.done():
+            self.future.set_result(found)
         self.begun.set()
         self.ready.set()
 
@@ -228,7 +222,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._log = WorkerLog()
         self._context = log_context.unbound()
         self._sending = asyncio.Lock()
-        self._has_room, self._has_exited, self._is_closed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._has_room, self._is_closed = asyncio.Event(), asyncio.Event()
         self._has_room.set()
         self._ending: asyncio.Task[None] | None = None
         self._transport: asyncio.SubprocessTransport
@@ -260,7 +254,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
 
     @property
     def _can_be_told(self) -> bool:
-        return not self._input.is_closing() and not self._has_exited.is_set()
+        return not self._input.is_closing() and self._transport.get_returncode() is None
 
     @property
     def _input(self) -> asyncio.WriteTransport:
@@ -287,7 +281,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         self._received += data
         try:
             while not self._is_over and (frame := messages.take_frame(self._received)) is not None:
-                self._take(messages.answer(frame))
+                self._take(messages.reply(frame))
         except (msgspec.DecodeError, ValueError):
             self._end_soon()  # this is no answer, so nothing else that it says counts
         except Exception:  # an answer that nests too deeply, for instance
@@ -302,8 +296,7 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             self._end_soon()
 
     def process_exited(self) -> None:
-        """Called by the loop when the process has ended."""
-        self._has_exited.set()
+        """Called by the loop when the process has ended; what it started may keep its pipes open."""
         self._end_soon()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
@@ -319,26 +312,24 @@ class WorkerProcess(asyncio.SubprocessProtocol):
             raise WorkerGone("The worker ended before it took the work; the work is tried again.")
         future: asyncio.Future[messages.Planned] = asyncio.get_running_loop().create_future()
         waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
-        planned: messages.Planned | None = None
         try:
             await self._begin(waiting, messages.Envelope(number, __version__, job))
             await waiting.ready.wait()
             if not future.done():
                 await lock.acquire()
                 self._proceed(number, waiting)
-            planned = await future
-        finally:
+            return Answered(await future, waiting.locked_until, waiting.changes)
+        except BaseException:
+            waiting.changes.clear()
             if not waiting.is_sent:
                 self._waiting.pop(number, None)
-            if planned is None:
-                waiting.changes.clear()
-                waiting.routes.clear()
-                if waiting.ready.is_set() and not waiting.is_at_work:
-                    self._abandon(number, waiting)
-                await lock.release()
+            elif waiting.ready.is_set() and not waiting.is_at_work:
+                self._abandon(number, waiting)
+            await lock.release()
+            raise
+        finally:
             if not future.cancel() and not future.cancelled():
                 future.exception()  # nobody else may ask for it, and asyncio would complain of that
-        return Answered(planned, waiting.locked_until, waiting.changes, waiting.routes)
 
     async def _begin(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
         """Send a job, and wait until it is begun or over. Raises Busy."""
@@ -372,9 +363,9 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         if self._can_be_told and self._waiting.pop(number, None) is not None:
             self._input.write(messages.framed(messages.Abandon(number, waiting.tag)))
 
-    def _take(self, answer: messages.Answer) -> None:
+    def _take(self, reply: messages.Reply) -> None:
         """Take an answer. Raises ValueError if it makes no sense."""
-        waiting = self._waiting.get(answer.number)
+        waiting, answer = self._waiting.get(reply.number), reply.answer
         if waiting is None:
             return  # it is answered already
         match answer:
@@ -388,18 +379,18 @@ class WorkerProcess(asyncio.SubprocessProtocol):
                 waiting.is_at_work = False
                 waiting.ready.set()
                 if waiting.future.done():
-                    self._abandon(answer.number, waiting)
+                    self._abandon(reply.number, waiting)
             case messages.At(blob=blob):
                 waiting.blob = blob
                 if waiting.file_limit is not None:
                     waiting.file_limit.cancel()
                 if blob and waiting.seconds.file is not None:
                     waiting.file_limit = self._limit(waiting, waiting.seconds.file, blob)
-            case messages.Part() | messages.RoutesPart():
+            case messages.Part():
                 waiting.take(answer)
             case _:
                 waiting.over(_failure(answer) if isinstance(answer, messages.Failed) else answer)
-                del self._waiting[answer.number]
+                del self._waiting[reply.number]
 
     def _limit(self, waiting: _Waiting, seconds: float, blob: str = "") -> asyncio.TimerHandle:
         loop = asyncio.get_running_loop()
@@ -424,14 +415,18 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         return self._ending
 
     async def _end(self) -> None:
-        await _set_soon(self._has_exited)
-        if not self._has_exited.is_set():
-            with contextlib.suppress(ProcessLookupError):  # it may end in the same moment
+        await self._closed_soon()
+        if not self._is_closed.is_set():
+            with contextlib.suppress(ProcessLookupError):  # it may have ended, and what it started keeps the pipes open
                 self._transport.kill()
-            await _set_soon(self._has_exited)
-        await _set_soon(self._is_closed)  # a process that it started may keep the pipes open
+            await self._closed_soon()
         self._over()
         self._transport.close()
+
+    async def _closed_soon(self) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(STOP_SECONDS):
+                await self._is_closed.wait()
 
     def _over(self) -> None:
         """Tell all who wait for it that it ended."""
@@ -452,12 +447,6 @@ class WorkerProcess(asyncio.SubprocessProtocol):
         if self._unasked is not None and not self._is_asked:
             self._unasked(told)
         self._unasked = None
-
-
-async def _set_soon(event: asyncio.Event) -> None:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(STOP_SECONDS):
-            await event.wait()
 
 
 def _failure(failed: messages.Failed) -> errors.ReconcilerError:
@@ -537,8 +526,8 @@ class CrashMemory:
 def _head(job: CommitJob | ReviewJob) -> Hashable:
     """Identify the commit, or the proposal whatever it is merged into."""
     if isinstance(job, ReviewJob):
-        return ("proposal", job.commit.mirror, job.head, job.commit.path)
-    return (job.mirror, job.commit, job.path)
+        return ("proposal", job.commit.mirror, job.head, job.commit.rules.path)
+    return (job.mirror, job.commit, job.rules.path)
 
 
 def _question(job: CommitJob | ReviewJob) -> Hashable:
@@ -596,7 +585,7 @@ class WorkerClient:
     ) -> None:
         """`granted`: the arguments of `child.main`, by which a process can open nothing else."""
         self.memory = CrashMemory()
-        self.pace, self.pace_apart = RestartPace(), RestartPace()
+        self.pace = RestartPace()
         self._command = (*command, *granted)
         self._seconds = seconds
         self._numbers = itertools.count(1)
@@ -607,6 +596,8 @@ class WorkerClient:
         self._turns: dict[type[Job], asyncio.Lock] = {
             sort: asyncio.Lock() for sort in (CommitJob, RequestJob, ReviewJob)
         }
+        # A commit takes much memory and time: the next one is read when its plan is made.
+        self._commits = asyncio.Lock()
         self._stopped = asyncio.Event()
 
     async def start(self) -> None:
@@ -666,7 +657,8 @@ class WorkerClient:
         try:
             if not is_apart:
                 try:
-                    answered = await self._plan_shared(self.memory.prepared(job, careful=False), lock)
+                    async with self._commits if isinstance(job, CommitJob) else contextlib.nullcontext():
+                        answered = await self._plan_shared(self.memory.prepared(job, careful=False), lock)
                 except WorkerGone as gone:
                     if not self._is_to_blame(gone):
                         raise
@@ -727,7 +719,7 @@ class WorkerClient:
 
     async def _plan_apart(self, job: Job, lock: JobLock) -> Answered:
         """Plan a job in a process of its own."""
-        child = await self._start(self.pace_apart)
+        child = await self._start()
         self._apart.add(child)
         try:
             return await child.plan(next(self._numbers), job, lock)
@@ -763,34 +755,32 @@ class WorkerClient:
         return await asyncio.shield(self._starting)
 
     async def _start_shared(self) -> WorkerProcess:
-        self._shared = await self._start(self.pace)
+        self._shared = await self._start()
         return self._shared
 
-    async def _start(self, pace: RestartPace) -> WorkerProcess:
+    async def _start(self) -> WorkerProcess:
         """Start another process, not too soon after the last one's end. Raises WorkerGone if it fails, or all stops."""
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(pace.pause(now=_now())):
+            async with asyncio.timeout(self.pace.pause(now=_now())):
                 await self._stopped.wait()
         if self._stopped.is_set():
             raise WorkerGone(STOPS)
         try:
-            child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=partial(self._ended, pace))
+            child = await WorkerProcess.start(self._command, seconds=self._seconds, unasked=self._ended)
         except OSError as error:
-            why = error.strerror or str(error)
-            self._ended(pace, f"The worker could not be started ({why})")
-            remedy = "look at the machine's memory, and at its limits of processes"
-            raise WorkerGone(f"The worker could not be started ({why}); {remedy}.") from error
+            told = f"The worker could not be started ({error.strerror or error})"
+            self._ended(told)
+            raise WorkerGone(f"{told}; look at the machine's memory, and at its limits of processes.") from error
         if self._stopped.is_set():  # by `stop`, which knows of this one only now
             await child.end()
             raise WorkerGone(STOPS)
         return child
 
-    def _ended(self, pace: RestartPace, told: str) -> None:
+    def _ended(self, told: str) -> None:
         """Note a process that ended and was not asked to."""
-        pace.ended(now=_now())
-        ends = self.pace.ends + self.pace_apart.ends
-        fields = {"fields": {"readerEnds": ends}}
-        log.warning("%s; it is started again when it is needed (%d so far).", told, ends, extra=fields)
+        self.pace.ended(now=_now())
+        fields = {"fields": {"readerEnds": self.pace.ends}}
+        log.warning("%s; it is started again when it is needed (%d so far).", told, self.pace.ends, extra=fields)
 
 
 def _now() -> float:

@@ -12,7 +12,7 @@ import hashlib
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -30,157 +30,40 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
 from reconciler.planner import decisions, delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
-from reconciler.planner.heads import HeadDecision, HeadRules, OwnershipClaim, OwnershipTransfer
-from reconciler.planner.pruning import FileReading, PruneBudget, PruneCircumstances, TreeReading
+from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
+from reconciler.planner.pruning import FileReading, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, PruneRow, RepositoryRow
 from reconciler.worker import messages, trees
-from reconciler.worker.messages import CommitJob, CommitPlanned, Emit, Exhausted, LineageFound, LineageJob, Neighbour
+from reconciler.worker.messages import (
+    CommitJob,
+    CommitPlanned,
+    Emit,
+    Exhausted,
+    LineageFound,
+    LineageJob,
+    RepositoryFiles,
+    Steps,
+)
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
 
 
-def read_circumstances(
-    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, remembered: RepositoryRow | None, tree: str
-) -> PruneCircumstances:
-    """Read what pruning is told of a commit beside its files; its folder is `tree`. Raises GitFault."""
-    # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the remote
-    # gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to approve the head.
-    applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
-    lost = applied is not None and not snapshot.has(applied)
-    unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
-    approval = view.approval(job.repository)
-    # In another history, only the commit that a person looked at is approved, and its descendants.
-    if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
-        approval = None
-    released = (
-        remembered is not None
-        and remembered.state == RepositoryState.READY
-        and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
-        and (remembered.head, remembered.tree) == (job.commit, tree)
-    )
-    return PruneCircumstances(
-        window=view.pruned_since(job.repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
-        approved=None if approval is None else approval.keys,
-        unrelated=unrelated,
-        lost=lost,
-        released=released,
-        stayed=frozenset(view.stays(job.repository)),
-    )
-
-
-def find_claims(
-    gone: Iterable[StoredState],
-    neighbours: Iterable[Neighbour],
-    snapshot: StoreSnapshot,
-    *,
-    rules: DocumentRules,
-    allowance: Allowance,
-) -> list[OwnershipClaim]:
-    """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner. Raises
-    GitFault: what the others define counts as if this commit defined it. Raises Transient when it cannot be read.
-    """
-    left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
-    found = []
-    for neighbour in sorted(neighbours, key=lambda one: one.repository):
-        claim = _claim(neighbour, left, snapshot, rules=rules, allowance=allowance) if left else None
-        if claim is not None:
-            found.append(claim)
-            claimed = {document.key for document in claim.batch.documents}
-            left = {key: stored for key, stored in left.items() if key not in claimed}
-    allowance.no_file()
-    return found
-
-
-def _claim(
-    neighbour: Neighbour,
-    left: Mapping[Key, StoredState],
-    snapshot: StoreSnapshot,
-    *,
-    rules: DocumentRules,
-    allowance: Allowance,
-) -> OwnershipClaim | None:
-    row = snapshot.view.repository(neighbour.repository)
-    if row is None or row.commit is None or row.project != snapshot.project:
-        return None
-    places = _places(neighbour, left.keys(), snapshot.view)
-    if not places:
-        return None
-    try:
-        with Snapshot.open(Path(neighbour.mirror), row.commit) as git:
-            held = _documents(neighbour, places, git, snapshot.view, rules=rules, allowance=allowance)
-            commit = git.commit
-    except Exhausted as exhausted:
-        told = f"with what would pass to the repository {neighbour.repository}, {exhausted.message}"
-        # Not Exhausted, which is remembered for the commit: the other repository's next one may be smaller.
-        raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
-    except errors.ReconcilerError as fault:
-        # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
-        told = f"what would pass to the repository {neighbour.repository} cannot be read ({fault.message})"
-        raise errors.Transient(
-            f"{told}; nothing is done until it can, or that repository is followed no more"
-        ) from fault
-    batch = DocumentBatch(
-        documents=held,
-        stored=left,
-        actor=principals.repository_actor(neighbour.repository),
-        accept_invalid=neighbour.accept_invalid,
-        tell=lambda _, found: violations.lines(found, lambda _: ""),  # not shown: the neighbour's own run reports it
-    )
-    source = source_of_commit(neighbour.repository, neighbour.branch, commit)
-    return OwnershipClaim(neighbour.repository, batch, source) if held else None
-
-
-def _places(neighbour: Neighbour, keys: Collection[Key], view: PlanningView) -> dict[str, set[Key]]:
-    """Find the files in which the neighbour's applied head defines these, each once; by its present settings, which may
-    be newer than that head.
-    """
-    folder = git_trees.place(neighbour.path).prefix
-    globs = FileGlobs(include=neighbour.include, exclude=neighbour.exclude, root=neighbour.path)
-    paths: dict[Key, list[str]] = defaultdict(list)
-    for key, path in view.places_of(neighbour.repository, keys):
-        is_allowed = decisions.is_allowed_resource(key, kinds=neighbour.allowed_kinds, names=neighbour.allowed_names)
-        if is_allowed and path.startswith(folder) and globs.choose(path):
-            paths[key].append(path)
-    held: dict[str, set[Key]] = defaultdict(set)
-    for key, found in paths.items():
-        if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
-            held[found[0]].add(key)
-    return held
-
-
-def _documents(
-    neighbour: Neighbour,
-    places: Mapping[str, Collection[Key]],
-    snapshot: Snapshot,
-    view: PlanningView,
-    *,
-    rules: DocumentRules,
-    allowance: Allowance,
-) -> list[Desired]:
-    """Read the valid ones. A file that is set aside is one that cannot be read."""
-    blobs = view.blobs(neighbour.repository, sorted(places))
-    found = []
-    for path in sorted(blobs):
-        read = trees.read_documents(path, blobs[path], snapshot, rules=rules, allowance=allowance)
-        found += [one for one in read or () if one.key in places[path] and one.owned]
-    return found
-
-
-def source_of_commit(repository: str, branch: str, commit: CommitInfo) -> dict[str, Value]:
+def source_of_commit(files: RepositoryFiles, commit: CommitInfo) -> dict[str, Value]:
     """Return the source of what a repository stores with a commit."""
     return {
         "type": "git",
-        "repository": repository,
-        "branch": branch,
+        "repository": files.rules.name,
+        "branch": files.branch,
         "commit": commit.id,
         "author": commit.author,
         "date": rfc3339(commit.date),
@@ -207,192 +90,244 @@ class PlanMode:
 RECONCILE = PlanMode()
 
 
-def read(
-    job: CommitJob,
-    snapshot: Snapshot,
-    view: PlanningView,
-    remembered: RepositoryRow | None,
-    *,
-    allowance: Allowance,
-    only: Set[str] | None = None,
-    also: tuple[FileChange, ...] = (),
-    known: Iterable[FileReading] = (),
-) -> TreeReading:
-    """Read the files of the commit that have to be read. `only` these files count, and `also` these are read. `known`
-    files were read before.
+class CommitReading:
+    """A commit that is read and decided about, each inside a snapshot of the store; the store may change between."""
 
-    Raises GitFault.
-    """
-    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    scope = FileScope(
-        repository=job.repository,
-        project=job.context.project,
-        folder=job.path,
-        rules=rules,
-        allowance=allowance,
-        globs=FileGlobs(include=job.include, exclude=job.exclude, root=job.path),
-        only=only,
-        also=also,
-        known={file.path: file for file in known},
-    )
-    try:
-        if not job.full and remembered is not None and remembered.tree is not None:
-            reading = trees.read_changed(snapshot, view, scope=scope, since=remembered.tree)
-            if reading is not None:
-                return reading
-        return trees.read_all(snapshot, view, scope=scope)
-    except GitFault as fault:
-        if fault.state is not RepositoryState.PATH_MISSING:
-            raise
-        return trees.without_folder(fault.message)
+    def __init__(
+        self,
+        job: CommitJob,
+        snapshot: Snapshot,
+        view: PlanningView,
+        *,
+        allowance: Allowance,
+        terms: PlanMode = RECONCILE,
+    ) -> None:
+        self.job, self.rules = job, job.rules
+        self.snapshot, self.view, self.allowance, self.terms = snapshot, view, allowance, terms
+        self.documents = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+        self.remembered = view.repository(job.rules.name)
+
+    def read(self, *, also: tuple[FileChange, ...] = (), known: Iterable[FileReading] = ()) -> TreeReading:
+        """Read the files of the commit that have to be read, and `also` these; `known` files were read before.
+
+        Raises GitFault.
+        """
+        scope = FileScope(
+            self.rules,
+            project=self.job.context.project,
+            documents=self.documents,
+            allowance=self.allowance,
+            only=self.terms.only,
+            also=also,
+            known={file.path: file for file in known},
+        )
+        since = None if self.job.full or self.remembered is None else self.remembered.tree
+        try:
+            reading = None if since is None else trees.read_changed(self.snapshot, self.view, scope=scope, since=since)
+            reading = reading or trees.read_all(self.snapshot, self.view, scope=scope)
+        except GitFault as fault:
+            if fault.state is not RepositoryState.PATH_MISSING:
+                raise
+            reading = TreeReading(tree=git_trees.EMPTY, full=True, files=(), missing=fault.message)
+        self.allowance.no_file()
+        return reading
+
+    def world(self) -> StoreSnapshot:
+        """Return what the commit is judged against."""
+        context = self.job.context
+        return StoreSnapshot(
+            self.view,
+            context.project,
+            context.hmac_key,
+            at=context.at,
+            available=context.secrets if self.terms.live else None,
+            check=self.allowance.time,
+            assumed=self.terms.assumed,
+            lenient=self.terms.lenient,
+            refuse_unknown=context.refuse_unknown,
+        )
+
+    def decide(self, reading: TreeReading, world: StoreSnapshot) -> HeadDecision:
+        """Decide about what was read. Raises GitFault."""
+        head = self.head(reading, world)
+        # Without pruning, a repository drops nothing.
+        claims = self._claims(head.removed.gone, world) if self.rules.prune and head.removed.gone else []
+        return planner_heads.judge_head(head, claims, world)
+
+    def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
+        """Return what is judged of what was read. Raises GitFault."""
+        repository, project, remembered = self.rules.name, world.project, self.remembered
+        reading = pruning.told_empty(reading, self.view, repository=repository, project=project)
+        around = self._circumstances(reading.tree)
+        look_back = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
+        gone = pruning.find_removed(reading, self.view, repository=repository, project=project, look_back=look_back)
+        # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
+        gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
+        tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
+        return Head(reading, gone, self.rules, around, tell)
+
+    def _circumstances(self, tree: str) -> PruneCircumstances:
+        """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
+        job, snapshot, remembered, repository = self.job, self.snapshot, self.remembered, self.rules.name
+        # Of a mirror that was made again: it is filled with the head and with what was applied last, as long as the
+        # remote gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to
+        # approve the head.
+        applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
+        lost = applied is not None and not snapshot.has(applied)
+        unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
+        approval = self.view.approval(repository)
+        # In another history, only the commit that a person looked at is approved, and its descendants.
+        if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
+            approval = None
+        released = (
+            remembered is not None
+            and remembered.state == RepositoryState.READY
+            and remembered.fingerprint is not None  # otherwise it was just resumed, and may have drifted
+            and (remembered.head, remembered.tree) == (job.commit, tree)
+        )
+        return PruneCircumstances(
+            window=self.view.pruned_since(repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
+            approved=None if approval is None else approval.keys,
+            unrelated=unrelated,
+            lost=lost,
+            released=released,
+            stayed=frozenset(self.view.stays(repository)),
+        )
+
+    def _claims(self, gone: Iterable[StoredState], world: StoreSnapshot) -> list[OwnershipClaim]:
+        """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner.
+
+        What the others define counts as if this commit defined it. Raises GitFault, and Transient when it cannot be
+        read.
+        """
+        allowance = self.allowance.beside()  # the files of others are read again when this is decided again
+        left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
+        found = []
+        for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
+            row = self.view.repository(neighbour.rules.name) if left else None
+            if row is None or row.commit is None or row.project != world.project:
+                continue
+            claim = self._claim(neighbour, row.commit, left, allowance)
+            if claim is not None:
+                found.append(claim)
+                claimed = {document.key for document in claim.batch.documents}
+                left = {key: stored for key, stored in left.items() if key not in claimed}
+        allowance.no_file()
+        return found
+
+    def _claim(
+        self, neighbour: RepositoryFiles, commit: str, left: Mapping[Key, StoredState], allowance: Allowance
+    ) -> OwnershipClaim | None:
+        name = neighbour.rules.name
+        places = self._places(neighbour.rules, left.keys())
+        if not places:
+            return None
+        blobs = self.view.blobs(name, sorted(places))
+        held: list[Desired] = []
+        try:
+            with Snapshot.open(Path(neighbour.mirror), commit) as git:
+                source = source_of_commit(neighbour, git.commit)
+                for path in sorted(blobs):
+                    # A file that is set aside is one that cannot be read.
+                    read = trees.read_documents(path, blobs[path], git, rules=self.documents, allowance=allowance)
+                    held += [one for one in read or () if one.key in places[path] and one.owned]
+        except Exhausted as exhausted:
+            told = f"with what would pass to the repository {name}, {exhausted.message}"
+            # Not Exhausted, which is remembered for the commit: the other repository's next one may be smaller.
+            raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
+        except errors.ReconcilerError as fault:
+            # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
+            told = f"what would pass to the repository {name} cannot be read ({fault.message})"
+            raise errors.Transient(
+                f"{told}; nothing is done until it can, or that repository is followed no more"
+            ) from fault
+        batch = DocumentBatch(
+            documents=held,
+            stored=left,
+            actor=principals.repository_actor(name),
+            accept_invalid=neighbour.rules.accept_invalid,
+            tell=lambda _, found: violations.lines(found, lambda _: ""),  # not shown: its own run reports it
+        )
+        return OwnershipClaim(name, batch, source) if held else None
+
+    def _places(self, rules: RepositoryRules, keys: Collection[Key]) -> dict[str, set[Key]]:
+        """Find the files in which a neighbour's applied head defines these, each once; by its present settings, which
+        may be newer than that head.
+        """
+        folder = git_trees.place(rules.path).prefix
+        globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
+        paths: dict[Key, list[str]] = defaultdict(list)
+        for key, path in self.view.places_of(rules.name, keys):
+            if rules.allows(key) and path.startswith(folder) and globs.choose(path):
+                paths[key].append(path)
+        held: dict[str, set[Key]] = defaultdict(set)
+        for key, found in paths.items():
+            if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
+                held[found[0]].add(key)
+        return held
 
 
-def store_snapshot(job: CommitJob, view: PlanningView, allowance: Allowance, *, terms: PlanMode) -> StoreSnapshot:
-    """Return what the commit is judged against."""
-    context = job.context
-    available = context.secrets if terms.live else None
-    return StoreSnapshot(
-        view,
-        context.project,
-        context.hmac_key,
-        at=context.at,
-        available=available,
-        check=allowance.time,
-        assumed=terms.assumed,
-        lenient=terms.lenient,
-        refuse_unknown=context.refuse_unknown,
-    )
-
-
-def decide_commit(
-    job: CommitJob,
-    snapshot: Snapshot,
-    reading: TreeReading,
-    world: StoreSnapshot,
-    *,
-    remembered: RepositoryRow | None,
-    allowance: Allowance,
-    terms: PlanMode = RECONCILE,
-) -> HeadDecision:
-    """Decide about what was read, inside one snapshot of the store. Raises GitFault."""
-    view = world.view
-    repository, project = job.repository, job.context.project
-    reading = pruning.told_empty(reading, view, repository=repository, project=project)
-    around = read_circumstances(job, snapshot, view, remembered=remembered, tree=reading.tree)
-    look_back = remembered is None or remembered.state != RepositoryState.READY or bool(around.stayed)
-    gone = pruning.find_removed(reading, view, repository=repository, project=project, look_back=look_back)
-    # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
-    gone = replace(gone, documents=gone.documents + terms.elsewhere)
-    claims: list[OwnershipClaim] = []
-    if job.prune and gone.gone:  # without pruning, a repository drops nothing
-        rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-        # The files of others are read again when this is decided again.
-        beside = allowance.beside()
-        claims = find_claims(gone.gone, job.neighbours, world, rules=rules, allowance=beside)
-    return planner_heads.judge_head(
-        reading,
-        gone,
-        claims,
-        world,
-        rules=HeadRules(
-            repository=repository,
-            allowed_kinds=job.allowed_kinds,
-            allowed_names=job.allowed_names,
-            accept_invalid=job.accept_invalid,
-            atomic=job.atomic,
-            budget=PruneBudget(job.prune_min_count, job.prune_max_percent) if job.prune else None,
-        ),
-        around=around,
-        tell=FileLocations(reading.files, snapshot, allowance).tell,
-    )
-
-
+NOTED = 5  # files that a run names because they are not read
 INDEX_PART = 1_000  # index rows in one part
 
 
-@dataclass(frozen=True, slots=True)
-class ReadCommit:
-    """One commit, read and judged against one revision of the store without the project's lock."""
-
-    job: CommitJob
-    snapshot: Snapshot
-    remembered: RepositoryRow | None
-    changed_by: Mapping[str, Value]  # the commits that changed files, by their paths, as far as they were found
-    revision: int
-    world: StoreSnapshot
-    decision: HeadDecision
-    decide_again: Callable[[], HeadDecision] = field(repr=False)  # against the revision of the view's present snapshot
-
-
-def plan_snapshot(
+def plan_commit(
     job: CommitJob,
     snapshot: Snapshot,
     view: PlanningView,
     *,
-    number: int,
     emit: Emit,
     allowance: Allowance,
     terms: PlanMode = RECONCILE,
-) -> CommitPlanned:
-    """Plan the commit of an open snapshot where no lock is needed; its parts go to `emit`.
+) -> Steps[CommitPlanned]:
+    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the project changed
+    meanwhile.
 
     Raises GitFault, StoreFault.
     """
-    commit = read_commit(job, snapshot, view, allowance=allowance, terms=terms)
-    return plan_commit(commit, view, number=number, emit=emit, check=allowance.time)
-
-
-def read_commit(
-    job: CommitJob, snapshot: Snapshot, view: PlanningView, *, allowance: Allowance, terms: PlanMode = RECONCILE
-) -> ReadCommit:
-    """Read the commit and judge it. Other writers may change the store meanwhile. Raises GitFault, StoreFault."""
-    world = store_snapshot(job, view, allowance, terms=terms)
     with view.snapshot():
-        remembered = view.repository(job.repository)
-        reading = read(job, snapshot, view, remembered, allowance=allowance, only=terms.only)
-    allowance.no_file()
-
-    def decide() -> HeadDecision:
-        return decide_commit(job, snapshot, reading, world, remembered=remembered, allowance=allowance, terms=terms)
-
-    def decide_again() -> HeadDecision:
-        nonlocal reading
-        if not reading.full:  # which files matter may have changed, and they are few
-            reading = read(job, snapshot, view, remembered, allowance=allowance, only=terms.only, known=reading.files)
-            allowance.no_file()
-        return decide()
-
+        commit = CommitReading(job, snapshot, view, allowance=allowance, terms=terms)
+        reading = commit.read()
+    world, remembered = commit.world(), commit.remembered
     # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
     # more often it still holds once the project is locked.
-    with view.snapshot() as revision:
-        decision = decide()
+    with view.snapshot() as judged_at:
+        decision = commit.decide(reading, world)
     is_first = remembered is None or remembered.commit is None
     changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
-    return ReadCommit(job, snapshot, remembered, changed_by, revision, world, decision, decide_again)
-
-
-def plan_commit(
-    commit: ReadCommit, view: PlanningView, *, number: int, emit: Emit, check: Callable[[], object]
-) -> CommitPlanned:
-    """Plan a commit while the project is locked; its parts go to `emit`. It is judged again if the project changed.
-
-    Raises GitFault, StoreFault.
-    """
-    job, snapshot, remembered = commit.job, commit.snapshot, commit.remembered
+    yield
     with view.snapshot() as revision:
-        is_fresh = view.changed_since(job.context.project) <= commit.revision
-        decision = commit.decision if is_fresh else commit.decide_again()
-        origin = replace(_origin(job, snapshot.commit), changed_by=commit.changed_by)
-        index = list(_index_parts(job, view, decision, remembered=remembered))
-        for part in chain(_parts(view, decision, origin=origin, check=check), index, _pruning_parts(job, decision)):
-            emit(part)
-        decided = () if decision.refused else decision.decisions
-        endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
-        changed_flows = delivery_changes.find_flows(decided, commit.world)
+        if view.changed_since(job.context.project) > judged_at:
+            if not reading.full:  # which files matter may have changed, and they are few
+                reading = commit.read(known=reading.files)
+            decision = commit.decide(reading, world)
+        return write_commit(commit, decision, world, revision=revision, changed_by=changed_by, emit=emit)
+
+
+def write_commit(
+    commit: CommitReading,
+    decision: HeadDecision,
+    world: StoreSnapshot,
+    *,
+    revision: int,
+    changed_by: Mapping[str, Value],
+    emit: Emit,
+) -> CommitPlanned:
+    """Make the rows of a decision, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
+    origin = _origin(job, snapshot.commit, changed_by)
+    index = list(_index_parts(job, view, decision, remembered=remembered))
+    made = _parts(view, decision, origin=origin, check=commit.allowance.time)
+    # Before the parts are stored: it is compared with the index.
+    told = _told_files(commit, decision.reading)
+    for part in chain(made, index, _pruning_parts(job, decision)):
+        emit(part)
+    decided = () if decision.refused else decision.decisions
+    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    changed_flows = delivery_changes.find_flows(decided, world)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
-        number=number,
         revision=revision,
         tree=decision.reading.tree,
         full=decision.reading.full,
@@ -404,17 +339,27 @@ def plan_commit(
         rewound=_is_rewound(snapshot, remembered, job.commit),
         hold=None if pruned.hold is None else pruned.hold.value,
         message=pruned.message,
-        touched=tuple(sorted(decision.touched - {job.repository})),
+        touched=tuple(sorted(decision.touched - {job.rules.name})),
         approvable=pruned.approvable_flag,
-        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note))) or None,
+        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
-        held_changed=pruned.held_rows(job.repository) != decision.stayed,
-        explained=decision.paths <= commit.changed_by.keys(),
+        held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
+        explained=decision.paths <= changed_by.keys(),
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
         flows=changed_flows[: flows.MOST],
         flow_counts=flows.count(changed_flows),
     )
+
+
+def _told_files(commit: CommitReading, reading: TreeReading) -> list[str]:
+    """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
+    matter = [file for file in reading.files if file.blob is not None and (file.vacant or file.is_ignore_file)]
+    known = commit.view.blobs(commit.rules.name, [file.path for file in matter]) if matter else {}
+    is_first = commit.remembered is None or commit.remembered.commit is None
+    changed = [file for file in matter if known.get(file.path) != file.blob and not (is_first and file.is_ignore_file)]
+    told = list(trees.told_files(changed))
+    return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
 def _parts(
@@ -442,8 +387,8 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
     if not decision.refused and (pruned.deletions or decision.transfers):
         # From now on less is owned than within these 24 hours.
         at, owned = job.context.milliseconds, decision.owned
-        yield Changes(pruned=(PruneRow(job.repository, at=at, owned=owned, deleted=pruned.unapproved),))
-    held = pruned.held_rows(job.repository)
+        yield Changes(pruned=(PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved),))
+    held = pruned.held_rows(job.rules.name)
     if held != decision.stayed:
         for rows in messages.batches(sorted(held), INDEX_PART):
             yield Changes(held=rows)
@@ -455,32 +400,33 @@ def _index_parts(
     """Yield the index of the files that were read, unless the store has the same."""
     if decision.refused:
         return
-    reading = decision.reading
-    wanted = tuple(trees.wanted_rows(reading, decision.unconverged, repository=job.repository))
+    reading, repository = decision.reading, job.rules.name
+    wanted = tuple(trees.wanted_rows(reading, decision.unconverged, repository=repository))
     if not reading.full:
-        before = view.wanted_in(job.repository, [file.path for file in reading.files])
+        before = view.wanted_in(repository, [file.path for file in reading.files])
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
-        yield Changes(forgotten_files=tuple((job.repository, file.path) for file in reading.files))
-    for files in messages.batches(trees.file_rows(reading, repository=job.repository), INDEX_PART):
+        yield Changes(forgotten_files=tuple((repository, file.path) for file in reading.files))
+    for files in messages.batches(trees.file_rows(reading, repository=repository), INDEX_PART):
         yield Changes(files=files)
     for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
 
 
-def _origin(job: CommitJob, commit: CommitInfo) -> Origin:
-    context = job.context
+def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value]) -> Origin:
+    context, repository = job.context, job.rules.name
     return Origin(
         project=context.project,
-        actor=principals.repository_actor(job.repository).name,
-        repository=job.repository,
+        actor=principals.repository_actor(repository).name,
+        repository=repository,
         run=job.run,
         request=None,
         at=context.at,
         milliseconds=context.milliseconds,
         seed=context.seed,
         hmac_key=context.hmac_key,
-        source=source_of_commit(job.repository, job.branch, commit),
+        source=source_of_commit(job, commit),
+        changed_by=changed_by,
     )
 
 
@@ -524,7 +470,6 @@ def explain_lineage(
     job: LineageJob,
     view: PlanningView,
     *,
-    number: int,
     emit: Emit,
     rests: Callable[[], bool],
 ) -> LineageFound:
@@ -548,7 +493,7 @@ def explain_lineage(
         emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
     is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
-    return LineageFound(number, explained=len(rows), more=is_left and bool(rows))
+    return LineageFound(explained=len(rows), more=is_left and bool(rows))
 
 
 def _lineage_rows(

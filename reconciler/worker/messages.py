@@ -5,7 +5,7 @@ nothing of what it sends is evaluated: a message that does not have its declared
 """
 
 import struct
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from enum import StrEnum
 from itertools import islice
 from typing import TypeAlias, TypeVar
@@ -14,6 +14,8 @@ import msgspec
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.flows import Flow
+from reconciler.model.principals import Actor
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.store.records import Changes
 
@@ -47,43 +49,27 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings by which the files of a repository are read.
-
-    A forgotten field would change the meaning, so none has a default. `branch` is where the commit was found: a branch
-    by its short name, any other ref by its full one, or the id of a commit. `include` and `exclude` are patterns of
-    files, as in the settings; no pattern includes every file.
+    """A repository of the project, its mirror, and where the commit was found there: a branch by its short name, any
+    other ref by its full one, or the id of a commit.
     """
 
-    repository: str
+    rules: RepositoryRules
     mirror: str
     branch: str
-    allowed_kinds: tuple[str, ...]
-    allowed_names: tuple[str, ...]
-    accept_invalid: bool
-    path: str
-    include: tuple[str, ...]
-    exclude: tuple[str, ...]
-
-
-class Neighbour(RepositoryFiles, frozen=True, kw_only=True):
-    """Another repository of the same project, which may become the owner of resources that this one drops."""
 
 
 class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
-    a digest of the URL and of what is followed there.
+    a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
+    become the owners of resources that this one drops.
     """
 
     context: Context
     commit: str
     run: str
     full: bool
-    prune: bool
-    atomic: bool
-    prune_min_count: int
-    prune_max_percent: int
     origin: str
-    neighbours: tuple[Neighbour, ...]
+    neighbours: tuple[RepositoryFiles, ...]
     aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
     careful: bool = False  # say which file is read, before it is
 
@@ -95,28 +81,33 @@ class Verb(StrEnum):
     DELETE = "delete"
 
 
-class RequestJob(msgspec.Struct, frozen=True, tag="request"):
-    """Plan the body of an apply or delete request. `atomic` and `strict_version` are for an apply: with the latter, a
+class ApplyOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The query parameters of an apply or a delete. `atomic` and `strict_version` are for an apply: with the latter, a
     document that names another version or hash than the stored one is not stored. `matching` is for a delete: nothing
     is deleted unless the stored resource has one of these versions or hashes.
     """
 
-    context: Context
-    verb: Verb
-    actor: str
-    role: str
-    request: str
-    body: bytes
-    max_resources: int
-    atomic: bool
-    dry_run: bool
     accept_invalid: bool = False
+    atomic: bool = False
+    dry_run: bool = False
     strict_version: bool = False
     matching: tuple[str, ...] | None = None  # None: any; `*` stands for any that there is
 
+
+class RequestJob(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
+    """Plan the body of an apply or delete request."""
+
+    context: Context
+    verb: Verb
+    actor: Actor
+    request: str
+    body: bytes
+    max_resources: int
+    options: ApplyOptions = ApplyOptions()
+
     def __repr__(self) -> str:
         """Without the body, in which secrets are in clear."""
-        return f"RequestJob({self.verb} {self.request} by {self.actor}, {len(self.body)} bytes)"
+        return f"RequestJob({self.verb} {self.request} by {self.actor.name}, {len(self.body)} bytes)"
 
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
@@ -201,42 +192,25 @@ Order: TypeAlias = Envelope | Proceed | Abandon
 class Begun(msgspec.Struct, frozen=True, tag="begun"):
     """The job does not wait any more: what ends the child from now on may be this one's doing."""
 
-    number: int
-
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Everything that the job reads without the project's lock is read: it waits for `Proceed`."""
-
-    number: int
 
 
 class At(msgspec.Struct, frozen=True, tag="at"):
     """The blob of the file that a careful job reads now; '' when it reads no more files."""
 
-    number: int
     blob: str
 
 
 class Part(msgspec.Struct, frozen=True, tag="part"):
     """One part of the change: `store.records.Changes` in msgpack, decoded only where it is written."""
 
-    number: int
     changes: bytes
 
     def __repr__(self) -> str:
         """Without the rows, in which secrets are in clear."""
-        return f"Part({self.number}, {len(self.changes)} bytes)"
-
-
-class RoutesPart(msgspec.Struct, frozen=True, tag="routes-part"):
-    """A part of what a project routes: `model.routes.Routes` in msgpack, small enough to be decoded on the loop."""
-
-    number: int
-    routes: bytes
-
-    def __repr__(self) -> str:
-        """Without the destinations, in which secrets are in clear."""
-        return f"RoutesPart({self.number}, {len(self.routes)} bytes)"
+        return f"Part({len(self.changes)} bytes)"
 
 
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
@@ -250,7 +224,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     not define them. `changed_endpoints` are as in `planner.delivery`.
     """
 
-    number: int
     revision: int
     tree: str
     full: bool
@@ -277,7 +250,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     """The end of a planned request: the HTTP status and body that answer it once its parts are stored."""
 
-    number: int
     revision: int
     status: int
     answer: bytes
@@ -290,7 +262,6 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
     """The end of a search: how many resources it explained, and whether there may be more to find at once."""
 
-    number: int
     explained: int
     more: bool
 
@@ -302,7 +273,6 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     with the text was the last good route of a Configuration that cannot deliver by its present version.
     """
 
-    number: int
     revision: int
     exists: bool
     versions: tuple[int, ...] = ()
@@ -313,12 +283,16 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
 
 class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
     """The end of a compilation, as of a revision. `restated`: the number of Configurations whose stored status of
-    delivery is outdated; the parts have the new statuses.
+    delivery is outdated; the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
     """
 
-    number: int
     revision: int
-    restated: int = 0
+    restated: int
+    routes: bytes
+
+    def __repr__(self) -> str:
+        """Without the destinations, in which secrets are in clear."""
+        return f"RoutesFound({self.revision}, {self.restated}, {len(self.routes)} bytes)"
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
@@ -328,7 +302,6 @@ class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-plann
     conflict, or is empty if there is no common history. `merge_base`, `behind` and `ahead` are as in `model.plan.Plan`.
     """
 
-    number: int
     revision: int
     entry: bytes
     merge_base: str
@@ -340,7 +313,6 @@ class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-plann
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The job could not be planned. `state` is a repository's state when git is the cause."""
 
-    number: int
     message: str
     state: str | None = None
     transient: bool = False
@@ -356,12 +328,32 @@ class Exhausted(GitFault):
 
 
 Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned
-Answer: TypeAlias = Begun | Ready | At | Part | RoutesPart | Planned | Failed
-"""Everything that the child sends."""
+Answer: TypeAlias = Begun | Ready | At | Part | Planned | Failed
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Everything that the child sends: an answer to the job with this number."""
+
+    number: int
+    answer: Answer
+
 
 Emit: TypeAlias = Callable[[Changes], None]
 """A job sends each part of its change by this."""
+P = TypeVar("P", bound=Planned)
+Steps: TypeAlias = Generator[None, None, P]
+"""A job on its way: it yields once when it needs the project's lock to go on, and returns the plan."""
 T = TypeVar("T")
+
+
+def finished(steps: Steps[P]) -> P:
+    """Have a job planned to its end where it needs no lock."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            planned: P = end.value
+            return planned
 
 
 def batches(rows: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
@@ -373,10 +365,10 @@ def batches(rows: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
 
 _encoder = msgspec.msgpack.Encoder()
 _orders: msgspec.msgpack.Decoder[Order] = msgspec.msgpack.Decoder(Order)
-_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_replies: msgspec.msgpack.Decoder[Reply] = msgspec.msgpack.Decoder(Reply)
 
 
-def framed(message: Order | Answer) -> bytes:
+def framed(message: Order | Reply) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
@@ -402,9 +394,9 @@ def order(payload: bytes) -> Order:
     return _orders.decode(payload)
 
 
-def answer(payload: bytes | bytearray) -> Answer:
+def reply(payload: bytes | bytearray) -> Reply:
     """Decode what the worker sent. Raises msgspec.DecodeError for anything else."""
-    return _answers.decode(payload)
+    return _replies.decode(payload)
 
 
 def tag_of(job: Job) -> str:

@@ -8,9 +8,7 @@ see.
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import chain
-from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -28,24 +26,22 @@ from reconciler.model import (
     violations,
 )
 from reconciler.model import documents as model_documents
-from reconciler.model import outcomes as model_outcomes
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
-from reconciler.model.principals import Actor, Role
+from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value, pointer_text
-from reconciler.model.violations import Violation
 from reconciler.planner import changes, decisions, delivery_changes, planner
 from reconciler.planner.changes import ChangePart, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.remasking import Remasking
-from reconciler.planner.stored import StoreSnapshot
+from reconciler.planner.stored import StoreSnapshot, masked_document
 from reconciler.store import records
-from reconciler.store.contract import PlanningView
-from reconciler.store.records import Changes, HeadRow, OriginRow, VersionRow
+from reconciler.store.contract import Damaged, PlanningView
+from reconciler.store.records import Changes
 from reconciler.worker import messages
-from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Verb
+from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
 NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
@@ -65,157 +61,130 @@ class _Refused(Exception):
 _CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
 
 
-@dataclass(frozen=True, slots=True)
-class ReadRequest:
-    """A request's resources, read without the project's lock. `found` are those of an apply."""
-
-    job: RequestJob
-    items: Sequence[Value]
-    found: Sequence[Desired]
-
-
-def read_request(job: RequestJob, *, number: int) -> ReadRequest | RequestPlanned:
-    """Read a request; the answer at once for a body that is not as documented: 400, or 413."""
-    rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
-    try:
-        items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
-        is_apply = job.verb is Verb.APPLY
-        found = desired.read_items(_TimeLeft().each(items), rules=rules) if is_apply else ()
-    except _Refused as problem:
-        return _answer(number, 0, status=problem.status, body=problem.body)
-    return ReadRequest(job, items, found)
-
-
-def plan_request(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    """Plan a request while its project is locked: 202 with one status per resource, 409 or 412 when nothing may be
-    stored, 413 when it takes too long. Raises StoreFault.
+def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[RequestPlanned]:
+    """Plan a request: 202 with one status per resource, 400 for a body that is not as documented, 409 or 412 when
+    nothing may be stored, 413 when it is too large or takes too long. Raises StoreFault.
     """
     try:
-        return _plan(request, view, number=number, emit=emit)
+        items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
+        rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
+        found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
+        yield
+        return _plan(job, items, found, view, emit=emit)
     except _Refused as problem:
-        return _answer(number, 0, status=problem.status, body=problem.body)
+        return _answer(0, status=problem.status, body=problem.body)
 
 
-def _plan(request: ReadRequest, view: PlanningView, *, number: int, emit: Emit) -> RequestPlanned:
-    job, items = request.job, request.items
-    time_left = _TimeLeft()
-    origin = _origin(job)
+def _plan(
+    job: RequestJob, items: Sequence[Value], found: Sequence[Desired], view: PlanningView, *, emit: Emit
+) -> RequestPlanned:
+    """Plan what was read, while the project is locked. `found` are the resources of an apply."""
+    time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
+    is_apply = job.verb is Verb.APPLY
     with view.snapshot() as revision:
         world = StoreSnapshot(
             view,
-            origin.project,
-            origin.hmac_key,
-            at=origin.at,
-            hide_guesses=job.dry_run,
-            suspended=view.suspended(job.context.at),
-            available=job.context.secrets,
-            refuse_unknown=job.context.refuse_unknown,
+            context.project,
+            context.hmac_key,
+            at=context.at,
+            hide_guesses=is_dry,
+            suspended=view.suspended(context.at),
+            available=context.secrets,
+            refuse_unknown=context.refuse_unknown,
             check=time_left.check,
         )
-        is_apply = job.verb is Verb.APPLY
-        decided = _decide_apply(request, world) if is_apply else _decide_delete(request, world)
-        rows = ChangeRows(decided, view, origin=origin, hide_guesses=job.dry_run)
-        bodies = _stored_bodies(decided.outcomes, view, origin=origin)
+        decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
+        rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
+        bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
-        changed = not job.dry_run and _emit(decided, chain(parts, remasking.parts()), emit=emit)
-        endpoints = decisions.changed_endpoints([decided], view, project=origin.project) if changed else ()
-        changed_flows = delivery_changes.find_flows([decided], world) if job.dry_run else ()
+        changed = not is_dry and _emit(decided, chain(parts, remasking.parts()), emit=emit)
+        endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
+        changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
     written = _written(parts)
     bodies |= _restored(rows, parts)
     restated = _restated(bodies, parts)
-    shown = bodies | restated | (changes.without_hashes(written, decided) if job.dry_run else written)
+    shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
     body: dict[str, object] = {
         "updates": [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
     }
     if not is_apply:
-        refused = [outcome for outcome in decided.outcomes if outcome.status in model_outcomes.REFUSED]
+        refused = [outcome for outcome in decided.outcomes if outcome.status in REFUSED]
         body = {"errors": [_line(outcome) for outcome in refused], **body}
     if changed_flows:
         body["flows"] = [flows.shown(flow) for flow in changed_flows[: flows.MOST]]
     return structs.replace(
-        _answer(number, revision, status=202, body=body, changed=changed),
+        _answer(revision, status=202, body=body, changed=changed),
         touched=tuple(sorted(decided.standing.owners)) if changed else (),
         damaged=planner.damaged(decided.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
     )
 
 
-def _actor(job: RequestJob) -> Actor:
-    return Actor(name=job.actor, role=Role(job.role))
-
-
-def _decide_apply(request: ReadRequest, world: StoreSnapshot) -> Decided:
+def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desired], world: StoreSnapshot) -> Decided:
     """Decide about an apply. Raises _Refused where it is atomic and something of it is refused."""
-    job, found, actor = request.job, request.found, _actor(request.job)
     stored = world.stored(one.key for one in found if one.key is not None)
     conflicts = decisions.id_conflicts(found, stored, world)
     wanted = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
-    if job.strict_version:
-        wanted = _of_present_versions(wanted, request.items, stored, world)
-    batch = DocumentBatch(wanted, stored, actor=actor, accept_invalid=job.accept_invalid, tell=_told)
+    if job.options.strict_version:
+        wanted = _of_present_versions(wanted, items, stored, world)
+    batch = DocumentBatch(
+        wanted,
+        stored,
+        actor=job.actor,
+        accept_invalid=job.options.accept_invalid,
+        tell=lambda _, found: violations.lines(found, lambda _: ""),  # without places: the sender knows the pointers
+    )
     [decided] = decisions.decide([batch], world)
-    refusals = planner.refusals(decided.outcomes, actor=actor) if job.atomic else ()
+    refusals = planner.refusals(decided.outcomes, actor=job.actor) if job.options.atomic else ()
     if refusals:
         codes = [OF_STATUS[outcome.status] for outcome in refusals]
         raise _Refused(409, [_line(outcome) for outcome in refusals], *codes)
     return decided
 
 
-def _decide_delete(request: ReadRequest, world: StoreSnapshot) -> Decided:
+def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot) -> Decided:
     """Decide about a delete. Raises _Refused where a resource has none of the versions that are asked for."""
-    job = request.job
-    wanted = [_named(item) for item in request.items]
+    named = (resource.identify(item) for item in items)  # only kind and name are read, and judged
+    wanted = [Desired(key=key, reason=reason) for key, reason in named]
     stored = world.removable(one.key for one in wanted if one.key is not None)
     references = world.references(stored, {})
-    outcomes = planner.plan_deletes(wanted, stored, references=references, actor=_actor(job), suspended=world.suspended)
-    others = [] if job.matching is None else _of_other_versions(outcomes, job.matching, world)
+    outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=world.suspended)
+    others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, world)
     if others:
         raise _Refused(412, others)
     return Decided((), outcomes)
 
 
-class _Made(NamedTuple):
-    """Which version a document was made from, as its metadata says; None for what it does not say."""
-
-    version: Value
-    hash: Value
-
-
-def _made_from(item: Value) -> _Made:
-    metadata = item.get("metadata") if isinstance(item, dict) else None
-    return _Made(metadata.get("version"), metadata.get("hash")) if isinstance(metadata, dict) else _Made(None, None)
-
-
 def _of_present_versions(
     wanted: Sequence[Desired],
     items: Sequence[Value],
-    stored: Mapping[Key, model_outcomes.StoredState],
+    stored: Mapping[Key, StoredState],
     world: StoreSnapshot,
 ) -> list[Desired]:
     """Return the wanted resources, with a conflict where a document was made from another version than the stored."""
-    made = [_made_from(item) for item in items]
-    asked = [one.key for one, of in zip(wanted, made, strict=True) if one.key is not None and of.hash is not None]
-    hashes = _hashes(asked, world)
+    hashes = _hashes([one.key for one in wanted if one.key is not None], world)
     return [
-        one if one.key is None else structs.replace(one, conflict=_conflict(one.key, of, stored, hashes))
-        for one, of in zip(wanted, made, strict=True)
+        one if one.key is None else structs.replace(one, conflict=_conflict(one.key, item, stored, hashes))
+        for one, item in zip(wanted, items, strict=True)
     ]
 
 
-def _conflict(
-    key: Key, made: _Made, stored: Mapping[Key, model_outcomes.StoredState], hashes: Mapping[Key, str]
-) -> str | None:
+def _conflict(key: Key, item: Value, stored: Mapping[Key, StoredState], hashes: Mapping[Key, str]) -> str | None:
     """Why a document does not count as made from what is stored."""
-    if made == _Made(None, None):
+    metadata = item.get("metadata") if isinstance(item, dict) else None
+    if not isinstance(metadata, dict):
+        return None
+    version, hash_ = metadata.get("version"), metadata.get("hash")
+    if version is None and hash_ is None:
         return None
     present = stored.get(key)
     if present is None:
         told = f"there is no {key.kind} {key.name}"
         return f"{told}; to create it, leave out `metadata.version` and `metadata.hash`"
-    named = "version" if made.version not in (None, present.version) else "hash"
-    if named == "hash" and made.hash in (None, hashes.get(key)):
+    named = "version" if version not in (None, present.version) else "hash"
+    if named == "hash" and hash_ in (None, hashes.get(key)):
         return None
     told = f"the present version is {present.version}, and `metadata.{named}` of the document is of another"
     return f"{told}; get the resource and make the change again"
@@ -224,23 +193,10 @@ def _conflict(
 def _hashes(keys: Iterable[Key], world: StoreSnapshot) -> dict[Key, str]:
     """The hashes of the stored resources among these; one that is damaged has none."""
     found = {}
-    for key, document in world.view.documents(world.project, list(keys)).items():
-        with suppress(msgspec.DecodeError):
-            found[key] = msgspec.json.decode(document.body, type=_Hashed).metadata.hash
+    for key, document in world.view.documents(world.project, keys).items():
+        with suppress(Damaged, LookupError):
+            found[key] = str(values.value_at(masked_document(key, document), ("metadata", "hash")))
     return found
-
-
-class _HashedMetadata(msgspec.Struct):
-    hash: str
-
-
-class _Hashed(msgspec.Struct):
-    metadata: _HashedMetadata
-
-
-def _told(_: Desired, found: Sequence[Violation]) -> str:
-    """Return the violations without places: the sender knows the pointers."""
-    return violations.lines(found, lambda _: "")
 
 
 class _TimeLeft:
@@ -264,11 +220,9 @@ class _TimeLeft:
             yield item
 
 
-def _of_other_versions(
-    outcomes: Iterable[model_outcomes.Outcome], matching: Collection[str], world: StoreSnapshot
-) -> list[str]:
+def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], world: StoreSnapshot) -> list[str]:
     """One line for each resource that would go and has none of these versions and hashes."""
-    going = [one.stored for one in outcomes if one.change is model_outcomes.Change.DELETE and one.stored is not None]
+    going = [one.stored for one in outcomes if one.change is Change.DELETE and one.stored is not None]
     hashes = _hashes([stored.key for stored in going], world)
     return [
         f"{stored.key.kind} {stored.key.name}: the present version is {stored.version}, which `If-Match` does not "
@@ -329,17 +283,11 @@ def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]
     return items if isinstance(items, list) else [], problems
 
 
-def _named(item: Value) -> Desired:
-    """Return the key that a delete names. Only kind and name are read, and judged."""
-    key, reason = resource.identify(item)
-    return Desired(key=key, reason=reason)
-
-
 def _origin(job: RequestJob) -> Origin:
     context = job.context
     return Origin(
         project=context.project,
-        actor=job.actor,
+        actor=job.actor.name,
         repository=None,
         run=None,
         request=job.request,
@@ -347,13 +295,13 @@ def _origin(job: RequestJob) -> Origin:
         milliseconds=context.milliseconds,
         seed=context.seed,
         hmac_key=context.hmac_key,
-        source={"type": "api", "actor": job.actor, "date": context.at},
+        source={"type": "api", "actor": job.actor.name, "date": context.at},
     )
 
 
 def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
     """Send the rows; return True if there are any. An unchanged resource may have become complete."""
-    if not decided.standing.rows and all(outcome.change is model_outcomes.Change.NONE for outcome in decided.outcomes):
+    if not decided.standing.rows and all(outcome.change is Change.NONE for outcome in decided.outcomes):
         return False
     for part in parts:
         emit(part)
@@ -362,26 +310,20 @@ def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
     """The resources that these rows store, as a reader will get them. A request never replaces a head alone."""
-    return {
-        Key(version.kind, version.name): _joined(version, head, {origin.id: origin for origin in part.origins})
-        for part in parts
-        for version, head in zip(part.versions, part.heads, strict=True)
-    }
-
-
-def _joined(version: VersionRow, head: HeadRow, origins: Mapping[int, OriginRow]) -> bytes:
-    origin = origins[version.origin]
-    return rendering.shown((version.body, head.status, origin.head, origin.tail, version.path, version.line))
+    found = {}
+    for part in parts:
+        origins = {origin.id: origin for origin in part.origins}
+        for version, head in zip(part.versions, part.heads, strict=True):
+            origin = origins[version.origin]
+            place = (origin.head, origin.tail, version.path, version.line)
+            found[Key(version.kind, version.name)] = rendering.shown((version.body, head.status, *place))
+    return found
 
 
 def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
     """The damaged resources that these rows make anew, as a reader will get them."""
     outcomes = rows.decided.outcomes
-    present = {
-        one.key: one.stored
-        for one in outcomes
-        if one.change is model_outcomes.Change.RESTORE and one.stored is not None
-    }
+    present = {one.key: one.stored for one in outcomes if one.change is Change.RESTORE and one.stored is not None}
     found = {}
     for row in (row for part in parts for row in part.rewritten):
         key = Key(row.kind, row.name)
@@ -397,19 +339,17 @@ def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key
     return {key: rendering.restated(bodies[key], rows[key]) for key in rows.keys() & bodies.keys()}
 
 
-def _stored_bodies(
-    outcomes: Sequence[model_outcomes.Outcome], view: PlanningView, *, origin: Origin
-) -> dict[Key, bytes]:
+def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: str) -> dict[Key, bytes]:
     """The stored resources that an answer shows: those that the request does not store anew."""
     shown = [
         outcome.key
         for outcome in outcomes
-        if outcome.stored is not None and outcome.key is not None and outcome.change is not model_outcomes.Change.UPDATE
+        if outcome.stored is not None and outcome.key is not None and outcome.change is not Change.UPDATE
     ]
     bodies = {key: builtins.shown()[key] for key in shown if key in builtins.built_in()}
     size = 0
     for start in range(0, len(shown), BATCH):
-        found = view.bodies(origin.project, shown[start : start + BATCH])
+        found = view.bodies(project, shown[start : start + BATCH])
         size += sum(map(len, found.values()))
         if size > ANSWER_BYTES and len(outcomes) > 1:  # one resource alone is always shown
             raise _Refused(413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",))
@@ -417,237 +357,212 @@ def _stored_bodies(
     return bodies
 
 
-def _present(outcome: model_outcomes.Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
+def _present(outcome: Outcome, items: Sequence[Value], bodies: dict[Key, bytes]) -> bytes:
     """The resource of one status: as it is stored after the update, else what was sent, masked."""
-    if outcome.key in bodies and outcome.status is not model_outcomes.UpdateStatus.INVALID:
+    if outcome.key in bodies and outcome.status is not UpdateStatus.INVALID:
         return bodies[outcome.key]
     assert outcome.ordinal is not None
     return msgspec.json.encode(resource.mask_all(items[outcome.ordinal]))
 
 
-def _update(outcome: model_outcomes.Outcome, resource: bytes) -> dict[str, object]:
+def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
     update: dict[str, object] = {"resource": msgspec.Raw(resource), "status": outcome.status.value}
-    if outcome.status in model_outcomes.WITH_REASON:
+    if outcome.status in WITH_REASON:
         update["reason"] = outcome.reason
-    why = None if outcome.status in model_outcomes.WITH_REASON else _why(outcome)
+    why = None if outcome.status in WITH_REASON else _why(outcome)
     notes = (*outcome.notes, *([why] if why else ()))
     if notes:
         update["notes"] = notes
     return update
 
 
-def _line(outcome: model_outcomes.Outcome) -> str:
+def _line(outcome: Outcome) -> str:
     """One line of `errors`: which resource, and why not."""
     which = f"item {outcome.ordinal}" if outcome.key is None else f"{outcome.key.kind} {outcome.key.name}"
     why = _why(outcome) or (outcome.reason or outcome.status.value).replace("\n", "; ")
     return f"{which}: {outcome.status.value}: {why}"
 
 
-def _why(outcome: model_outcomes.Outcome) -> str | None:
+def _why(outcome: Outcome) -> str | None:
     """Return why a status that has no `reason` refuses what was asked for."""
-    if outcome.status is model_outcomes.UpdateStatus.FORBIDDEN:
-        return _why_forbidden(outcome)
-    if outcome.status is model_outcomes.UpdateStatus.IN_USE:
+    if outcome.status is UpdateStatus.IN_USE:
         return changes.in_use(outcome)
-    if outcome.status is model_outcomes.UpdateStatus.DEPRECATED and outcome.change is model_outcomes.Change.NONE:
+    if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
         return "a new resource cannot be deprecated from the start"
-    return None
-
-
-def _why_forbidden(outcome: model_outcomes.Outcome) -> str:
+    if outcome.status is not UpdateStatus.FORBIDDEN:
+        return None
     owner = None if outcome.stored is None else outcome.stored.owner
     if owner is None:
         return "your role does not cover it"
-    if owner == model_outcomes.BUILT_IN:
+    if owner == BUILT_IN:
         return "it is built in; choose another name"
     return f"managed by the repository {owner}; change it there"
 
 
-def _answer(
-    number: int,
-    revision: int,
-    *,
-    status: int,
-    body: dict[str, object],
-    changed: bool = False,
-) -> RequestPlanned:
+def _answer(revision: int, *, status: int, body: dict[str, object], changed: bool = False) -> RequestPlanned:
     answer = msgspec.json.encode(body)
     if len(answer) > messages.FRAME_LIMIT // 2:
         told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
-        return _answer(number, 0, status=413, body=error_codes.body([told], ErrorCode.TOO_LARGE))
-    return RequestPlanned(number=number, revision=revision, status=status, answer=answer, changed=changed)
+        return _answer(0, status=413, body=error_codes.body([told], ErrorCode.TOO_LARGE))
+    return RequestPlanned(revision=revision, status=status, answer=answer, changed=changed)
 
 
 class _Obstacle(Exception):
     """Nothing may be rewritten; the message says why."""
 
 
-class _RedactedRows(ChangePart):
-    """Rows, sent on whenever there are many. In a dry run they are dropped."""
+def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactPlanned:
+    """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
+    search = _Redaction(job, view, emit)
+    with view.snapshot() as revision:
+        if not view.last_versions(search.project, [search.key]):
+            return RedactPlanned(revision, exists=False)
+        try:
+            search.redact_versions()
+        except _Obstacle as obstacle:
+            return RedactPlanned(revision, exists=True, obstacle=str(obstacle))
+        search.redact_status()
+        search.redact_quotes()
+        ends_routes = search.end_routes()
+    search.tell_audit()
+    versions = tuple(search.versions)
+    return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=ends_routes)
 
-    def __init__(self, emit: Emit, *, dry_run: bool) -> None:
-        super().__init__()
+
+class _Redaction:
+    """One search for a text. The rows that rewrite what has it are sent on whenever there are many; a dry run drops
+    them.
+    """
+
+    def __init__(self, job: RedactJob, view: PlanningView, emit: Emit) -> None:
+        self.project, self.key = job.context.project, Key(job.kind, job.name)
+        self.versions: list[int] = []  # in which a reader sees the text
+        self.places = 0  # the strings that have it
+        self._rewritten: set[int] = set()  # versions, also those that have it as a secret
+        self._job = job
+        self._view = view
         self._emit = emit
-        self._dry_run = dry_run
+        self._rows = ChangePart()
 
-    def added(self, size: int = 0) -> None:
+    def _added(self, size: int = 0) -> None:
         """Count one more row, which holds so many bytes."""
-        if self.add(size):
-            self.flush()
+        if self._rows.add(size):
+            self._flush()
 
-    def flush(self) -> None:
-        """Send what is gathered."""
-        part = self.take()
-        if not self._dry_run:
+    def _flush(self) -> None:
+        part = self._rows.take()
+        if not self._job.dry_run:
             self._emit(part)
 
+    def redact_versions(self) -> None:
+        """Rewrite every version that has the text. Raises _Obstacle."""
+        present = self._view.stored(self.project, [self.key]).get(self.key)
+        for version in self._view.versions_of(self.project, self.key):
+            left = self._left(version, is_present=present is not None and present.version == version.version)
+            if left is None:
+                continue
+            row = records.RewrittenRow(self.project, *self.key, version.version, left.body, left.secrets)
+            self._rows.rewritten.append(row)
+            self._added(len(left.body) + len(left.secrets or b""))
+            self._rewritten.add(version.version)
+            self.places += left.places
+            if left.places:
+                self.versions.append(version.version)
 
-def plan_redaction(job: RedactJob, view: PlanningView, *, number: int, emit: Emit) -> RedactPlanned:
-    """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
-    rows = _RedactedRows(emit, dry_run=job.dry_run)
-    with view.snapshot() as revision:
-        key = Key(job.kind, job.name)
-        if not view.last_versions(job.context.project, [key]):
-            return RedactPlanned(number, revision, exists=False)
+    def _left(self, version: records.StoredVersion, *, is_present: bool) -> rendering.RedactedVersion | None:
+        """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
+        text, context = self._job.text, self._job.context
+        secrets = None if self._job.dry_run or is_present else version.secrets
+        which = f"{version.key.kind} {version.key.name}"
         try:
-            versions, places, rewritten = _versions(job, key, view, rows)
-        except _Obstacle as obstacle:
-            return RedactPlanned(number, revision, exists=True, obstacle=str(obstacle))
-        places += _status(job, key, view, rows) + _quotes(job, view, rows)
-        ends_routes = _end_routes(job, key, view, rows, rewritten=rewritten)
-    rows.audit.append(_audit(job, versions, places))
-    rows.flush()
-    return RedactPlanned(
-        number, revision, exists=True, versions=tuple(versions), places=places, ends_routes=ends_routes
-    )
+            if rendering.is_known_by(version.body, text):
+                raise _Obstacle(f"The text is a part of the name or the id of {which}, which stay; give a longer text.")
+            left = rendering.redacted_version(
+                version.body, secrets, text, project=self.project, hmac_key=context.hmac_key
+            )
+        except (LookupError, ValueError):
+            told = f"Version {version.version} of {which} is damaged in the store and cannot be read; restore a backup."
+            raise _Obstacle(told) from None
+        if is_present and left is not None:
+            told = f"The present version of {which} still holds the text; change it first, in Git or by apply."
+            raise _Obstacle(told)
+        return left
 
+    def redact_status(self) -> None:
+        """Redact the status: what it lists as missing may quote an earlier version, or its type."""
+        identity = self._view.identities(self.project, [self.key]).get(self.key)
+        if identity is None:
+            return
+        lines = rendering.incomplete(identity.status)
+        left = self._redacted(lines)
+        places = sum(one != other for one, other in zip(lines, left, strict=True))
+        if places:
+            self.places += places
+            status = rendering.with_incomplete(self.key.kind, identity.status, left)
+            self._rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
+            self._added(len(status))
 
-def _versions(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows) -> tuple[list[int], int, set[int]]:
-    """Return the versions in which a reader sees the text, the number of strings, and all rewritten versions, also
-    those that have it as a secret. Raises _Obstacle.
-    """
-    project = job.context.project
-    present = view.stored(project, [key]).get(key)
-    seen: list[int] = []
-    rewritten: set[int] = set()
-    places = 0
-    for version in view.versions_of(project, key):
-        left = _left(job, version, present)
-        if left is None:
-            continue
-        row = records.RewrittenRow(project, *key, version.version, left.body, left.secrets)
-        rows.rewritten.append(row)
-        rows.added(len(left.body) + len(left.secrets or b""))
-        rewritten.add(version.version)
-        places += left.places
-        if left.places:
-            seen.append(version.version)
-    return seen, places, rewritten
+    def redact_quotes(self) -> None:
+        """Redact the sentences of runs and of the audit that quote the text."""
+        for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
+            [text] = self._redacted([quote.text])
+            self._rows.quotes.append(quote._replace(text=text))
+            self._added(len(text))
+            self.places += 1
 
+    def end_routes(self) -> bool:
+        """End the last good routes that a rewritten version is in force in; return True if there were any."""
+        ended = False
+        for name, encoded in self._view.past_routes(self.project).items():
+            before = past = msgspec.json.decode(encoded, type=Past)
+            for use, number in before.uses:
+                if self.key.kind == "Configuration":
+                    ends = self.key.name == name and before.version in self._rewritten
+                else:
+                    ends = self.key == Key("Destination", use) and number in self._rewritten
+                past = stale_routes.without(past, use) if ends else past
+            if past != before:
+                ended = True
+                past = structs.replace(past, at=self._job.context.at)
+                row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
+                self._rows.past_routes.append(row)
+                self._added()
+                self._restate(Key("Configuration", name), past)
+        return ended
 
-def _end_routes(
-    job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows, *, rewritten: Collection[int]
-) -> bool:
-    """End the last good routes that a rewritten version is in force in; whether there were any."""
-    project = job.context.project
-    ended = False
-    for name, encoded in view.past_routes(project).items():
-        before = past = msgspec.json.decode(encoded, type=Past)
-        for use, number in before.uses:
-            if key.kind == "Configuration":
-                ends = key.name == name and before.version in rewritten
-            else:
-                ends = key == Key("Destination", use) and number in rewritten
-            past = stale_routes.without(past, use) if ends else past
-        if past != before:
-            ended = True
-            past = structs.replace(past, at=job.context.at)
-            row = records.PastRouteRow(project, name, int(bool(past.uses)), msgspec.json.encode(past))
-            rows.past_routes.append(row)
-            rows.added()
-            _restate(job, Key("Configuration", name), past, view, rows)
-    return ended
+    def _restate(self, key: Key, past: Past) -> None:
+        """Write what a Configuration says of delivery without the webhooks that were redacted."""
+        stored = self._view.documents(self.project, [key]).get(key)
+        said = None if stored is None else rendering.delivery(stored.status)
+        if stored is not None and said is not None:
+            reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
+            status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
+            status = rendering.with_incomplete(key.kind, status, self._redacted(rendering.incomplete(status)))
+            self._rows.head_statuses.append(records.HeadStatusRow(self.project, *key, stored.incomplete, status))
+            self._added(len(status))
 
+    def _redacted(self, sentences: Iterable[str]) -> list[str]:
+        return [rendering.redaction_sentence(sentence, self._job.text) for sentence in sentences]
 
-def _restate(job: RedactJob, key: Key, past: Past, view: PlanningView, rows: _RedactedRows) -> None:
-    """Write what a Configuration says of delivery without the webhooks that were redacted."""
-    project = job.context.project
-    stored = view.documents(project, [key]).get(key)
-    said = None if stored is None else rendering.delivery(stored.status)
-    if stored is not None and said is not None:
-        reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
-        status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
-        lines = [rendering.redaction_sentence(line, job.text) for line in rendering.incomplete(status)]
-        status = rendering.with_incomplete(key.kind, status, lines)
-        row = records.HeadStatusRow(project, *key, stored.incomplete, status)
-        rows.head_statuses.append(row)
-        rows.added(len(status))
-
-
-def _left(
-    job: RedactJob, version: records.StoredVersion, present: model_outcomes.StoredState | None
-) -> rendering.RedactedVersion | None:
-    """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
-    is_present = present is not None and present.version == version.version
-    secrets = None if job.dry_run or is_present else version.secrets
-    which = f"{version.key.kind} {version.key.name}"
-    context = job.context
-    try:
-        if rendering.is_known_by(version.body, job.text):
-            raise _Obstacle(f"The text is a part of the name or the id of {which}, which stay; give a longer text.")
-        left = rendering.redacted_version(
-            version.body, secrets, job.text, project=context.project, hmac_key=context.hmac_key
+    def tell_audit(self) -> None:
+        """Tell the audit of it, and send the rows that are left."""
+        told = f"versions {', '.join(_ranges(self.versions))}" if self.versions else "no version"
+        self._rows.audit.append(
+            records.AuditRow(
+                at=self._job.context.at,
+                project=self.project,
+                actor=self._job.actor,
+                action="redacted",
+                kind=self._job.kind,
+                name=self._job.name,
+                version_before=None,
+                version_after=None,
+                run=None,
+                request=self._job.request,
+                detail=f"{told}; places: {self.places}",
+            )
         )
-    except (LookupError, ValueError):
-        told = f"Version {version.version} of {which} is damaged in the store and cannot be read; restore a backup."
-        raise _Obstacle(told) from None
-    if is_present and left is not None:
-        told = f"The present version of {which} still holds the text; change it first, in Git or by apply."
-        raise _Obstacle(told)
-    return left
-
-
-def _status(job: RedactJob, key: Key, view: PlanningView, rows: _RedactedRows) -> int:
-    """Redact the status: what it lists as missing may quote an earlier version, or its type."""
-    project = job.context.project
-    identity = view.identities(project, [key]).get(key)
-    if identity is None:
-        return 0
-    lines = rendering.incomplete(identity.status)
-    left = [rendering.redaction_sentence(line, job.text) for line in lines]
-    places = sum(one != other for one, other in zip(lines, left, strict=True))
-    if places:
-        status = rendering.with_incomplete(key.kind, identity.status, left)
-        rows.head_statuses.append(records.HeadStatusRow(project, *key, 1, status))
-        rows.added(len(status))
-    return places
-
-
-def _quotes(job: RedactJob, view: PlanningView, rows: _RedactedRows) -> int:
-    places = 0
-    for quote in view.quotes(job.context.project, rendering.spellings(job.text)):
-        row = quote._replace(text=rendering.redaction_sentence(quote.text, job.text))
-        rows.quotes.append(row)
-        rows.added(len(row.text))
-        places += 1
-    return places
-
-
-def _audit(job: RedactJob, versions: Sequence[int], places: int) -> records.AuditRow:
-    told = f"versions {', '.join(_ranges(versions))}" if versions else "no version"
-    return records.AuditRow(
-        at=job.context.at,
-        project=job.context.project,
-        actor=job.actor,
-        action="redacted",
-        kind=job.kind,
-        name=job.name,
-        version_before=None,
-        version_after=None,
-        run=None,
-        request=job.request,
-        detail=f"{told}; places: {places}",
-    )
+        self._flush()
 
 
 def _ranges(versions: Sequence[int]) -> Iterator[str]:

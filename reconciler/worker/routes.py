@@ -5,7 +5,7 @@ What `status.delivery` says is compared on the way. It is written with every cha
 something else; that is stored anew.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from msgspec import structs
@@ -25,7 +25,6 @@ from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, Sto
 from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
 
-PART = 200  # routes or destinations in one part: less than a millisecond of decoding
 STATUSES = 250  # in one part
 MOST_BYTES = 64 * 1024 * 1024  # of all routes of a project; the service holds them in memory
 MOST_VERSIONS = 1_000  # that are looked through for a destination that is gone
@@ -33,11 +32,9 @@ TOO_MANY = (
     "The Configurations of the project {project} route more than 64 MiB; deliver from fewer, or split the project."
 )
 
-Send = Callable[[Routes], None]
 
-
-def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, route: Send) -> RoutesFound:
-    """Compile the routes of the project; their parts go to `route`, corrected statuses to `emit`.
+def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFound:
+    """Compile the routes of the project; corrected statuses go to `emit`.
 
     Raises StoreFault, and Refused when a project routes more than the service can hold.
     """
@@ -49,14 +46,18 @@ def find_routes(job: RoutesJob, view: PlanningView, *, number: int, emit: Emit, 
             emit(Changes(head_statuses=rows))
             restated += len(rows)
         former = search.former(job.left)
-    sent = _parts(search.routes, sorted(search.destinations.values(), key=_name), former, search.wanting)
-    size = 0
-    for part in sent:
-        size += len(msgspec.msgpack.encode(part))
-        if size > MOST_BYTES:
-            raise errors.Refused(TOO_MANY.format(project=project))
-        route(msgspec.structs.replace(part, project=project, revision=revision))
-    return RoutesFound(number, revision, restated)
+    found = Routes(
+        project=project,
+        revision=revision,
+        routes=tuple(search.routes),
+        destinations=tuple(sorted(search.destinations.values(), key=lambda one: one.name)),
+        former=tuple(former),
+        wanting=tuple(search.wanting),
+    )
+    encoded = msgspec.msgpack.encode(found)
+    if len(encoded) > MOST_BYTES:
+        raise errors.Refused(TOO_MANY.format(project=project))
+    return RoutesFound(revision, restated, encoded)
 
 
 class _Search:
@@ -214,24 +215,3 @@ def _spec_of(version: StoredVersion) -> Value:
         return planner_stored.document_in_clear(version.key, version)["spec"]
     except Damaged:
         return None
-
-
-def _name(destination: Destination) -> str:
-    return destination.name
-
-
-def _parts(
-    routes: list[Route], destinations: list[Destination], former: list[Destination], wanting: list[Wanting]
-) -> Iterator[Routes]:
-    """Yield at least one, so that an empty result is reported."""
-    empty = Routes(project="")
-    yield empty
-    kinds: dict[str, Sequence[msgspec.Struct]] = {
-        "routes": routes,
-        "destinations": destinations,
-        "former": former,
-        "wanting": wanting,
-    }
-    for name, found in kinds.items():
-        for some in messages.batches(found, PART):
-            yield msgspec.structs.replace(empty, **{name: some})

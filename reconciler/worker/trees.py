@@ -16,12 +16,13 @@ import msgspec
 from reconciler.git import file_selection
 from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import Snapshot
-from reconciler.git.trees import EMPTY, TreeChange, TreeFile, TreeMode
+from reconciler.git.trees import TreeChange, TreeFile, TreeMode
 from reconciler.model import components, desired, documents, positions
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.documents import Locations
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
+from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.violations import Place, Violation
 from reconciler.planner.pruning import FileReading, TreeReading
 from reconciler.store.contract import PlanningView
@@ -146,25 +147,30 @@ SMALLER = (
 FEWER = "use wildcards, and fewer ignore files"
 
 
+LFS = "is a pointer of Git LFS, which is not followed"
+LFS_POINTER, LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024  # as Git LFS documents it
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
 }
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileScope:
-    """The tree that is read, its repository, and the rules."""
+    """The files of a repository that are read, and the rules and limits of reading them."""
 
-    repository: str
+    rules: RepositoryRules
     project: str
-    folder: str
-    rules: DocumentRules
+    documents: DocumentRules
     allowance: Allowance
-    globs: FileGlobs
     only: Set[str] | None = None  # the files that are looked at; None for all
     also: tuple[TreeChange, ...] = ()  # files that are read although they are what they were
-    known: Mapping[str, "FileReading"] = field(default_factory=dict)  # files of this commit that were read before
+    known: Mapping[str, FileReading] = field(default_factory=dict)  # files of this commit that were read before
+
+    @cached_property
+    def globs(self) -> FileGlobs:
+        """The settings `include` and `exclude`."""
+        return FileGlobs(include=self.rules.include, exclude=self.rules.exclude, root=self.rules.path)
 
 
 def read_ignore_file(
@@ -177,17 +183,12 @@ def read_ignore_file(
         folder = path.rpartition("/")[0]
         try:
             text = file_selection.decoded_ignore_file(snapshot.read(blob, file_selection.MAX_IGNORE_BYTES))
-            scope.allowance.ignore_file(file_selection.IgnoreRules({folder: text}, root=scope.folder).count)
+            scope.allowance.ignore_file(file_selection.IgnoreRules({folder: text}, root=scope.rules.path).count)
         except Refused as refused:
             unusable[path] = _unusable(path, blob, refused.message)
         else:
             texts[folder] = text
-    return file_selection.IgnoreRules(texts, root=scope.folder), unusable
-
-
-def linked_ignore(file: TreeFile) -> FileReading:
-    """Return the reading of a link or a submodule with the name of an ignore file: its rules are unknown."""
-    return _unusable(file.path, file.blob, f"it {LINKS[file.mode]}; make it a regular file, or remove it")
+    return file_selection.IgnoreRules(texts, root=scope.rules.path), unusable
 
 
 def _unusable(path: str, blob: str, why: str) -> FileReading:
@@ -199,17 +200,29 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
     """One file, bounded."""
     if file.mode in LINKS:
         return FileReading(file.path, file.blob, vacant=LINKS[file.mode])
-    if not file.readable:
-        refusal = desired.unreadable(Place(file.path, 1, 1), "has a name that no file should have; rename it")
-        return FileReading(file.path, file.blob, documents=(refusal,))
     try:
+        if not file.readable:
+            raise Refused("has a name that no file should have; rename it")
         found = read_documents(file.path, file.blob, snapshot, rules=rules, allowance=allowance)
     except Refused as refused:
-        refusal = desired.unreadable(Place(file.path, 1, 1), refused.message)
-        return FileReading(file.path, file.blob, documents=(refusal,))
-    if found is None:
-        return FileReading(file.path, file.blob, vacant="is empty")
-    return FileReading(file.path, file.blob, documents=found)
+        found = (desired.unreadable(Place(file.path, 1, 1), refused.message),)
+    vacant = "is empty" if found is None else None
+    if not found and _is_lfs_pointer(file.blob, snapshot):
+        vacant = LFS
+    return FileReading(file.path, file.blob, documents=found or (), vacant=vacant)
+
+
+def _is_lfs_pointer(blob: str, snapshot: Snapshot) -> bool:
+    return snapshot.size(blob) < LFS_BYTES and snapshot.read(blob, LFS_BYTES).startswith(LFS_POINTER)
+
+
+def told_files(files: Iterable[FileReading]) -> Iterator[str]:
+    """Tell which of these files look as if they held resources and are not read, and which say what counts."""
+    for file in files:
+        if file.is_ignore_file:
+            yield f"{file.path} says which files count, and changes."
+        elif file.vacant is not None and (documents.syntax_of(file.path) or file.vacant == LINKS[TreeMode.SUBMODULE]):
+            yield f"{file.path} is not read: it {file.vacant}."
 
 
 def read_documents(
@@ -236,42 +249,34 @@ def taken(size: int) -> int:
     return size if size <= positions.FILE_LIMITS.bytes else 0
 
 
-def without_folder(missing: str) -> TreeReading:
-    """The reading of a commit that lacks the folder."""
-    return TreeReading(tree=EMPTY, full=True, files=(), missing=missing)
-
-
 def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> TreeReading:
     """Every considered file of the commit, but below an ignore file that cannot be used what the index says of it.
 
     Raises GitFault.
     """
-    matter, rules, unusable = _considered(snapshot, scope)
+    matter, rules, unusable = considered(snapshot, scope=scope)
     scope.allowance.known(sum(file_size(file, snapshot) for file in matter), files=len(matter))
     read = [_read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
-    files = _ordered([*read, *(unusable.get(path) or _rules(path, blob) for path, blob in rules.items())])
-    reading = TreeReading(tree=snapshot.tree(scope.folder), full=True, files=files)
+    rule_files = (unusable.get(path) or FileReading(path, blob, is_ignore_file=True) for path, blob in rules.items())
+    files = _ordered([*read, *rule_files])
+    reading = TreeReading(tree=snapshot.tree(scope.rules.path), full=True, files=files)
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
-
-
-def _rules(path: str, blob: str) -> FileReading:
-    return FileReading(path, blob, is_ignore_file=True)
 
 
 def _read(file: TreeFile, snapshot: Snapshot, *, scope: FileScope) -> FileReading:
     known = scope.known.get(file.path)
-    return known or read_one_file(file, snapshot, rules=scope.rules, allowance=scope.allowance)
+    return known or read_one_file(file, snapshot, rules=scope.documents, allowance=scope.allowance)
 
 
-def considered(snapshot: Snapshot, *, scope: FileScope) -> list[TreeFile]:
-    """The files of the commit that are read in full reads. Raises GitFault."""
-    return _considered(snapshot, scope)[0]
+def considered(
+    snapshot: Snapshot, *, scope: FileScope
+) -> tuple[list[TreeFile], dict[str, str], dict[str, FileReading]]:
+    """The files that are read in full reads; the ignore files, by path and blob; and those of them that cannot be used.
 
-
-def _considered(snapshot: Snapshot, scope: FileScope) -> tuple[list[TreeFile], dict[str, str], dict[str, FileReading]]:
-    """The files that matter; the ignore files, by path and blob; and those of them that cannot be used."""
-    present = list(snapshot.files(scope.folder))
+    Raises GitFault.
+    """
+    present = list(snapshot.files(scope.rules.path))
     # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
     holding = [
         file
@@ -282,14 +287,16 @@ def _considered(snapshot: Snapshot, scope: FileScope) -> tuple[list[TreeFile], d
     ignore, unusable = read_ignore_file(rules, snapshot, scope=scope)
     links = [file for file in holding if file.mode in LINKS]
     rules |= {file.path: file.blob for file in links}
-    unusable |= {file.path: linked_ignore(file) for file in links}
+    for file in links:  # their rules are unknown
+        why = f"it {LINKS[file.mode]}; make it a regular file, or remove it"
+        unusable[file.path] = _unusable(file.path, file.blob, why)
     matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
     return matter, rules, unusable
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
     """Add the indexed files below these ignore files, since it is unknown which ones they exclude."""
-    files, wanted = view.index(scope.repository)
+    files, wanted = view.index(scope.rules.name)
 
     def is_kept(path: str) -> bool:
         return _is_below(path, unusable) and not _is_ignore_file(path)
@@ -314,27 +321,27 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
 
     Below an ignore file that cannot be used nothing is read. Raises GitFault.
     """
-    tree = snapshot.tree(scope.folder)
+    tree = snapshot.tree(scope.rules.path)
     if not snapshot.has(since):
         return None
-    changed = snapshot.changes(since, tree, scope.folder)
+    changed = snapshot.changes(since, tree, scope.rules.path)
     named = {change.path for change in changed}
     changed += [change for change in scope.also if change.path not in named]
     if any(_is_ignore_file(change.path) for change in changed):
         return None
     above = sorted({rules for change in changed for rules in _ignore_files_above(change.path)})
-    waiting = set(view.unconverged(scope.repository))
+    waiting = set(view.unconverged(scope.rules.name))
     unusable_before = {path for path in waiting if _is_ignore_file(path)}
     if any(snapshot.blob(path) is None for path in unusable_before):
         return None  # a link or a submodule, whose object holds no rules
-    rules = view.blobs(scope.repository, sorted(unusable_before.union(above)))
+    rules = view.blobs(scope.rules.name, sorted(unusable_before.union(above)))
     ignore, unusable = read_ignore_file(rules, snapshot, scope=scope)
     if unusable.keys() != unusable_before:
         return None
     changed = [change for change in changed if not _is_below(change.path, unusable)]
     present = {change.path: change.new for change in changed if _matters(change.new or change, ignore, scope)}
     # What the index knows and does not matter any more, a link for instance: it is not there as what it was.
-    known = view.blobs(scope.repository, [change.path for change in changed if change.path not in present])
+    known = view.blobs(scope.rules.name, [change.path for change in changed if change.path not in present])
     present |= dict.fromkeys(known)
     # What is not stored as Git wants it is judged again in every run: the store may let it in by now, and each run
     # tells all that is wrong with its head.
@@ -350,7 +357,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
-        sharing = {path for _, path in view.places_of(scope.repository, keys | users)} - files.keys()
+        sharing = {path for _, path in view.places_of(scope.rules.name, keys | users)} - files.keys()
         present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
     files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
@@ -375,10 +382,10 @@ def _vacant_since(
 ) -> dict[str, FileReading]:
     """Find the vacant files whose former resources were read elsewhere now: they need not be remembered any more."""
     present = {found.key for file in files.values() for found in file.documents}
-    paths = {path for path, key in view.given(scope.repository) if key in present and path not in files}
-    why = dict(view.vacant_files(scope.repository)) if paths else {}
+    paths = {path for path, key in view.given(scope.rules.name) if key in present and path not in files}
+    why = dict(view.vacant_files(scope.rules.name)) if paths else {}
     paths = {path for path in paths if path in why and not _is_below(path, unusable)}
-    blobs = view.blobs(scope.repository, sorted(paths))
+    blobs = view.blobs(scope.rules.name, sorted(paths))
     return {path: FileReading(path, blob, vacant=why[path]) for path, blob in blobs.items()}
 
 
@@ -386,7 +393,7 @@ def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) ->
     """Find files that did not change since the applied head, so that its index describes them. Links are not among
     them: the index has no documents of those. A hostile name is escaped with a backslash, which no harmless name has.
     """
-    blobs = view.blobs(scope.repository, sorted(paths))
+    blobs = view.blobs(scope.rules.name, sorted(paths))
     modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
     return {path: TreeFile(path, blob, modes[path]) for path, blob in blobs.items()}
 
@@ -426,7 +433,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
     """Return the keys that these files defined at the last applied head, and define now."""
-    before = view.wanted_in(scope.repository, sorted(paths))
+    before = view.wanted_in(scope.rules.name, sorted(paths))
     keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from msgspec import structs
 
 import api.app
 from api.calls import Services
@@ -297,7 +298,11 @@ async def test_what_the_settings_change_of_a_repository_is_told(
     name = f"told-{project}"
     await follow(name, source, project=project)
     first = follow.wanted[name]
-    for wanted in ([first], [dataclasses.replace(first, interval=77.0, prune=False)], []):
+    for wanted in (
+        [first],
+        [dataclasses.replace(first, interval=77.0, rules=structs.replace(first.rules, prune=False))],
+        [],
+    ):
         await follow.everything.repositories.start(wanted)
     found = await events(client, f"name={name}")
     assert [(one["action"], one["actor"], one.get("detail")) for one in found] == [

@@ -11,7 +11,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -65,7 +65,7 @@ class Scene:
         self.name, self.without, self.secret = name, without, secret
         self.hinted = Hinted(services)
         self.services = dataclasses.replace(
-            services, repositories=self.hinted, hooks=HookMemory(), max_body_bytes=SIXTEEN_MIB
+            services, repositories=cast("Any", self.hinted), hooks=HookMemory(), max_body_bytes=SIXTEEN_MIB
         )
         self.app = api.app.build(self.services)
 

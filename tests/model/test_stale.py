@@ -343,7 +343,7 @@ def redact(world: World, kind: str, name: str, text: str) -> bool:
         request="request",
         dry_run=False,
     )
-    planned = requests.plan_redaction(job, world.view, number=1, emit=parts.append)
+    planned = requests.plan_redaction(job, world.view, emit=parts.append)
     assert planned.obstacle is None
     world.store(*parts)
     return planned.ends_routes

@@ -9,7 +9,7 @@ from reconciler.planner import decisions
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.stored import StoreSnapshot
-from reconciler.worker.messages import Context, Part, RequestJob, Verb
+from reconciler.worker.messages import Context, Part, RequestJob, RoutesFound, Verb
 from tests import worlds as whole
 from tests.projects import destination, type_of
 
@@ -21,8 +21,11 @@ RULES = DocumentRules(api_versions=whole.API_VERSIONS, hmac_key=KEY)
 
 def test_what_goes_over_the_pipe_is_not_printed() -> None:
     context = Context("store", "default", KEY, whole.API_VERSIONS, "now", 0, b"seed")
-    job = RequestJob(context, Verb.APPLY, "somebody", "admin", "1", SECRET.encode(), 1, atomic=False, dry_run=False)
-    assert "canary" not in repr((context, job, Part(1, SECRET.encode())))
+    somebody = Actor("somebody", Role.ADMIN)
+    job = RequestJob(
+        context=context, verb=Verb.APPLY, actor=somebody, request="1", body=SECRET.encode(), max_resources=1
+    )
+    assert "canary" not in repr((context, job, Part(SECRET.encode()), RoutesFound(1, 0, SECRET.encode())))
 
 
 def test_what_is_decided_and_what_is_stored_is_not_printed() -> None:

@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from reconciler.reconcile import interventions
+from reconciler.reconcile import interventions, runs
 from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching
@@ -16,38 +17,46 @@ from tests.store.engines import SqliteEngine
 AT = "2026-11-21T06:12:00.123Z"
 NOW = watching("telemetry", Path("/srv/telemetry.git"), project="default")
 ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, NOW.origin)
+UNREAD = runs.unread_row(NOW)
 
 
-def told(event: AuditRow | None) -> tuple[str, str, str, str, object] | None:
-    if event is None:
-        return None
+def told(event: AuditRow) -> tuple[str, str, str, str, object]:
     detail = None if event.detail is None else json.loads(event.detail)
     return event.action, event.name, event.project, event.actor, detail
 
 
 def test_one_that_nobody_remembers_is_created() -> None:
-    event = interventions.watching_event(NOW, before=None, remembered=None, at=AT)
-    assert told(event) == ("created", "telemetry", "default", "settings", None)
+    record = interventions.watching_record(NOW, UNREAD, before=None, at=AT)
+    assert record is not None
+    assert [told(event) for event in record.audit] == [("created", "telemetry", "default", "settings", None)]
+    # The next start remembers it, even if none of its runs could be recorded.
+    assert record.repository is not None
+    assert interventions.watching_record(NOW, record.repository, before=None, at=AT) is None
 
 
 def test_one_that_comes_from_elsewhere_since_the_last_start_is_another_and_else_it_is_not_told() -> None:
-    assert interventions.watching_event(NOW, before=None, remembered=ROW, at=AT) is None
+    assert interventions.watching_record(NOW, ROW, before=None, at=AT) is None
     elsewhere = dataclasses.replace(NOW, url="https://git.example/telemetry.git")
-    event = interventions.watching_event(elsewhere, before=None, remembered=ROW, at=AT)
+    record = interventions.watching_record(elsewhere, ROW, before=None, at=AT)
     expected = ("configured", "telemetry", "default", "settings", {"changed": ["where its commits come from"]})
-    assert told(event) == expected
+    assert record is not None
+    assert [told(event) for event in record.audit] == [expected]
 
 
 def test_a_reload_tells_the_settings_that_changed_by_their_names() -> None:
-    after = dataclasses.replace(NOW, suspended=True, allowed_kinds=("Destination",), branch="other")
-    event = interventions.watching_event(after, before=NOW, remembered=ROW, at=AT)
+    rules = structs.replace(NOW.rules, allowed_kinds=("Destination",))
+    after = dataclasses.replace(NOW, suspended=True, rules=rules, branch="other")
+    record = interventions.watching_record(after, ROW, before=NOW, at=AT)
     changed = {"changed": ["allow.kinds", "branch", "suspend"]}
-    assert told(event) == ("configured", "telemetry", "default", "settings", changed)
+    assert record is not None
+    assert [told(event) for event in record.audit] == [("configured", "telemetry", "default", "settings", changed)]
 
 
 def test_each_setting_is_told_by_the_name_that_people_write() -> None:
     page = (Path(__file__).parents[2] / "docs" / "settings.md").read_text()
-    told = [interventions.SETTING_NAMES.get(field.name, field.name) for field in dataclasses.fields(NOW)]
+    fields = {field.name for field in dataclasses.fields(NOW)} - {"rules"}
+    fields |= set(NOW.rules.__struct_fields__)
+    told = [interventions.SETTING_NAMES.get(name, name) for name in sorted(fields)]
     assert [name for name in told if not re.search(rf"`repositories\[\]\.{re.escape(name)}[.`]", page)] == []
 
 

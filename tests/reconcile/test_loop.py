@@ -14,7 +14,7 @@ import pytest
 
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.watching import Watcher
-from reconciler.reconcile import interventions
+from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.polling import MOST, WINDOW, PollFailure
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
@@ -78,7 +78,7 @@ class Scripted:
         self.suspension: SuspensionRow | None = None
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
         self.polls: list[tuple[float, Trigger]] = []
-        self.memory = RepositoryMemory(is_lineage_due=False)
+        self.memory = RepositoryMemory(runs.unread_row(self.watched), is_lineage_due=False)
 
     async def reconcile(self, run: Run) -> PollFailure | None:
         assert not run.full
@@ -93,7 +93,7 @@ class Scripted:
 
     @property
     def is_suspension_over(self) -> bool:
-        return self.suspension is not None and interventions.is_suspension_over(self.suspension, self._clock())
+        return self.suspension_left == 0
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)
@@ -329,14 +329,6 @@ def test_the_seconds_left_of_a_suspension() -> None:
     moments = [timedelta(seconds=seconds) for seconds in (-1.5, -0.0004, 0.0, 0.0004, 90.0)]
     found = [interventions.seconds_left(row, end + moment) for moment in moments]
     assert found == [1.5, 0.0004, 0.0, 0.0, 0.0]
-    # As soon as nothing is left, it is over: otherwise the loop would poll again and again.
-    assert [interventions.is_suspension_over(row, end + moment) for moment in moments] == [
-        False,
-        False,
-        True,
-        True,
-        True,
-    ]
     assert interventions.seconds_left(None, end) == math.inf
     assert interventions.seconds_left(row._replace(until=None), end) == math.inf
 

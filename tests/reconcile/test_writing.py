@@ -10,9 +10,10 @@ import pytest
 
 from reconciler.model.clock import rfc3339
 from reconciler.reconcile import apply
-from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyRequest
 from reconciler.reconcile.locks import Locked
 from reconciler.store.records import Record, ResourceChange, SuspensionRow
+from reconciler.worker.messages import ApplyOptions
 from tests.api.parts import DEFAULT, SERVICE, Parts, destination, started
 from tests.reconcile import writers
 

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import msgspec
 
-from reconciler.reconcile.apply import ApplyOptions, ApplyRequest
+from reconciler.reconcile.apply import ApplyRequest
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
+from reconciler.worker.messages import ApplyOptions
 from tests.api import parts
 from tests.api.conftest import Follow
 from tests.api.parts import Parts

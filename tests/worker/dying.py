@@ -89,20 +89,20 @@ class Child(child.Worker):
 
     death: Death
 
-    def _begin(self, envelope: Envelope, *views: Any) -> Any:
+    def _steps(self, envelope: Envelope, *views: Any) -> Any:
         if isinstance(envelope.job, CommitJob):
             self.death.commit = envelope.number
             self.death.met(Step.WAITING)
-        return super()._begin(envelope, *views)
+        return super()._steps(envelope, *views)
 
-    def _send(self, message: Answer) -> None:
-        if message.number != self.death.commit:
-            super()._send(message)
+    def _send(self, number: int, answer: Answer) -> None:
+        if number != self.death.commit:
+            super()._send(number, answer)
             return
-        if isinstance(message, CommitPlanned):
+        if isinstance(answer, CommitPlanned):
             self.death.met(Step.END)
-        super()._send(message)
-        match message:
+        super()._send(number, answer)
+        match answer:
             case Begun():
                 self.death.met(Step.BEGUN)
             case Ready():

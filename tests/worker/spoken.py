@@ -3,7 +3,7 @@
 worker = SpokenWorker(folder)
 async with worker.started() as process:
     task = await worker.asked(process, 1, job)
-    worker.say(Begun(1))
+    worker.say(1, Begun())
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reconciler.worker import messages
 from reconciler.worker.client import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
-from reconciler.worker.messages import Answer, Job, Order
+from reconciler.worker.messages import Answer, Job, Order, Reply
 from tests.waiting import until
 
 LONGEST_SECONDS = 30.0  # what takes longer does not happen
@@ -57,9 +57,9 @@ class SpokenWorker:
             await process.end()
             os.close(self._pipe)
 
-    def say(self, *answers: Answer) -> None:
-        """Have it answer."""
-        self.say_bytes(b"".join(map(messages.framed, answers)))
+    def say(self, number: int, *answers: Answer) -> None:
+        """Have it answer the job with this number."""
+        self.say_bytes(b"".join(messages.framed(Reply(number, answer)) for answer in answers))
 
     def say_bytes(self, data: bytes) -> None:
         """Have it answer what may be no answer."""

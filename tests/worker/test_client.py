@@ -73,13 +73,13 @@ async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_en
 ) -> None:
     reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=0.1)})
     for _ in range(10):
-        reader.pace_apart.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
+        reader.pace.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
     job = ReviewJob(commit=commit_job(), head="h")
     reader.memory.suspect(job.commit)
     with pytest.raises(Overdue):
         await reader.plan(job)
     assert caplog.messages == ["A proposal was given up: it took longer than 0.1 seconds apart from all others."]
-    assert reader.pace_apart.ends == 10
+    assert reader.pace.ends == 10
 
 
 async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
@@ -128,7 +128,7 @@ async def test_commits_that_are_given_up_at_any_moment_keep_no_other_from_being_
         at=AT,
         seed=b"s" * 16,
     )
-    job = commit_job(context=context, repository="one", mirror=str(source.path / ".git"), commit=head)
+    job = commit_job(context=context, mirror=str(source.path / ".git"), commit=head)
     free = asyncio.Lock()
 
     async def plan() -> CommitPlanned:

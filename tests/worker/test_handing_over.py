@@ -10,7 +10,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.errors import Transient
 from reconciler.model.values import Value
-from reconciler.worker import commits
+from reconciler.worker import commits, messages
 from reconciler.worker.messages import CommitJob, CommitPlanned
 from reconciler.worker.trees import ASIDE, SMALLER, Allowance, CommitLimits
 from tests import worlds
@@ -37,7 +37,8 @@ def planned(world: World, job: CommitJob, *, most: int = 3, read: list[str] | No
     at = None if read is None else read.append
     allowance = Allowance(CommitLimits(files=most), aside=job.aside, at=at)
     with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
-        return commits.plan_snapshot(job, snapshot, world.view, number=1, emit=lambda _: None, allowance=allowance)
+        steps = commits.plan_commit(job, snapshot, world.view, emit=lambda _: None, allowance=allowance)
+        return messages.finished(steps)
 
 
 def blobs(world: World, repository: str) -> list[str]:

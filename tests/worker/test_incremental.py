@@ -16,7 +16,7 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker import commits
+from reconciler.worker import commits, messages
 from reconciler.worker.messages import CommitPlanned, Context
 from reconciler.worker.trees import Allowance
 from tests.commit_jobs import commit_job
@@ -79,7 +79,7 @@ class Reading:
         )
         job = commit_job(
             context=context,
-            repository=REPOSITORY,
+            name=REPOSITORY,
             mirror=str(self.source.path / ".git"),
             commit=commit,
             run=f"R{self.number}",
@@ -90,7 +90,8 @@ class Reading:
         parts: list[Changes] = []
         with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
             allowance = Allowance()
-            planned = commits.plan_snapshot(job, snapshot, self.view, number=1, emit=parts.append, allowance=allowance)
+            steps = commits.plan_commit(job, snapshot, self.view, emit=parts.append, allowance=allowance)
+            planned = messages.finished(steps)
         return planned, parts
 
     async def follow(self, commit: str) -> CommitPlanned:

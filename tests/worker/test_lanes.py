@@ -12,7 +12,7 @@ def fails(job, open_view):
     if job.number == 2:
         raise MemoryError("no room to say so")
 
-lane = Lane("test", fails, lambda *_: False, one_at_a_time=False)
+lane = Lane("test", fails, lambda *_: False)
 lane.put(Envelope(1, "", None))
 lane.put(Envelope(2, "", None))
 threading.Event().wait(60)

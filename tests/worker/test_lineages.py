@@ -69,7 +69,7 @@ def explain(
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
     view = SqlitePlanningView(store.path)
-    found = commit_jobs.explain_lineage(job, view, number=7, emit=sent.append, rests=rests)
+    found = commit_jobs.explain_lineage(job, view, emit=sent.append, rests=rests)
     view.close()
     return found, sent
 
@@ -105,7 +105,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
     ]
     await store.commit(parts, record=Record())
     found, sent = explain(store, repository)
-    assert found == LineageFound(7, explained=3, more=False)
+    assert found == LineageFound(explained=3, more=False)
     await store.commit(sent, record=Record())
 
     def changed_by(path: str, date: str) -> dict[str, Any]:
@@ -127,7 +127,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
         "adopted": shown(head, "gone.yaml", "other"),
         "moved": shown(head, "b.yaml") | of_b,
     }
-    assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
+    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
 
 
 async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteStore, repository: Repository) -> None:
@@ -150,7 +150,7 @@ async def test_many_are_explained_some_at_a_time(
         found, sent = explain(store, repository)
         answers.append((found, named(sent)))
         await store.commit(sent, record=Record())
-    assert answers == [(LineageFound(7, 2, more=True), ["a", "b"]), (LineageFound(7, 1, more=False), ["c"])]
+    assert answers == [(LineageFound(2, more=True), ["a", "b"]), (LineageFound(1, more=False), ["c"])]
 
 
 async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
@@ -159,7 +159,7 @@ async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
     monkeypatch.setattr(commit_jobs, "MOST_EXPLAINED", 2)
     head = written(repository, "a.yaml")["a.yaml"]
     await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record())
-    assert explain(store, repository) == (LineageFound(7, explained=0, more=False), [])
+    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
 
 
 async def test_a_search_rests_while_there_is_other_work(
@@ -180,7 +180,7 @@ async def test_a_search_ends_after_a_time(
     commits = written(repository, "a.yaml", "b.yaml")
     await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
     monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.05)
-    assert explain(store, repository, rests=lambda: True) == (LineageFound(7, explained=0, more=False), [])
+    assert explain(store, repository, rests=lambda: True) == (LineageFound(explained=0, more=False), [])
 
 
 async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_at_once(
@@ -192,11 +192,11 @@ async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_
     monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.5)
     busy = iter([False, False])  # before the walk, and before the step that finds the newer file; then until the end
     found, sent = explain(store, repository, rests=lambda: next(busy, True))
-    assert (found, named(sent)) == (LineageFound(7, explained=1, more=True), ["b"])
+    assert (found, named(sent)) == (LineageFound(explained=1, more=True), ["b"])
     await store.commit(sent, record=Record())
     monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 60.0)
     found, sent = explain(store, repository)
-    assert (found, named(sent)) == (LineageFound(7, explained=1, more=False), ["a"])
+    assert (found, named(sent)) == (LineageFound(explained=1, more=False), ["a"])
 
 
 @pytest.mark.parametrize(("is_first", "limit"), [(True, "FIRST_SECONDS"), (False, "RUN_SECONDS")])

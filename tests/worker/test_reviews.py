@@ -8,7 +8,8 @@ import pytest
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
-from reconciler.worker import reviews
+from reconciler.worker import reviews, trees
+from reconciler.worker.trees import FileScope
 from tests import canaries, worlds
 from tests.worlds import Following, World
 
@@ -249,14 +250,14 @@ def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tre
     base, mirror = world.heads["a"], world.mirrors["a"]
     head = mirror.propose({**files, "x.yaml": destination("x", port=8443)}, onto=base)
     read: list[str] = []
-    walk = Snapshot.files
+    walk = trees.considered
 
-    def walked(snapshot: Snapshot, folder: str) -> Any:
+    def walked(snapshot: Snapshot, *, scope: FileScope) -> Any:
         read.append("walk")
-        return walk(snapshot, folder)
+        return walk(snapshot, scope=scope)
 
-    monkeypatch.setattr(Snapshot, "files", walked)
-    reviews.plan_review(world.review_job("a", head), world.view, number=1, rests=lambda: False, at=read.append)
+    monkeypatch.setattr(trees, "considered", walked)
+    reviews.plan_review(world.review_job("a", head), world.view, at=read.append)
     with Snapshot.open(mirror.path, base) as before, Snapshot.open(mirror.path, head) as after:
         assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
 
