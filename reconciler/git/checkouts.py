@@ -218,6 +218,10 @@ class Checkout:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def remotes(self) -> list[str]:
+        """The URLs of its remotes, as its configuration has them."""
+        return [remote.url for remote in self._git.remotes if remote.url]
+
     def default_base(self) -> str:
         """The full name of the default branch: what origin/HEAD names, else main, else master, of which one's own comes
         before that of origin. Raises Refused when there is none of them.

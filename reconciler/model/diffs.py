@@ -363,6 +363,42 @@ def differences(
     return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
 
 
+def contents(document: Mapping[str, Value], *, secrets: Secrets = (), difference: Difference) -> Iterator[Differing]:
+    """Yield every value of a document that is added or removed as a whole, each with its path; without what every
+    resource has, and without the names that paths have in brackets.
+    """
+    hidden = HiddenPlaces(dict(secrets))
+    entries = ListEntries(hidden, {})
+
+    def leaf(path: str, at: Pointer, value: Value) -> Differing:
+        shown = hidden.shown(value, at)
+        if difference is Difference.ADDED:
+            return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
+        return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
+
+    def walk(path: str, at: Pointer, value: Value, named: str | None = None) -> Iterator[Differing]:
+        if at in hidden.places or not value or not isinstance(value, dict | list):
+            yield leaf(path, at, value)
+        elif isinstance(value, dict):
+            members = [key for key in value if key != named] or [*value]
+            for key in members:
+                yield from walk(path_below(path, key), (*at, key), value[key])
+        elif any(isinstance(each, dict | list) for each in value):
+            found = entries.of(value, at)
+            for index, label in enumerate(path_labels(entry_names(found))):
+                name = found[index].name
+                is_told = name is not None and not label[1:-1].isdigit()
+                yield from walk(path + label, (*at, index), value[index], name[0] if name and is_told else None)
+        else:
+            yield leaf(path, at, value)
+
+    for key in ("metadata", "spec"):
+        if document.get(key):
+            for one in walk(key, (key,), document[key]):
+                if one.path != "metadata.name":
+                    yield one
+
+
 class _Walk:
     """One walk through two documents side by side. Nesting is bounded by the readers."""
 

@@ -90,8 +90,8 @@ class Decided:
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
     """Decide one outcome for each document of each batch, in order, and what follows from them.
 
-    All batches are judged together, as one change. No two of them have a key in common. What follows for others is told
-    with the first.
+    All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
+    others is told with the first.
     """
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
@@ -168,12 +168,16 @@ class _Change:
     def _coming(self) -> Coming:
         """Judge whatever its role, its repository's settings, and the document itself do not rule out already."""
         judged: dict[Key, Desired] = {}
-        arriving, accepting = set(), set()
+        arriving, accepting, invalid = set(), set(), set()
         for batch, planned in zip(self.batches, self.planned, strict=True):
             for one in planned:
                 # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
+                if one.status in UNJUDGED and one.key is not None:
+                    invalid.add(one.key)
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
+                    continue
+                if one.key in judged and one.is_of_another(batch.actor.repository or ""):
                     continue
                 judged[one.key] = batch.documents[one.ordinal]
                 if one.status in ARRIVING or one.change is Change.CREATE:
@@ -183,7 +187,8 @@ class _Change:
         targets = set[Key]().union(*[document.references for document in judged.values()])
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
-        return Coming(judged, arriving, there, accepting, refuse_unknown=self._snapshot.refuse_unknown)
+        refuse_unknown = self._snapshot.refuse_unknown
+        return Coming(judged, arriving, there, accepting, refuse_unknown=refuse_unknown, invalid=invalid)
 
     def arriving_types(self) -> dict[Key, Desired]:
         """Return the types that will be stored, or are already, if nothing is wrong with them."""

@@ -37,7 +37,7 @@ from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
-from reconciler.planner.heads import HeadDecision, OwnershipClaim, OwnershipTransfer
+from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
 from reconciler.planner.pruning import FileReading, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
@@ -149,6 +149,13 @@ class CommitReading:
 
     def decide(self, reading: TreeReading, world: StoreSnapshot) -> HeadDecision:
         """Decide about what was read. Raises GitFault."""
+        head = self.head(reading, world)
+        # Without pruning, a repository drops nothing.
+        claims = self._claims(head.removed.gone, world) if self.rules.prune and head.removed.gone else []
+        return planner_heads.judge_head(head, claims, world)
+
+    def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
+        """Return what is judged of what was read. Raises GitFault."""
         repository, project, remembered = self.rules.name, world.project, self.remembered
         reading = pruning.told_empty(reading, self.view, repository=repository, project=project)
         around = self._circumstances(reading.tree)
@@ -156,10 +163,8 @@ class CommitReading:
         gone = pruning.find_removed(reading, self.view, repository=repository, project=project, look_back=look_back)
         # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
         gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
-        # Without pruning, a repository drops nothing.
-        claims = self._claims(gone.gone, world) if self.rules.prune and gone.gone else []
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
-        return planner_heads.judge_head(reading, gone, claims, world, rules=self.rules, around=around, tell=tell)
+        return Head(reading, gone, self.rules, around, tell)
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
@@ -262,6 +267,7 @@ class CommitReading:
         return held
 
 
+NOTED = 5  # files that a run names because they are not read
 INDEX_PART = 1_000  # index rows in one part
 
 
@@ -295,14 +301,30 @@ def plan_commit(
             if not reading.full:  # which files matter may have changed, and they are few
                 reading = commit.read(known=reading.files)
             decision = commit.decide(reading, world)
-        origin = _origin(job, snapshot.commit, changed_by)
-        index = list(_index_parts(job, view, decision, remembered=remembered))
-        made = _parts(view, decision, origin=origin, check=allowance.time)
-        for part in chain(made, index, _pruning_parts(job, decision)):
-            emit(part)
-        decided = () if decision.refused else decision.decisions
-        endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
-        changed_flows = delivery_changes.find_flows(decided, world)
+        return write_commit(commit, decision, world, revision=revision, changed_by=changed_by, emit=emit)
+
+
+def write_commit(
+    commit: CommitReading,
+    decision: HeadDecision,
+    world: StoreSnapshot,
+    *,
+    revision: int,
+    changed_by: Mapping[str, Value],
+    emit: Emit,
+) -> CommitPlanned:
+    """Make the rows of a decision, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
+    origin = _origin(job, snapshot.commit, changed_by)
+    index = list(_index_parts(job, view, decision, remembered=remembered))
+    made = _parts(view, decision, origin=origin, check=commit.allowance.time)
+    # Before the parts are stored: it is compared with the index.
+    told = _told_files(commit, decision.reading)
+    for part in chain(made, index, _pruning_parts(job, decision)):
+        emit(part)
+    decided = () if decision.refused else decision.decisions
+    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    changed_flows = delivery_changes.find_flows(decided, world)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
@@ -319,7 +341,7 @@ def plan_commit(
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.rules.name})),
         approvable=pruned.approvable_flag,
-        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note))) or None,
+        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
         explained=decision.paths <= changed_by.keys(),
@@ -328,6 +350,16 @@ def plan_commit(
         flows=changed_flows[: flows.MOST],
         flow_counts=flows.count(changed_flows),
     )
+
+
+def _told_files(commit: CommitReading, reading: TreeReading) -> list[str]:
+    """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
+    matter = [file for file in reading.files if file.blob is not None and (file.vacant or file.is_ignore_file)]
+    known = commit.view.blobs(commit.rules.name, [file.path for file in matter]) if matter else {}
+    is_first = commit.remembered is None or commit.remembered.commit is None
+    changed = [file for file in matter if known.get(file.path) != file.blob and not (is_first and file.is_ignore_file)]
+    told = list(trees.told_files(changed))
+    return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
 def _parts(

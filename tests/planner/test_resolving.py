@@ -71,7 +71,7 @@ def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
 
 
 MISSING = "there is no {}; create it, or correct the name"
-REFUSED = "the {} is refused itself and not stored yet; mend that first"
+REFUSED = "the {} is invalid and not stored yet; mend that first"
 
 
 def test_a_reference_finds_what_comes_along_what_is_stored_and_what_is_built_in() -> None:
