@@ -6,8 +6,8 @@ the bodies of its records until they are tried.
 
 `Pending` says which of them is next. With one consumer all that is leased is a line: what came first goes first,
 nothing overtakes what waits for another attempt, and nothing is leased before the line is empty. So records arrive in
-their order. Records that come in small batches are leased at most every `linger` seconds, so that they go together; a first
-one goes at once, and so does a backlog.
+their order. Records that come in small batches are leased at most every `linger` seconds, so that they go together; a
+first one goes at once, and so does a backlog.
 """
 
 import asyncio
