@@ -274,27 +274,6 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 RESOLVER_THREADS = 8
 
 
-class SystemNames:
-    """The system's resolver: /etc/hosts, DNS, whatever nsswitch.conf says."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a name, best first (RFC 6724), of families that this machine has."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _addresses, host, port)
-
-    def close(self) -> None:
-        """Take no more names; who waits for one is cancelled."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for _, _, _, _, address in found]
-
-
 log = logging.getLogger(__name__)
 
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
@@ -324,9 +303,9 @@ class HttpClient:
         self._proxy = proxy or None
         self.secrets = _credentials(proxy)  # that every request may send
         self._sockets = policy.for_proxy() if proxy else policy
-        self._names = SystemNames()
+        self._resolver = _Resolver(resolve)
         connector = aiohttp.TCPConnector(
-            resolver=_Resolver(resolve or self._names),
+            resolver=self._resolver,
             use_dns_cache=False,
             socket_factory=self._socket,
             limit=connections,
@@ -354,7 +333,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close every connection; requests under way fail."""
         await self._session.close()
-        self._names.close()
+        await self._resolver.close()
 
     async def send(
         self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | None = None
@@ -450,10 +429,18 @@ class _Once:
 
 
 class _Resolver(AbstractResolver):
-    """A function from names to addresses as aiohttp takes one. It judges nothing; the number of answers is bounded."""
+    """The system's resolver (/etc/hosts, DNS, whatever nsswitch.conf says), or a function in its place.
 
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
+    It judges nothing; the number of answers is bounded.
+    """
+
+    def __init__(self, resolve: Resolve | None) -> None:
+        self._resolve = resolve or self._system
+        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
+
+    async def _system(self, host: str, port: int) -> Sequence[str]:
+        """Best first (RFC 6724), of families that this machine has."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _addresses, host, port)
 
     async def resolve(
         self,
@@ -469,7 +456,13 @@ class _Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held here."""
+        """Take no more names; who waits for one is cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for _, _, _, _, address in found]
 
 
 def _credentials(proxy: str) -> tuple[str, ...]:
