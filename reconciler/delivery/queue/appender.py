@@ -263,7 +263,7 @@ class Appender:
             entries.append(QueueEntry.of(frame, segment, segment.end))
             segment.end += frame.length
             if died is not None:
-                segment.acknowledged.died[frame.number] = died
+                segment.acknowledged.replay(frame.number, died)
                 segment.is_changed = True
         added = segments.sum_frames(entries)
         segment.left = segment.left.plus(added)
