@@ -186,7 +186,7 @@ def test_its_members_are_encoded_as_what_it_owns(example: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(("number", "stay"), [(desired.SHARED - 1, True), (desired.SHARED, False)])
 def test_references_are_shared_only_if_they_are_few(number: int, stay: bool) -> None:
-    """What is shared outlives its documents, so one that refers to thousands must not be among it."""
+    """A shared value outlives its documents, so one that refers to thousands must not be among it."""
     document = source(*(f"shared-{each}" for each in range(number)))  # and its type
 
     assert (made(document).references is made(document).references) is stay
