@@ -5,9 +5,10 @@ import gc
 import platform
 import resource
 import time
-from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -96,42 +97,27 @@ def process_steps() -> Iterator[Sample]:
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # of statuses
 OTHER = "other"  # any other method: a client may send what it likes
 UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
 
 
-class TrafficSlot:
-    """The requests of one route and method: `statuses` by class, of which 0 is for those that were not answered."""
-
-    __slots__ = ("buckets", "method", "route", "seconds", "statuses")
-
-    def __init__(self, route: str, method: str) -> None:
-        self.route = route
-        self.method = method
-        self.statuses = [0] * 6
-        self.buckets = [0] * (len(BUCKETS) + 1)
-        self.seconds = 0.0
-
-
 class Traffic:
-    """All requests since the start."""
+    """All requests since the start, by route and method: `statuses` by class, of which 0 is for those that were not
+    answered, and `seconds`.
+    """
 
     def __init__(self) -> None:
-        self._slots: dict[tuple[str, str], TrafficSlot] = {}
+        self.statuses: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(CLASSES))
+        self.seconds: defaultdict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(BUCKETS))
 
     def note(self, route: str, method: str, status: int, seconds: float) -> None:
         """A request ended. `route` is its path with the parameters in braces, empty for one that reached none; `status`
         is 0 when it was not answered.
         """
         key = route or UNMATCHED, method if method in METHODS else OTHER
-        slot = self._slots.get(key) or self._slots.setdefault(key, TrafficSlot(*key))
-        slot.statuses[status // 100] += 1
-        slot.buckets[bisect_left(BUCKETS, seconds)] += 1
-        slot.seconds += seconds
-
-    def slots(self) -> list[TrafficSlot]:
-        """By route and method, in their order."""
-        return [slot for _, slot in sorted(self._slots.items())]
+        self.statuses[key][status // 100] += 1
+        self.seconds[key].note(seconds)
 
 
 # Metrics of requests to the API.
@@ -154,26 +140,16 @@ IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credent
 
 REQUEST_FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
 
-CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # as `Slot.statuses` has them
-
 
 def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Sample]:
     """All of them; `in_flight` counts requests by who asks."""
-    slots = seen.slots()
-    for slot in slots:
-        for name, number in sorted(zip(CLASSES, slot.statuses, strict=True)):
+    for names, statuses in sorted(seen.statuses.items()):
+        for status, number in sorted(zip(CLASSES, statuses, strict=True)):
             if number:
-                yield Sample(REQUESTS, number, (slot.route, slot.method, name))
-    for slot in slots:
-        yield Sample(SECONDS, _histogram(slot), (slot.route, slot.method))
+                yield Sample(REQUESTS, number, (*names, status))
+    for names, seconds in sorted(seen.seconds.items(), key=itemgetter(0)):
+        yield Sample(SECONDS, seconds, names)
     yield Sample(IN_FLIGHT, sum(in_flight.values()))
-
-
-def _histogram(slot: TrafficSlot) -> Histogram:
-    """As others show theirs; requests pay for no object more."""
-    seen = Histogram(BUCKETS)
-    seen.counts, seen.total = slot.buckets, slot.seconds
-    return seen
 
 
 # Metrics of repositories and their runs.
