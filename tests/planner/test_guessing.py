@@ -1,4 +1,4 @@
-"""Somebody who may send a secret and not read one never learns if it is the stored one when nothing else comes of it."""
+"""A caller who may send a secret and not read one never learns if it is the stored one when nothing else follows."""
 
 import contextlib
 import json

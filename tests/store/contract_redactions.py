@@ -159,7 +159,7 @@ async def kill_and_check(folder: Path, engine: Engine, store: Store, *, times: i
 
 
 def killed(engine: Engine, *, at: int) -> list[str]:
-    """The output of a redacting process before it was killed: as soon as it has begun, committed or erased, or later."""
+    """Output of a redacting process before it was killed: as soon as it has begun, committed or erased, or later."""
     with start("redacting_process", engine.url) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(1 + at % 3)]
