@@ -46,8 +46,8 @@ def coming(
     judged: dict[Key, Desired] = {}
     for each in documents:
         found = resource.judge(each, api_versions=frozenset({"service/v1"}))
-        assert found.resource is not None, found.violations
-        judged[found.resource.key] = desired.of_judged(found, hmac_key=b"k")
+        assert found.key is not None, found.violations
+        judged[found.key] = desired.of_judged(found, hmac_key=b"k")
     arriving = {key for ordinal, key in enumerate(judged) if ordinal not in barred}
     return Coming(judged, arriving, {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
