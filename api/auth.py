@@ -43,21 +43,14 @@ def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequ
     reached = None if peer is None else _address(peer.partition("%")[0])
     if reached is None:
         return UNKNOWN
-    if trusted and _is_trusted(reached, trusted):
-        reached = _before(reached, headers, trusted=trusted)
-    return _counted(reached)
-
-
-def _before(reached: Address, headers: Iterable[Header], *, trusted: Sequence[Network]) -> Address:
-    """The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself."""
     for hop in _hops(headers):
-        address = _address(_without_port(hop))
-        if address is None:
+        # The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself.
+        if not any(reached in network for network in trusted) or (found := _address(_without_port(hop))) is None:
             break
-        reached = address
-        if not _is_trusted(address, trusted):
-            break
-    return reached
+        reached = found
+    if isinstance(reached, IPv4Address):
+        return str(reached)
+    return str(IPv6Network((reached, CLIENTS_BITS), strict=False))
 
 
 def _hops(headers: Iterable[Header]) -> Iterator[str]:
@@ -84,16 +77,6 @@ def _address(text: str) -> Address | None:
     if isinstance(found, IPv4Address):
         return found
     return None if found.scope_id is not None else found.ipv4_mapped or found
-
-
-def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
-    return any(address in network for network in trusted)
-
-
-def _counted(address: Address) -> str:
-    if isinstance(address, IPv4Address):
-        return str(address)
-    return str(IPv6Network((address, CLIENTS_BITS), strict=False))
 
 
 # Cookies: reading ours out of a request, and the header that gives one to a browser or takes it back.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
@@ -16,7 +17,6 @@ from api.calls import Call
 from api.responses import Empty, Header
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
-from reconciler.model.clock import rfc3339
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.values import Value, pointer_text
 from reconciler.settings import scalars
@@ -197,6 +197,7 @@ def _allowed(known: Sequence[str]) -> str:
 #
 # A write refuses parameters that it does not know (`?dryrun=true` must not apply); a read ignores them.
 
+T = TypeVar("T")
 MOST = 100  # parameters in one query
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -252,6 +253,15 @@ class Query:
         """Text, or None."""
         return self.values.get(name)
 
+    def parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """The value that `parse` reads, or None; it raises ValueError with the end of the sentence."""
+        value = self.values.get(name)
+        try:
+            return None if value is None else parse(value)
+        except ValueError as problem:
+            self.problems.append(f"The query parameter `{name}` {problem}")
+            return None
+
     def check(self) -> None:
         """Raises `BadRequest` when any parameter had a problem."""
         if self.problems:
@@ -294,11 +304,6 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
     except ValueError as mistake:
         body.mistake("expiry", str(mistake))
         return None
-
-
-def instant_text(instant: datetime | None) -> str | None:
-    """As it is kept and shown."""
-    return None if instant is None else rfc3339(instant)
 
 
 def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:

@@ -216,19 +216,25 @@ async def _gone_after(seconds: float) -> AsyncIterator[None]:
         raise
 
 
-def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
-    """A JSON object with one member, an array: as `responses.json_array` makes it at once."""
-    return join_parts(b'{"%b":[' % name, pages, b"]}")
+def stream_array(
+    name: bytes, pages: AsyncGenerator[list[bytes], None], *, empty: Exception | None = None
+) -> AsyncGenerator[bytes, None]:
+    """A JSON object with one member, an array: as `json_array` makes it at once."""
+    return join_parts(b'{"%b":[' % name, pages, b"]}", empty=empty)
 
 
 async def join_parts(
-    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes
+    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes, *, empty: Exception | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The values of all pages with commas between them; the pages are closed before the last text is sent."""
+    """The values of all pages with commas between them; the pages are closed before the last text is sent. Raises
+    `empty`, where it is given, if there is none.
+    """
     between = before
     async with aclosing(pages):
         async for page in pages:
             if page:
                 yield between + b",".join(page)
                 between = b","
+    if between == before and empty is not None:
+        raise empty
     yield after if between == b"," else before + after

@@ -302,6 +302,15 @@ class Manager:
         routes = self._routes[project].routes if project in self._routes else ()
         return [route.configuration for route in routes if name in route.destinations]
 
+    def delivers(self, project: str, configuration: str, destination: str) -> bool:
+        """Return True when a Configuration delivers to a destination now, and its records do not wait there."""
+        routes = self._routes.get(project)
+        return (
+            routes is not None
+            and all(one.name != destination or not one.held for one in routes.destinations)
+            and configuration in self._routed(project, destination)
+        )
+
     def figures(self) -> DeliveryFigures:
         """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.

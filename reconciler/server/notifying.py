@@ -100,6 +100,13 @@ async def build_notifying(
         board,
         (
             observers.RepositoryObserver(repositories.reconcilers, store),
+            observers.FlowObserver(
+                repositories.reconcilers,
+                store,
+                followed=manager.followed,
+                delivers=manager.delivers,
+                clock=clock.now,
+            ),
             changes,
             observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
             service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes),

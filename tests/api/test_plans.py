@@ -1,4 +1,4 @@
-"""What merging would do is told over HTTP, from a repository through the worker to the answer."""
+"""The effect of a merge is told over HTTP, from a repository through the worker to the answer."""
 
 import asyncio
 import dataclasses
@@ -68,7 +68,7 @@ class Proposed(NamedTuple):
 
 @pytest.fixture
 async def proposed(client: httpx2.AsyncClient, project: str, follow: Follow, source: Repository) -> Proposed:
-    """What is followed holds `kept`, `changed` and `gone`; the branch begins there."""
+    """The followed branch holds `kept`, `changed` and `gone`; the branch begins there."""
     for name in ("kept", "changed", "gone", "other"):
         source.write(f"{name}.json", text(destination(name)))
     source.commit()
@@ -106,7 +106,7 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
     assert (field["path"], field["difference"]) == ("spec.parameters[hostname].value", "changed")
     assert (field["old"], field["new"]) == ("logs.example.org", "logs.example.net")
     assert field["at"]["path"] == "changed.json"
-    facts = json.dumps(["1.2", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
+    facts = json.dumps(["1.3", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
     assert plan == {
         "id": plan["id"],
         "digest": hashlib.sha256(facts.encode()).hexdigest(),
