@@ -199,8 +199,7 @@ def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
     if statuses:
         output.write("\n" + tables.table(runs.STATUS_COLUMNS, statuses))
     for one in statuses:
-        output.lines(client.text(one, "reason").splitlines())
-        output.lines(f"note: {note}" for note in client.strings(one, "notes"))
+        output.lines(runs.reasons(one))
     commit, message = client.text(run, "commit"), client.text(run, "message")
     what = f"Commit {faults.short_commit(commit)}" if commit else "No commit"
     output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])
