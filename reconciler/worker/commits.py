@@ -253,7 +253,7 @@ class CommitReading:
         globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
         paths: dict[Key, list[str]] = defaultdict(list)
         for key, path in self.view.places_of(rules.name, keys):
-            if rules.allows(key) and path.startswith(folder) and globs.choose(path):
+            if planner_heads.is_allowed(key, rules) and path.startswith(folder) and globs.choose(path):
                 paths[key].append(path)
         held: dict[str, set[Key]] = defaultdict(set)
         for key, found in paths.items():
