@@ -3,14 +3,16 @@
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TypeAlias
 
 from starlette.responses import Response
 
-from api import auth, calls, errors, requests, responses
-from api.calls import Call
-from reconciler.model import names, principals
+from api import access, auth, errors, requests, responses
+from api.calls import Call, Subject
+from api.routing import Routes
+from reconciler.model import names
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User
 from reconciler.model.principals import Permission
@@ -21,7 +23,9 @@ from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 # after queues.
 
 log = logging.getLogger(__name__)
+routes = Routes()
 
+Detail: TypeAlias = dict[str, object]
 PASSWORD = "password"  # noqa: S105 - how somebody came in
 
 
@@ -37,21 +41,14 @@ async def signed_out(call: Call, user: User | None) -> None:
         await _tell(call, actor=f"user:{user.name}", action="signed-out", kind="Session", name=user.name)
 
 
-async def handled_delivery(call: Call, name: str, action: str, detail: dict[str, object]) -> None:
+async def handled_delivery(call: Call, name: str, action: str, detail: Detail) -> None:
     """Somebody replayed or discarded what waits for a destination of the call's project."""
     actor, project = call.principal.name, call.project
     await _tell(call, actor=actor, action=action, kind="Destination", name=name, project=project, detail=detail)
 
 
 async def _tell(
-    call: Call,
-    *,
-    actor: str,
-    action: str,
-    kind: str,
-    name: str,
-    project: str = "",
-    detail: dict[str, object] | None = None,
+    call: Call, *, actor: str, action: str, kind: str, name: str, project: str = "", detail: Detail | None = None
 ) -> None:
     """Write it. What happened has happened: where the disk fails, the log has it, and nobody is refused for it."""
     event = AuditRow(
@@ -165,8 +162,9 @@ _INSTANT = re.compile(
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})")
 
 
+@routes.add("GET /v1/audit-events", Subject.REACH, Permission.READ_AUDIT)
 async def list_all(call: Call) -> Response:
-    """GET /v1/audit-events"""
+    """List the events that the caller may read, the newest first, as JSON or as lines of JSON."""
     as_lines = any(LINES in value.lower() for value in call.header(b"accept"))
     query = requests.Query(call.query, known=PARAMETERS, strict=False)
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
@@ -183,17 +181,17 @@ async def list_all(call: Call) -> Response:
 
 
 def _wanted(query: requests.Query) -> AuditWanted:
-    since, until = _instant(query, "since"), _instant(query, "until")
+    since, until = query.parsed("since", _instant), query.parsed("until", _instant)
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
     return AuditWanted(
-        kind=_known(query, "kind", kind_filter),
+        kind=query.parsed("kind", kind_filter),
         name=query.text("name"),
-        actor=_known(query, "actor", actor_filter),
-        action=_known(query, "action", action_filter),
+        actor=query.parsed("actor", actor_filter),
+        action=query.parsed("action", action_filter),
         since=since,
         until=until,
-        after=_after(query),
+        after=query.parsed("after", _place),
     )
 
 
@@ -203,13 +201,13 @@ def _projects(call: Call) -> frozenset[str] | None:
     An organization admin who chooses no project reads all events, those of the organization among them. Raises
     `Forbidden` when there is no such project.
     """
-    reachable = calls.reach(call)
+    reachable = access.reach(call)
     if reachable is None and call.principal.organization_admin:
         return None
-    known = call.services.accounts.directory.projects if reachable is None else reachable
-    permitted = frozenset(one for one in known if calls.permits(call, Permission.READ_AUDIT, project=one))
+    known = call.directory.projects if reachable is None else reachable
+    permitted = frozenset(one for one in known if access.permits(call, Permission.READ_AUDIT, project=one))
     if not permitted:
-        raise _forbidden(call)
+        raise access.forbidden(call, Permission.READ_AUDIT)
     return permitted
 
 
@@ -221,53 +219,29 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
         return within
     if project == ORGANIZATION and within is None:
         return frozenset({project})
-    if calls.HEADER in call.headers and not calls.is_within(within, project):
+    if access.HEADER in call.named and not access.is_within(within, project):
         raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
     if project == ORGANIZATION:
         raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
-    reachable = calls.reach(call)
-    if project not in call.services.accounts.directory.projects or not calls.is_within(reachable, project):
-        raise calls.no_project(call, project)
-    call.state["project"] = project
-    if not calls.is_within(within, project):
-        raise _forbidden(call)
+    call.project = access.reached(call, project)
+    if not access.is_within(within, project):
+        raise access.forbidden(call, Permission.READ_AUDIT)
     return frozenset({project})
 
 
-def _forbidden(call: Call) -> errors.Forbidden:
-    takes = principals.required_for(Permission.READ_AUDIT, call.principal.scopes)
-    return errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
-
-
-def _known(query: requests.Query, name: str, meant: Callable[[str], str]) -> str | None:
-    text = query.text(name)
-    try:
-        return None if text is None else meant(text)
-    except NoSuchFilter as problem:
-        query.problems.append(f"The query parameter `{name}` {problem}")
-        return None
-
-
-def _instant(query: requests.Query, name: str) -> str | None:
-    """An instant as the store keeps them, which are compared as text."""
-    text = query.text(name)
-    if text is None:
-        return None
+def _instant(text: str) -> str:
+    """An instant as the store keeps them, which are compared as text. Raises NoSuchFilter."""
     match = _INSTANT.fullmatch(text)
     if match is None:
-        query.problems.append(f"The query parameter `{name}` is not an instant in UTC such as 2026-11-21T08:00:00Z.")
-        return None
+        raise NoSuchFilter("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
     return f"{match[1]}.{match[2] or '':0<3}Z"
 
 
-def _after(query: requests.Query) -> AuditPlace | None:
-    text = query.text("after")
-    if text is None:
-        return None
+def _place(text: str) -> AuditPlace:
+    """The place of an event. Raises NoSuchFilter."""
     match = _PLACE.fullmatch(text)
     if match is None:
-        query.problems.append("The query parameter `after` is not the id of an event.")
-        return None
+        raise NoSuchFilter("is not the id of an event.")
     return AuditPlace(int(match[1]), int(match[2]))
 
 

@@ -3,24 +3,20 @@
 import base64
 import binascii
 import hmac
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from starlette.types import Scope
-
-from api import errors
-from api.calls import Call, Services
+from api import access, errors
+from api.calls import Call, Caller
 from api.responses import Header
 from reconciler.auth import changes
 from reconciler.model import directory
-from reconciler.model.directory import Directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
 from reconciler.model.principals import Scope as PrincipalScope
-from reconciler.store.records import SessionRow
 
 # Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
 
@@ -32,15 +28,10 @@ HOPS = 32  # proxies one behind the other that are followed
 CLIENTS_BITS = 64  # of an IPv6 address; the rest is the client's own to choose
 
 
-def address_of(scope: Scope, *, trusted: Sequence[Network]) -> str:
-    """Return where a request comes from, see `client_address`."""
-    peer = scope["client"][0] if scope.get("client") else None
-    return client_address(peer, scope["headers"], trusted=trusted)
-
-
 def address(call: Call) -> str:
-    """Return where a call comes from, as text."""
-    return address_of(call.scope, trusted=call.services.trusted_proxies)
+    """Return where a call comes from, see `client_address`."""
+    peer = call.scope["client"][0] if call.scope.get("client") else None
+    return client_address(peer, call.headers, trusted=call.services.trusted_proxies)
 
 
 def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequence[Network]) -> str:
@@ -52,21 +43,14 @@ def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequ
     reached = None if peer is None else _address(peer.partition("%")[0])
     if reached is None:
         return UNKNOWN
-    if trusted and _is_trusted(reached, trusted):
-        reached = _before(reached, headers, trusted=trusted)
-    return _counted(reached)
-
-
-def _before(reached: Address, headers: Iterable[Header], *, trusted: Sequence[Network]) -> Address:
-    """The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself."""
     for hop in _hops(headers):
-        address = _address(_without_port(hop))
-        if address is None:
+        # The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself.
+        if not any(reached in network for network in trusted) or (found := _address(_without_port(hop))) is None:
             break
-        reached = address
-        if not _is_trusted(address, trusted):
-            break
-    return reached
+        reached = found
+    if isinstance(reached, IPv4Address):
+        return str(reached)
+    return str(IPv6Network((reached, CLIENTS_BITS), strict=False))
 
 
 def _hops(headers: Iterable[Header]) -> Iterator[str]:
@@ -93,16 +77,6 @@ def _address(text: str) -> Address | None:
     if isinstance(found, IPv4Address):
         return found
     return None if found.scope_id is not None else found.ipv4_mapped or found
-
-
-def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
-    return any(address in network for network in trusted)
-
-
-def _counted(address: Address) -> str:
-    if isinstance(address, IPv4Address):
-        return str(address)
-    return str(IPv6Network((address, CLIENTS_BITS), strict=False))
 
 
 # Cookies: reading ours out of a request, and the header that gives one to a browser or takes it back.
@@ -151,6 +125,11 @@ def cookies_of(web_url: str, *, has_tls: bool) -> Cookies:
     return Cookies(is_secure=has_tls or web_url.lower().startswith("https:"))
 
 
+def cookies(call: Call) -> Cookies:
+    """Those of the service."""
+    return cookies_of(call.services.web_url, has_tls=call.services.has_tls)
+
+
 def read_cookie(headers: Iterable[Header], name: str) -> str:
     """The value of one of our cookies; empty when it is not there, or there is doubt which one it is.
 
@@ -173,33 +152,24 @@ def _pairs(headers: Iterable[Header]) -> Iterator[tuple[bytes, bytes]]:
             yield name.strip(b" \t"), value.strip(b" \t")
 
 
-# Who asks with a browser: the session that its cookie means, and the person whose it is.
+# Who asks with a browser: the person of the session that its cookie means.
 
 
-class Visitor(NamedTuple):
-    """Somebody signed in; `directory` is the one by which they were recognised."""
-
-    session: SessionRow
-    principal: Principal
-    directory: Directory
-
-
-def visitor(headers: Iterable[Header], services: Services) -> Visitor | None:
+def browser(call: Call) -> Caller | None:
     """Return the person of this browser; None without a session, and for one that is over."""
-    token = read_cookie(headers, cookies_of(services.web_url, has_tls=services.has_tls).session)
-    session = services.sessions.find(token) if token else None
+    token = read_cookie(call.headers, cookies(call).session)
+    session = call.services.sessions.find(token) if token else None
     if session is None:
         return None
-    directory = services.accounts.directory
-    user = directory.user(session.user)
-    return None if user is None else Visitor(session, directory.principal(user), directory)
+    user = call.directory.user(session.user)
+    return None if user is None else Caller(call.directory.principal(user), call.directory, session)
 
 
 # What a request shows to say who asks: keys and passwords, taken out of its headers.
 #
 # `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a
 # password. Other schemes of `Authorization` are somebody else's, a proxy's perhaps. They are only
-# read here; `Authenticator` checks them.
+# read here; `authenticate` checks them.
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """Parts of the names of parameters that carry a key, in lower case. Values may be names of anything."""
@@ -223,49 +193,43 @@ class ShownCredentials(NamedTuple):
     passwords: list[Password]
 
 
-def shown_credentials(headers: Iterable[Header]) -> ShownCredentials:
+def shown_credentials(call: Call) -> ShownCredentials:
     """The credentials in the headers. Raises `BadRequest` for what is meant as one and cannot be read.
 
     With `X-Service-Api-Key`, a password in `Authorization` is the proxy's for which that header is there.
     """
     found = ShownCredentials([], [])
-    basic: list[bytes] = []
-    has_own = False
-    for name, value in headers:
+    has_own = b"x-service-api-key" in call.named
+    for name, value in call.headers:
         if name == b"x-service-api-key":
-            has_own = True
             found.keys.append(value.strip().decode("latin-1"))
         elif name == b"authorization":
             scheme, _, credential = value.partition(b" ")
-            kind = scheme.lower()
-            if kind == b"bearer":
+            if scheme.lower() == b"bearer":
                 found.keys.append(credential.strip().decode("latin-1"))
-            elif kind == b"basic":
-                basic.append(credential.strip())
-    if basic and not has_own:
-        found.passwords.extend(map(_basic, basic))
+            elif scheme.lower() == b"basic" and not has_own:
+                found.passwords.append(_basic(credential.strip()))
     return found
 
 
-def refuse_in_path(path: str) -> None:
-    """Raise `BadRequest` for a key or an invitation code of ours in the path of a URL."""
+def refuse_in_url(call: Call) -> None:
+    """Raise `BadRequest` for a key or an invitation code in a URL, where logs, histories and proxies keep it.
+
+    What is ours is known by its beginning, wherever it stands; the key of the environment, which may be any text, as
+    the whole value of a parameter of the query.
+    """
+    path, query = call.scope["path"], call.query
     if directory.KEY_MARK in path and directory.holds_key(path):
         raise errors.BadRequest(IN_A_URL)
     if changes.MARK in path and changes.holds_code(path):
         raise errors.BadRequest(CODE_IN_A_URL)
-
-
-def refuse_in_query(query: bytes, *, service_key: bytes) -> None:
-    """Raise `BadRequest` for a key or a code in the query of a URL, where logs, histories and proxies keep it.
-
-    What is ours is known by its beginning, wherever it stands; that of the environment, which may be any text, as the
-    whole value of a parameter. An empty `service_key` is none.
-    """
+    if not query:
+        return
     parameters = [tuple(map(unquote_to_bytes, each.partition(b"=")[::2])) for each in query.split(b"&")]
     is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
-    is_service_key = any(hmac.compare_digest(value, service_key) for _, value in parameters)
+    is_service_key = any(_is_service_key(call, value) for _, value in parameters)
     text = unquote_to_bytes(query).decode("latin-1")
-    if is_named or (is_service_key and service_key) or directory.holds_key(text):
+    if is_named or is_service_key or directory.holds_key(text):
         raise errors.BadRequest(IN_A_URL)
     if changes.holds_code(text):
         raise errors.BadRequest(CODE_IN_A_URL)
@@ -275,14 +239,12 @@ def _basic(encoded: bytes) -> Password:
     try:
         name, colon, password = base64.b64decode(encoded, validate=True).decode("utf-8").partition(":")
     except (binascii.Error, UnicodeDecodeError):
-        raise _unreadable() from None
+        colon = ""
     if not colon:
-        raise _unreadable()
+        raise errors.BadRequest(
+            "The header Authorization is not `Basic` with a name, a colon and a password in base64."
+        )
     return Password(name, password)
-
-
-def _unreadable() -> errors.BadRequest:
-    return errors.BadRequest("The header Authorization is not `Basic` with a name, a colon and a password in base64.")
 
 
 # Who asks: the principal behind the credentials of a request.
@@ -302,97 +264,83 @@ ASK_FOR_A_KEY = (
 NO_PASSWORDS = "Passwords open nothing here: people sign in with a browser, at {}. Programs send a key."
 
 
-def challenge(auth_type: str) -> bytes:
-    """Return the header that a 401 needs (RFC 9110, 11.6.1)."""
-    return OF_KEYS if auth_type == "oidc" else CHALLENGE
+def unauthenticated(call: Call, sentence: str, *, code: ErrorCode) -> errors.Unauthenticated:
+    """Return the 401, which needs a challenge (RFC 9110, 11.6.1)."""
+    challenge = OF_KEYS if call.services.auth_type == "oidc" else CHALLENGE
+    return errors.Unauthenticated(sentence, code=code, headers=((b"www-authenticate", challenge),))
 
 
 def again(call: Call) -> None:
     """Judge once more, by who the caller is now: a body or a password took its time, and the caller may have been
-    removed, or been given another role, meanwhile. Raises what `judge` does, `Unauthenticated`.
+    removed, or been given another role, meanwhile. Raises what `access.judge` does, `Unauthenticated`.
     """
-    session, services = call.state.get("session"), call.services
-    now = services.accounts.still(call.principal, since=call.state["directory"])
+    assert call.caller is not None
+    services, (before, since, session) = call.services, call.caller
+    now = services.accounts.still(before, since=since)
     if now is None or (session is not None and not services.sessions.is_live(session)):
-        raise errors.Unauthenticated(
-            "What you showed opens nothing any more.",
-            code=ErrorCode.CREDENTIAL_REVOKED,
-            challenge=challenge(services.auth_type),
-        )
-    call.state["principal"] = now
-    call.judge(call)
+        raise unauthenticated(call, "What you showed opens nothing any more.", code=ErrorCode.CREDENTIAL_REVOKED)
+    call.caller = Caller(now, since, session)
+    access.judge(call)
 
 
-class Authenticator:
-    """Recognises keys at once, and passwords off the loop."""
+async def authenticate(call: Call, shown: ShownCredentials) -> Principal:
+    """Return the caller by what the request shows. Raises `Unauthenticated`, `Throttled`.
 
-    def __init__(self, services: Services) -> None:
-        """Of a service. Its key that is empty is one that nobody holds."""
-        self._accounts = services.accounts
-        self._signing_in = services.signing_in
-        self._service_key = services.api_key.encode()
-        self._anybody = services.anybody
-        self._has_passwords = services.auth_type != "oidc"
-        self._challenge = challenge(services.auth_type)
-        self._web_url = services.web_url
+    A request may show several credentials; each must be right and mean the same, so that no proxy and no client in
+    the chain believes in another one than we do.
+    """
+    services = call.services
+    # Keys come first: a wrong one ends it before a password is compared.
+    found = [_holder(call, key) for key in shown.keys]
+    found += [_loader(call, one) or await _person(call, one) for one in shown.passwords]
+    if any(one != found[0] for one in found):
+        sentence = "The credentials mean different callers; send one."
+        raise unauthenticated(call, sentence, code=ErrorCode.CREDENTIALS_CONFLICT)
+    if found:
+        return found[0]
+    if services.anybody is not None:
+        return services.anybody
+    if services.auth_type == "oidc":
+        raise unauthenticated(call, ASK_FOR_A_KEY.format(services.web_url), code=ErrorCode.KEY_REQUIRED)
+    raise unauthenticated(call, ASK, code=ErrorCode.NO_CREDENTIAL)
 
-    async def principal(self, shown: ShownCredentials, *, address: Callable[[], str]) -> Principal:
-        """Return the caller. Raises `Unauthenticated`, `Throttled`.
 
-        `address` says where the request comes from; it is asked for passwords alone, since keys need no such counting.
-        A request may show several credentials; each must be right and mean the same, so that no proxy and no client in
-        the chain believes in another one than we do.
-        """
-        if len(shown.keys) == 1 and not shown.passwords:
-            return self.holder(shown.keys[0])
-        # Keys come first: a wrong one ends it before a password is compared.
-        found = [self.holder(key) for key in shown.keys]
-        found += [self._loader(one) or await self._person(one, address=address()) for one in shown.passwords]
-        if found:
-            if any(one != found[0] for one in found):
-                raise errors.Unauthenticated(
-                    "The credentials mean different callers; send one.",
-                    code=ErrorCode.CREDENTIALS_CONFLICT,
-                    challenge=self._challenge,
-                )
-            return found[0]
-        if self._anybody is None:
-            if self._has_passwords:
-                raise errors.Unauthenticated(ASK, code=ErrorCode.NO_CREDENTIAL, challenge=self._challenge)
-            asking = ASK_FOR_A_KEY.format(self._web_url)
-            raise errors.Unauthenticated(asking, code=ErrorCode.KEY_REQUIRED, challenge=self._challenge)
-        return self._anybody
+def _holder(call: Call, key: str) -> Principal:
+    """Return the holder of a key. Raises `Unauthenticated`."""
+    if _is_service_key(call, key.encode("utf-8", "surrogatepass")):
+        return SERVICE_KEY
+    holder = call.services.accounts.holder(key)
+    if holder is None:
+        challenge = (b"www-authenticate", WRONG_KEY)
+        raise errors.Unauthenticated("The key is not known.", code=ErrorCode.UNKNOWN_KEY, headers=(challenge,))
+    return holder
 
-    def holder(self, key: str) -> Principal:
-        """Return the holder of a key. Raises `Unauthenticated`."""
-        # In constant time, whatever the directory says; who has the key learns nothing from a quick answer.
-        is_service_key = hmac.compare_digest(key.encode("utf-8", "surrogatepass"), self._service_key)
-        if is_service_key and self._service_key:
-            return SERVICE_KEY
-        holder = self._accounts.holder(key)
-        if holder is None:
-            raise errors.Unauthenticated("The key is not known.", code=ErrorCode.UNKNOWN_KEY, challenge=WRONG_KEY)
-        return holder
 
-    def _loader(self, one: Password) -> Principal | None:
-        """Return who holds a key that is given as a password, or None: a Collector loads its configuration with Basic
-        alone. Such a key must have the scope `raw`, and opens nothing else so. It has too much randomness to be
-        guessed, so nothing is counted; the name may be any.
-        """
-        holder = self._accounts.holder(one.password) if directory.key_prefix(one.password) is not None else None
-        if holder is None or PrincipalScope.RAW not in holder.scopes:
-            return None
-        return replace(holder, scopes=frozenset({PrincipalScope.RAW}))
+def _is_service_key(call: Call, key: bytes) -> bool:
+    """Compare in constant time: who has the key learns nothing from a quick answer. An empty one is nobody's."""
+    is_same = hmac.compare_digest(key, call.services.api_key.encode())
+    return is_same and bool(key)
 
-    async def _person(self, one: Password, *, address: str) -> Principal:
-        if not self._has_passwords:
-            told = NO_PASSWORDS.format(self._web_url)
-            raise errors.Unauthenticated(told, code=ErrorCode.PASSWORDS_DISABLED, challenge=self._challenge)
-        found = await self._signing_in.principal(one.name, one.password, address=address)
-        if found is None:
-            told = "The name or the password is wrong."
-            raise errors.Unauthenticated(told, code=ErrorCode.WRONG_PASSWORD, challenge=self._challenge)
-        return found
+
+def _loader(call: Call, one: Password) -> Principal | None:
+    """Return who holds a key that is given as a password, or None: a Collector loads its configuration with Basic
+    alone. Such a key must have the scope `raw`, and opens nothing else so. It has too much randomness to be
+    guessed, so nothing is counted; the name may be any.
+    """
+    holder = call.services.accounts.holder(one.password) if directory.key_prefix(one.password) is not None else None
+    if holder is None or PrincipalScope.RAW not in holder.scopes:
+        return None
+    return replace(holder, scopes=frozenset({PrincipalScope.RAW}))
+
+
+async def _person(call: Call, one: Password) -> Principal:
+    if call.services.auth_type == "oidc":
+        told = NO_PASSWORDS.format(call.services.web_url)
+        raise unauthenticated(call, told, code=ErrorCode.PASSWORDS_DISABLED)
+    found = await call.services.signing_in.principal(one.name, one.password, address=address(call))
+    if found is None:
+        raise unauthenticated(call, "The name or the password is wrong.", code=ErrorCode.WRONG_PASSWORD)
+    return found
 
 
 # Which sites' pages may have a browser ask the service, told by the headers that no page can forge.
@@ -407,9 +355,16 @@ OWN_SITE = frozenset({b"same-origin", b"none"})  # `none`: a person typed the ad
 PROVEN = frozenset({b"same-origin"})
 
 
-def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
-    """Raise `Forbidden` unless the Host is one of these, whatever the port."""
-    hosts = _values(headers, b"host")
+def check_host(call: Call) -> None:
+    """Raise `BadRequest` for two of them, of which a proxy may have looked at the other (RFC 9112, 3.2), and, where
+    nobody is asked who they are, `Forbidden` unless it is one of this machine's own, whatever the port.
+    """
+    hosts = call.header(b"host")
+    if call.services.anybody is None:
+        if len(hosts) > 1:
+            raise errors.BadRequest("The header Host is given more than once.")
+        return
+    allowed = LOCAL | {_name(urlsplit(call.services.web_url).netloc.lower())}
     if len(hosts) != 1 or _name(hosts[0].decode("latin-1").lower()) not in allowed:
         raise errors.Forbidden(
             "This service asks nobody who they are, and answers to its own host names alone: localhost, 127.0.0.1, "
@@ -418,13 +373,7 @@ def check_host(headers: Iterable[Header], *, allowed: frozenset[str]) -> None:
         )
 
 
-def refuse_several(headers: Iterable[Header]) -> None:
-    """Raise `BadRequest` for two of them, of which a proxy may have looked at the other (RFC 9112, 3.2)."""
-    if len(_values(headers, b"host")) > 1:
-        raise errors.BadRequest("The header Host is given more than once.")
-
-
-def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool = False) -> None:
+def check_origin(call: Call, *, needs_proof: bool = False) -> None:
     """Raise `Forbidden` for a write that a browser sends for a page of another site.
 
     A browser adds what it remembers, a password or its place in the network, to whatever a page has it send. Its own
@@ -433,11 +382,9 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
 
     What comes with a cookie, or begins a session, `needs_proof`: then it must say one of them, since a browser does.
     """
-    headers = list(headers)
-    origins = _values(headers, b"origin")
+    web_url, origins, sites = call.services.web_url, call.header(b"origin"), call.header(b"sec-fetch-site")
     if len(origins) == 1 and origins[0].decode("latin-1").lower() == origin_of(web_url):
         return
-    sites = _values(headers, b"sec-fetch-site")
     if needs_proof and not sites and not origins:
         raise errors.Forbidden(
             "This says not of which site it comes (`Origin`), as a browser does for whoever signed in with one; "
@@ -447,7 +394,7 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
     if sites:
         ours = len(sites) == 1 and sites[0] in (PROVEN if needs_proof else OWN_SITE)
     else:
-        ours = not origins or _asked_itself(origins, _values(headers, b"host"))
+        ours = not origins or _asked_itself(origins, call.header(b"host"))
         # Where people come by https, whoever is in between may put a page of their own under the same name over http.
         ours = ours and not (needs_proof and web_url.startswith("https:") and origins[0].lower().startswith(b"http:"))
     if not ours:
@@ -456,11 +403,6 @@ def check_origin(headers: Iterable[Header], *, web_url: str, needs_proof: bool =
             "proxy, set `webURL` to the address that people use.",
             code=ErrorCode.OTHER_SITE,
         )
-
-
-def allowed_hosts(web_url: str) -> frozenset[str]:
-    """The names of this machine to itself, and the one that people use."""
-    return LOCAL | {_name(urlsplit(web_url).netloc.lower())}
 
 
 def origin_of(url: str) -> str:
@@ -472,10 +414,6 @@ def origin_of(url: str) -> str:
 def _asked_itself(origins: list[bytes], hosts: list[bytes]) -> bool:
     _, separator, authority = origins[0].partition(b"://")
     return len(origins) == len(hosts) == 1 and bool(separator) and authority.lower() == hosts[0].lower()
-
-
-def _values(headers: Iterable[Header], wanted: bytes) -> list[bytes]:
-    return [value for name, value in headers if name == wanted]
 
 
 def _name(host: str) -> str:

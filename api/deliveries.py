@@ -7,14 +7,17 @@ from typing import Any
 
 from starlette.responses import Response
 
-from api import audit_events, errors, requests
-from api.calls import Call
-from api.responses import Json
+from api import access, audit_events, errors, requests
+from api.calls import Call, Subject
+from api.responses import json_answer
+from api.routing import Routes
 from reconciler.delivery import contract, status
-from reconciler.model import components, names, principals, text
+from reconciler.model import components, names, text
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
 from reconciler.model.principals import Permission
+
+routes = Routes()
 
 logger = logging.getLogger(__name__)
 
@@ -22,26 +25,29 @@ QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"
 WHAT = (QUEUE, DEAD_LETTERS, ALL)
 
 
+@routes.add("GET /v1/deliveries", Subject.PROJECT, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """GET /v1/deliveries"""
-    return _answer(call.services.deliveries.all(call.project, answers=_may_see_answers(call)))
+    """Show the delivery of every destination of a project."""
+    return json_answer(call.services.deliveries.all(call.project, answers=_may_see_answers(call)))
 
 
+@routes.add("GET /v1/destinations/{name}/delivery", Subject.PROJECT, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/destinations/{name}/delivery"""
-    return _answer({"delivery": await _shown(call, _name(call))})
+    """Show the delivery of one destination."""
+    return json_answer({"delivery": await _shown(call, _name(call))})
 
 
+@routes.add("POST /v1/destinations/{name}/delivery/replay", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def replay(call: Call) -> Response:
-    """POST /v1/destinations/{name}/delivery/replay"""
+    """Send its dead letters again."""
     name = await _nothing_said(call)
     steps = call.services.deliveries.replay(call.project, name)
     return await _counted(call, name, "replayed", steps, {})
 
 
+@routes.add("POST /v1/destinations/{name}/delivery/discard", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def discard(call: Call) -> Response:
-    """POST /v1/destinations/{name}/delivery/discard"""
-    requests.none_known(call.query)
+    """Discard its queue, its dead letters, or both."""
     name = _name(call)
     body = await requests.read_object(call, known=("what",))
     what = body.choice("what", WHAT, required=True)
@@ -51,11 +57,12 @@ async def discard(call: Call) -> Response:
     return await _counted(call, name, "discarded", steps, {"what": what})
 
 
+@routes.add("POST /v1/destinations/{name}/delivery/test", Subject.PROJECT, Permission.HANDLE_DELIVERIES)
 async def test(call: Call) -> Response:
-    """POST /v1/destinations/{name}/delivery/test"""
+    """Send one record, and tell what the endpoint says."""
     name = await _nothing_said(call)
     await _shown(call, name)
-    return _answer({"test": await call.services.deliveries.test(call.project, name)})
+    return json_answer({"test": await call.services.deliveries.test(call.project, name)})
 
 
 async def _shown(call: Call, name: str) -> dict[str, Any]:
@@ -71,13 +78,11 @@ async def _shown(call: Call, name: str) -> dict[str, Any]:
 
 def _may_see_answers(call: Call) -> bool:
     """Return True when the caller may see the answers of endpoints, which may hold anything."""
-    role = call.principal.role_in(call.project)
-    return principals.may(call.principal, Permission.HANDLE_DELIVERIES, role=role)
+    return access.permits(call, Permission.HANDLE_DELIVERIES, project=call.project)
 
 
 async def _nothing_said(call: Call) -> str:
     """The name in the path of a request that says nothing else. Raises `BadRequest`."""
-    requests.none_known(call.query)
     name = _name(call)
     (await requests.read_object(call, known=())).check()
     return name
@@ -85,7 +90,7 @@ async def _nothing_said(call: Call) -> str:
 
 def _name(call: Call) -> str:
     """The destination that the path names: a resource's, or `configuration:id` of one in place. Raises `BadRequest`."""
-    name = call.parameter("name")
+    name = call.parameters["name"]
     first, colon, last = name.partition(":")
     problem = names.wrong_name(first) or (names.wrong_name(last) if colon else None)
     if problem is not None:
@@ -103,23 +108,15 @@ async def _counted(
             total = {"batches": total["batches"] + batches, "records": total["records"] + records}
     finally:
         if total["batches"]:
-            _log(call, name, done, **total)
+            logger.info(
+                "%s has %s %s (%s) of %s in the project %s.",
+                call.principal.name,
+                done,
+                text.counted(total["batches"], "batch", "batches"),
+                text.counted(total["records"], "record"),
+                name,
+                call.project,
+                extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
+            )
             await audit_events.handled_delivery(call, name, done, {**total, **asked})
-    return _answer({done: total})
-
-
-def _log(call: Call, name: str, done: str, *, batches: int, records: int) -> None:
-    logger.info(
-        "%s has %s %s (%s) of %s in the project %s.",
-        call.principal.name,
-        done,
-        text.counted(batches, "batch", "batches"),
-        text.counted(records, "record"),
-        name,
-        call.project,
-        extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
-    )
-
-
-def _answer(value: dict[str, Any]) -> Response:
-    return Json(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
+    return json_answer({done: total})

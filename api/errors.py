@@ -19,15 +19,14 @@ decide which problem a request has.
         └── Unavailable       503, with Retry-After
 """
 
-import json
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from starlette.responses import Response
 
-from api.responses import Header, Json
+from api.responses import Header, json_answer
 from reconciler.auth import changes as auth_changes
 from reconciler.auth.sign_in import Throttled
 from reconciler.delivery import contract
@@ -47,16 +46,26 @@ BUSY_SECONDS = 5  # after which a request that found all busy may be tried again
 
 
 class Problem(errors.Refused):
-    """A request that cannot be served, each reason in one sentence. `code` is the class's unless it is given."""
+    """A request that cannot be served, each reason in one sentence; `code` is that of each. Status and code are the
+    class's unless they are given. `after` is the seconds after which the same request may pass.
+    """
 
-    status: ClassVar[int]
+    status: int
     code: ErrorCode
 
-    def __init__(self, *sentences: str, code: ErrorCode | None = None, headers: tuple[Header, ...] = ()) -> None:
+    def __init__(
+        self,
+        *sentences: str,
+        status: int | None = None,
+        code: ErrorCode | None = None,
+        headers: tuple[Header, ...] = (),
+        after: float | None = None,
+    ) -> None:
         super().__init__(" ".join(sentences))
         self.sentences = sentences
+        self.status = self.status if status is None else status
         self.code = self.code if code is None else code
-        self.headers = headers
+        self.headers = headers if after is None else (retry_after(after), *headers)
 
 
 class BadRequest(Problem):
@@ -69,9 +78,6 @@ class Unauthenticated(Problem):
     """The request carries no credential, or none that is known."""
 
     status, code = 401, ErrorCode.NO_CREDENTIAL
-
-    def __init__(self, sentence: str, *, code: ErrorCode, challenge: bytes) -> None:
-        super().__init__(sentence, code=code, headers=((b"www-authenticate", challenge),))
 
 
 class Forbidden(Problem):
@@ -137,28 +143,11 @@ class TooMany(Problem):
 
     status, code = 429, ErrorCode.TOO_MANY_REQUESTS
 
-    def __init__(self, sentence: str, *, after: float) -> None:
-        super().__init__(sentence, headers=(retry_after(after),))
-
 
 class Unavailable(Problem):
     """The request is fine, and there is no room for it now; later the same request may pass."""
 
     status, code = 503, ErrorCode.UNAVAILABLE
-
-    def __init__(
-        self, sentence: str, *, after: float, code: ErrorCode | None = None, headers: tuple[Header, ...] = ()
-    ) -> None:
-        super().__init__(sentence, code=code, headers=(retry_after(after), *headers))
-
-
-class Told(NamedTuple):
-    """The answer to a failed request before it has a form; `code` is that of each sentence."""
-
-    status: int
-    sentences: tuple[str, ...]
-    code: ErrorCode
-    headers: tuple[Header, ...] = ()
 
 
 def retry_after(seconds: float) -> Header:
@@ -166,31 +155,28 @@ def retry_after(seconds: float) -> Header:
     return b"retry-after", b"%d" % max(1, math.ceil(seconds))
 
 
-def body(sentences: Sequence[str], code: ErrorCode) -> bytes:
-    """The error response of the interface."""
-    return json.dumps(error_codes.body(sentences, code), ensure_ascii=False, separators=(",", ":")).encode(
-        "utf-8", "replace"
-    )
-
-
-def as_json(said: Told) -> Response:
+def as_json(problem: Problem) -> Response:
     """The error response of the interface, as an answer."""
-    return Json(body(said.sentences, said.code), status=said.status, headers=said.headers)
+    body = error_codes.body(problem.sentences, problem.code)
+    return json_answer(body, status=problem.status, headers=problem.headers)
 
 
 class Row(NamedTuple):
-    """The answer to one class of exceptions: its sentence is the exception's own, unless `sentence` makes another.
+    """The answer to one class of exceptions.
 
+    `sentence` may have the exception's own message, also with a capital letter, and the id of the request.
     `seconds` is when to try again, unless the exception knows it. `log` is the level at which the failure is logged.
     """
 
     status: int
     code: ErrorCode
-    seconds: int | None = None
+    seconds: float | None = None
     log: int | None = None
-    sentence: Callable[[Exception, str], str] = lambda exception, _: str(exception)
+    sentence: str = "{message}"
 
 
+MOVED = "What is held changed each time before this was stored; nothing was changed: send it again."
+FAILED = "The service failed to answer; its log has the cause under the id {request}."
 TABLE: Mapping[type[Exception], Row] = {
     auth_changes.Missing: Row(404, ErrorCode.NOT_FOUND),
     auth_changes.Conflict: Row(409, ErrorCode.CONFLICT),
@@ -202,42 +188,25 @@ TABLE: Mapping[type[Exception], Row] = {
     Locked: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING),
     StoreFault: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     DiskHangs: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
-    Moved: Row(
-        503,
-        ErrorCode.PROJECT_BUSY,
-        BUSY_SECONDS,
-        logging.WARNING,
-        lambda *_: "What is held changed each time before this was stored; nothing was changed: send it again.",
-    ),
-    client.Overdue: Row(
-        500,
-        ErrorCode.TOOK_TOO_LONG,
-        None,
-        logging.ERROR,
-        lambda exception, request: f"{exception} Its id is {request}.",
-    ),
+    Moved: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING, MOVED),
+    client.Overdue: Row(500, ErrorCode.TOOK_TOO_LONG, None, logging.ERROR, "{message} Its id is {request}."),
     # The store has logged which version it is.
-    Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence=lambda exception, _: _as_sentence(str(exception))),
+    Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence="{capital}."),
     Throttled: Row(429, ErrorCode.TOO_MANY_ATTEMPTS),
     models.RequestTooLarge: Row(413, ErrorCode.TOO_LARGE),
     models.UnknownEncoding: Row(415, ErrorCode.UNSUPPORTED_ENCODING),
     contract.UnknownDestination: Row(404, ErrorCode.DESTINATION_NOT_FOUND),
     contract.QueueFull: Row(503, ErrorCode.QUEUE_FULL),
     contract.NotTaken: Row(503, ErrorCode.UNAVAILABLE, BUSY_SECONDS),
-    Exception: Row(
-        500,
-        ErrorCode.INTERNAL,
-        log=logging.CRITICAL,
-        sentence=lambda _, request: f"The service failed to answer; its log has the cause under the id {request}.",
-    ),
+    Exception: Row(500, ErrorCode.INTERNAL, log=logging.CRITICAL, sentence=FAILED),
 }
 """The nearest class decides; Transient has no line of its own, so that what else failed outside is a 500."""
 
 
-def told(exception: Exception, *, request: str) -> Told:
+def problem_of(exception: Exception, *, request: str) -> Problem:
     """The answer to an exception that ended a request; `request` is the id that is also in the log."""
     if isinstance(exception, Problem):
-        return Told(exception.status, exception.sentences, exception.code, exception.headers)
+        return exception
     row = TABLE[next(kind for kind in type(exception).__mro__ if kind in TABLE)]
     if row.code is ErrorCode.INTERNAL:
         # The trace goes to the log alone: it may name files, tables and addresses.
@@ -245,11 +214,7 @@ def told(exception: Exception, *, request: str) -> Told:
     elif row.log is not None:
         logger.log(row.log, f"The request {request} failed: {exception}", extra={"fields": {"request": request}})
     seconds = exception.seconds if isinstance(exception, (Throttled, contract.QueueFull)) else row.seconds
-    headers: tuple[Header, ...] = () if seconds is None else (retry_after(seconds),)
-    if isinstance(exception, models.UnknownEncoding):
-        headers = ((b"accept-encoding", ENCODINGS),)
-    return Told(row.status, (row.sentence(exception, request),), row.code, headers)
-
-
-def _as_sentence(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
+    headers = ((b"accept-encoding", ENCODINGS),) if isinstance(exception, models.UnknownEncoding) else ()
+    message = str(exception)
+    sentence = row.sentence.format(message=message, capital=message[:1].upper() + message[1:], request=request)
+    return Problem(sentence, status=row.status, code=row.code, headers=headers, after=seconds)

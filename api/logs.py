@@ -1,26 +1,21 @@
 """Log records: POST /v1/logs."""
 
-import asyncio
-from collections.abc import Iterable
+from functools import partial
 from time import monotonic
 
-from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive
 
 from api import auth, errors, requests, responses
-from api.calls import Call
-from api.errors import Told
+from api.calls import Call, Subject
+from api.errors import Problem
 from api.responses import Content, Header
+from api.routing import Routes, Style
 from reconciler.delivery import contract
 from reconciler.delivery.contract import IntakeRoom, TakenRecords
 from reconciler.delivery.otlp import encodings, models, reading
-from reconciler.delivery.otlp.models import (
-    MalformedRequest,
-    OtlpAnswer,
-    RequestTooLarge,
-    UnknownEncoding,
-)
+from reconciler.delivery.otlp.models import MalformedRequest, OtlpAnswer, RequestTooLarge, UnknownEncoding
+from reconciler.model.principals import Permission
 
 # How `/v1/logs` answers: messages of OTLP and, for a failure, a `google.rpc.Status`, in the request's own encoding.
 
@@ -35,9 +30,9 @@ class Message(Content):
         super().__init__(answer.body, media_type=answer.media_type.encode(), status=status, headers=headers)
 
 
-def is_json(headers: Iterable[Header]) -> bool | None:
+def is_json(call: Call) -> bool | None:
     """Tell whether a body is JSON, or protobuf; None when its Content-Type says neither, or is missing or repeated."""
-    found = [value for name, value in headers if name == b"content-type"]
+    found = call.header(b"content-type")
     if len(found) != 1:
         return None
     known = TYPES.get(found[0])
@@ -55,40 +50,39 @@ def taken_message(said: TakenRecords, *, json: bool) -> Response:
     return Message(models.partial_success_answer(rejected=said.rejected, message=said.message, json=json))
 
 
-def failure_message(headers: Iterable[Header], said: Told) -> Message:
-    """The answer to a request of these headers that failed. Whose encoding is unknown gets JSON."""
-    after = next((float(value) for name, value in said.headers if name == b"retry-after"), None)
-    json = is_json(headers) is not False
-    answer = models.failure_answer(said.status, " ".join(said.sentences), json=json, retry_after=after)
-    return Message(answer, status=said.status, headers=said.headers)
+def failure_message(call: Call, problem: Problem) -> Message:
+    """The answer to a request that failed. Whose encoding is unknown gets JSON."""
+    after = next((float(value) for name, value in problem.headers if name == b"retry-after"), None)
+    json = is_json(call) is not False
+    answer = models.failure_answer(problem.status, " ".join(problem.sentences), json=json, retry_after=after)
+    return Message(answer, status=problem.status, headers=problem.headers)
 
+
+routes = Routes(Style({}, failure_message))
 
 # Taking log records in: POST /v1/logs, OTLP over HTTP.
 #
 # A sender gives up what it is told by 400 or 413 and tries again what it is told by 429 or 503, so whatever may pass
 # later is one of the last two, a body that came too slowly as well.
 
-READ_SECONDS = 60.0  # for a whole body
 FULL_SECONDS = 1  # after which there may be room for a body again
+LATE = partial(errors.Unavailable, after=FULL_SECONDS, headers=requests.CLOSE)
 KNOWN = frozenset({"", "identity", "gzip", "x-gzip", "zstd"})  # values of Content-Encoding
-CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
+LARGE = "The body is over {} bytes; send the records in several requests."
 FULL = "Too many log records are being taken in at this moment; try again."
 MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd"}  # how what is compressed begins
 BEGINNINGS = tuple(MAGIC)
-REFUSALS = (
-    MalformedRequest,
-    RequestTooLarge,
-    UnknownEncoding,
-    errors.TooLarge,
-)  # of what was read: that it was costs the sender
+# Of what was read: that it was costs the sender.
+REFUSALS = (MalformedRequest, RequestTooLarge, UnknownEncoding, errors.TooLarge)
+PATH = "/v1/logs"
 LOG_TYPES = "`Content-Type: application/x-protobuf` or `application/json`"
 
 
+@routes.add(f"POST {PATH}", Subject.PROJECT, Permission.SEND_LOGS)
 async def take(call: Call) -> Response:
-    """POST /v1/logs"""
-    if call.query:
-        requests.none_known(call.query)
-    json = is_json(call.scope["headers"])
+    """Take log records in."""
+    requests.none_known(call.query)
+    json = is_json(call)
     if json is None:
         raise errors.UnknownType(f"Log records come with one {LOG_TYPES}.")
     encoding = _encoding(call)
@@ -99,7 +93,7 @@ async def take(call: Call) -> Response:
     held = _Held(services.room, sender, _length(call, most=limits.bytes))
     try:
         body = await read_body(call.receive, limit=held.size)
-        if services.accounts.directory is not call.state["directory"]:
+        if call.caller is not None and call.caller.directory is not call.directory:
             auth.again(call)
         if encoding:
             held.change(held.size + limits.bytes)
@@ -125,8 +119,6 @@ async def take(call: Call) -> Response:
 class _Held:
     """The bytes that one request holds of the room."""
 
-    __slots__ = ("room", "sender", "size")
-
     def __init__(self, room: IntakeRoom, sender: str, size: int) -> None:
         """Raises `Unavailable`."""
         self.room = room
@@ -142,40 +134,19 @@ class _Held:
             self.size = size
 
 
-async def read_body(receive: Receive, *, limit: int, seconds: float = READ_SECONDS) -> bytes:
+async def read_body(receive: Receive, *, limit: int, seconds: float = requests.READ_SECONDS) -> bytes:
     """The body as it came. Raises `TooLarge`, `Unavailable`, `ClientDisconnect`."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await _received(receive, limit=limit)
-    except TimeoutError:
-        # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
-        sentence = f"The body did not arrive within {seconds:g} seconds."
-        raise errors.Unavailable(sentence, after=FULL_SECONDS, headers=CLOSE) from None
-
-
-async def _received(receive: Receive, *, limit: int) -> bytes:
     pieces: list[bytes] = []
-    size, more = 0, True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        pieces.append(message.get("body", b""))
-        more = message.get("more_body", False)
-        size += len(pieces[-1])
-        if size > limit:
-            raise _too_large(limit)
-    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    large = LARGE.format(limit)
+    await requests.receive_each(receive, pieces.append, limit=limit, large=large, late=LATE, seconds=seconds)
+    return b"".join(pieces)
 
 
 def _encoding(call: Call) -> str:
-    """The Content-Encoding; empty for none. Raises `UnknownEncoding`."""
-    if b"content-encoding" not in call.headers:
-        return ""
-    values = call.header(b"content-encoding")
+    """The Content-Encoding; empty for none. Raises `UnknownEncoding`, before the body is read."""
+    values = call.header(b"content-encoding") or [b""]
     encoding = values[0].strip().lower().decode("latin-1")
     if len(values) > 1 or encoding not in KNOWN:
-        # Before the body is read, which the same answer would follow.
         raise errors.UnknownEncoding("The Content-Encoding is none of gzip, zstd and identity.", known=errors.ENCODINGS)
     return "" if encoding == "identity" else encoding
 
@@ -191,22 +162,10 @@ def _refuse_compressed(body: bytes) -> None:
 
 def _length(call: Call, *, most: int) -> int:
     """Return how many bytes the body may have: as many as it says, else the most. Raises `BadRequest`, `TooLarge`."""
-    value = call.headers.get(b"content-length")
-    if value is None:
-        return most
-    value = value.strip(b" \t")  # which is around the value and none of it (RFC 9110, 5.5)
-    if not value.isdigit():
-        raise errors.BadRequest("The header Content-Length is not a number of bytes.")
-    # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
-    if len(value) > 20 or int(value) > most:
-        raise _too_large(most)
-    return int(value)
+    value = call.named.get(b"content-length")
+    return most if value is None else requests.check_length(value, most=most, large=LARGE.format(most))
 
 
 def _wait(seconds: float) -> None:
     if seconds > 0:
         raise errors.TooMany("You send more log records a second than one sender may; try again.", after=seconds)
-
-
-def _too_large(most: int) -> errors.TooLarge:
-    return errors.TooLarge(f"The body is over {most} bytes; send the records in several requests.")

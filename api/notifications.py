@@ -1,19 +1,18 @@
 """Notifications and alerts."""
 
-import json
-from typing import Any
-
 from starlette.responses import Response
 
-from api import calls, errors, requests, responses
-from api.calls import Call
-from api.responses import Json
+from api import access, errors, requests, responses
+from api.calls import Call, Subject
+from api.responses import Json, json_answer
+from api.routing import Routes
 from reconciler.model.notification_types import NotificationType
 from reconciler.model.principals import LOCAL, Permission
 from reconciler.notifications.board import Sees
 from reconciler.notifications.ledger import MOST
 from reconciler.notifications.models import Cause, NotificationScope, UserStatus
-from reconciler.notifications.outbox import TriedAlert
+
+routes = Routes()
 
 # Notifications: what somebody should know of the service, and what each person did with it.
 #
@@ -21,14 +20,14 @@ from reconciler.notifications.outbox import TriedAlert
 # the organization, by its admins, whichever project they choose; what concerns one person, by that person. All else
 # does not exist for whoever asks.
 
-MANAGE_KEYS = Permission.MANAGE_KEYS
 LIST_PARAMETERS = frozenset({"limit", "after"})
 # The id is not repeated: it is any text that somebody put into a path.
 MISSING = "There is no such notification; GET /v1/api/notifications lists those that are kept."
 
 
+@routes.add("GET /v1/api/notifications", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """GET /v1/api/notifications"""
+    """List the notifications that the caller sees, the newest first."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=MOST, default=MOST)
     query.check()
@@ -36,14 +35,15 @@ async def list_all(call: Call) -> Response:
     return responses.Streamed(responses.stream_array(b"notifications", pages))
 
 
+@routes.add("GET /v1/api/notifications/{id}", Subject.REACH, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/api/notifications/{id}"""
-    return _answer(call, call.services.board.one(call.parameter("id"), sees=_sees(call), user=_person(call)))
+    """Show one notification."""
+    return _answer(call, call.services.board.one(call.parameters["id"], sees=_sees(call), user=_person(call)))
 
 
+@routes.add("POST /v1/api/notifications/{id}/status", Subject.REACH, Permission.READ)
 async def set_status(call: Call) -> Response:
-    """POST /v1/api/notifications/{id}/status"""
-    requests.none_known(call.query)
+    """Note what a person did with a notification."""
     person = _person(call)
     if person is None:
         raise errors.Forbidden("A key reads nothing; the status of a notification is a person's.")
@@ -51,37 +51,32 @@ async def set_status(call: Call) -> Response:
     status = body.choice("userStatus", list(UserStatus), required=True)
     body.check()
     board, sees = call.services.board, _sees(call)
-    shown = await board.set_status(call.parameter("id"), UserStatus(status or ""), sees=sees, user=person)
+    shown = await board.set_status(call.parameters["id"], UserStatus(status or ""), sees=sees, user=person)
     return _answer(call, shown)
 
 
 def _answer(call: Call, notification: bytes | None) -> Response:
-    if notification is None:
-        raise _missing(call)
-    return Json(responses.json_member(b"notification", notification))
-
-
-def _missing(call: Call) -> errors.NotFound:
-    found = call.services.board.notification(call.parameter("id"))
+    if notification is not None:
+        return Json(responses.json_member(b"notification", notification))
+    found = call.services.board.notification(call.parameters["id"])
     if found is not None and found.cause.scope is NotificationScope.ORGANIZATION:
-        return errors.Hidden(MISSING)
-    return calls.missing(call, MISSING, project=None if found is None else found.cause.project)
+        raise errors.Hidden(MISSING)
+    raise access.missing(call, MISSING, project=None if found is None else found.cause.project)
 
 
 def _sees(call: Call) -> Sees:
     """Return the test for what the caller sees."""
-    principal, reachable = call.principal, calls.reach(call)
+    principal, reachable = call.principal, access.reach(call)
 
     def sees(cause: Cause) -> bool:
         if cause.scope is NotificationScope.USER:
             return cause.user == principal.user
         if cause.scope is NotificationScope.ORGANIZATION:
             return principal.organization_admin
-        if cause.type is NotificationType.KEYS_TO_REVIEW and not calls.permits(
-            call, MANAGE_KEYS, project=cause.project
-        ):
+        is_of_keys = cause.type is NotificationType.KEYS_TO_REVIEW
+        if is_of_keys and not access.permits(call, Permission.MANAGE_KEYS, project=cause.project):
             return False
-        return calls.is_within(reachable, cause.project)
+        return access.is_within(reachable, cause.project)
 
     return sees
 
@@ -94,9 +89,9 @@ def _person(call: Call) -> str | None:
 # Alerts: trying whether one arrives.
 
 
+@routes.add("POST /v1/alerts/test", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def send_test_alert(call: Call) -> Response:
-    """POST /v1/alerts/test"""
-    requests.none_known(call.query)
+    """Send a test alert to one target or to all, and tell whether it was taken."""
     body = await requests.read_object(call, known=("target",))
     target = body.text("target")
     body.check()
@@ -107,15 +102,14 @@ async def send_test_alert(call: Call) -> Response:
     if not tried:
         known = ", ".join(outbox.targets)
         raise errors.NotFound(f"The settings name no such target of alerts; those of `alerts` are {known}.")
-    answer = {"tests": [_shown(one) for one in tried]}
-    return Json(json.dumps(answer, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
-
-
-def _shown(one: TriedAlert) -> dict[str, Any]:
-    return {
-        "target": one.target,
-        "taken": one.came.is_taken,
-        "status": one.came.status,
-        "seconds": round(one.seconds, 3),
-        "message": one.came.why,
-    }
+    tests = [
+        {
+            "target": one.target,
+            "taken": one.came.is_taken,
+            "status": one.came.status,
+            "seconds": round(one.seconds, 3),
+            "message": one.came.why,
+        }
+        for one in tried
+    ]
+    return json_answer({"tests": tests})

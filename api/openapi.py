@@ -12,12 +12,15 @@ from typing import TypeAlias
 from starlette.responses import Response
 
 import schemas
-from api.calls import Call
+from api.calls import Call, Subject
 from api.responses import Json
+from api.routing import Routes
 from reconciler.model import documents, positions
 from reconciler.model.names import KINDS
 from reconciler.model.values import Value
 from reconciler.version import __version__
+
+routes = Routes()
 
 Object: TypeAlias = dict[str, Value]
 
@@ -28,8 +31,9 @@ OF_VALIDATORS = frozenset({"$id", "$schema", "$defs", "errorMessage", "dependent
 """Members of the schemas that no generator knows."""
 
 
+@routes.add("GET /openapi.json", Subject.PUBLIC)
 async def serve(_call: Call) -> Response:
-    """GET /openapi.json"""
+    """Answer with the contract."""
     return Json(encoded())
 
 

@@ -4,9 +4,10 @@ from collections.abc import AsyncGenerator, Sequence
 
 from starlette.responses import Response
 
-from api import calls, errors, repositories, requests, responses
-from api.calls import Call
+from api import access, errors, repositories, requests, responses
+from api.calls import Call, Subject
 from api.responses import Header, Json
+from api.routing import Routes
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
 from reconciler.model.error_codes import ErrorCode
@@ -15,6 +16,8 @@ from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanRequest
 from reconciler.review.service import TooManyQuestions
 from reconciler.worker.client import Overdue
+
+routes = Routes()
 
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # plans, as of runs, although fewer are kept
@@ -32,33 +35,31 @@ OF_COMMITS = frozenset(
 )
 
 
+@routes.add("POST /v1/plan", Subject.REACH, Permission.READ)
 async def make(call: Call) -> Response:
-    """POST /v1/plan"""
-    requests.none_known(call.query)
+    """Plan a proposal."""
     body = await requests.read_object(call, known=("repository", "head", "base"))
     asked = PlanRequest(
         body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
     )
     body.check()
-    # What is wrong with the chosen project comes first: told only of names that exist, it would tell which do.
-    reachable, project = calls.reach(call), call.services.repositories.project_of(asked.repository)
-    if project is None or not calls.is_within(reachable, project):
-        raise calls.no_repository(call, project)
+    access.project_of_repository(call, asked.repository)
     kept = await responses.unless_gone(call.receive, _planned(call, asked))
     etag, stale = await _etag(call, kept)
     return _shown(call, kept, stale=stale, etag=etag)
 
 
+@routes.add("GET /v1/plans", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """GET /v1/plans"""
+    """List the kept plans within reach, the newest first."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    repository, projects = query.text("repository"), calls.reach(call)
+    repository, projects = query.text("repository"), access.reach(call)
     plans = [
         plan
         for plan in call.services.reviewing.newest()
-        if repository in (None, plan.repository) and calls.is_within(projects, plan.project)
+        if repository in (None, plan.repository) and access.is_within(projects, plan.project)
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
@@ -67,10 +68,11 @@ async def list_all(call: Call) -> Response:
     return requests.not_modified(call, etag) or Json(shown, headers=(etag,))
 
 
+@routes.add("GET /v1/plans/{id}", Subject.REACH, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/plans/{id}"""
-    reachable, kept = calls.reach(call), call.services.reviewing.get(call.parameter("id"))
-    if kept is None or not calls.is_within(reachable, kept.project):
+    """Show one plan."""
+    reachable, kept = access.reach(call), call.services.reviewing.get(call.parameters["id"])
+    if kept is None or not access.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     etag, stale = await _etag(call, kept)
     return requests.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
@@ -114,7 +116,7 @@ def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:
-    return calls.permits(call, Permission.READ_RAW, project=kept.project)
+    return access.permits(call, Permission.READ_RAW, project=kept.project)
 
 
 async def _pages(statuses: Sequence[bytes]) -> AsyncGenerator[list[bytes], None]:

@@ -1,98 +1,85 @@
 """Projects, members, invitations and API keys."""
 
-import json
 import os
-from collections.abc import Mapping
 from datetime import datetime
 
 from starlette.responses import Response
 
-from api import calls, errors, requests, responses
-from api.calls import Call
+from api import access, errors, requests
+from api.calls import Call, Subject
 from api.requests import Members
-from api.responses import Empty, Json
+from api.responses import Empty, json_answer
+from api.routing import Routes
 from reconciler.auth import changes
-from reconciler.model import directory, ids, principals
+from reconciler.model import directory, principals
 from reconciler.model.clock import rfc3339
-from reconciler.model.directory import Directory, Invitation, Key, Project
-from reconciler.model.principals import UNLISTED, AccessVerdict, Permission, Principal, Role, Scope
+from reconciler.model.directory import Invitation, Key, Project
+from reconciler.model.principals import UNLISTED, Permission, Principal, Role, Scope
+
+routes = Routes()
 
 # Projects and their members.
 
 
+@routes.add("GET /v1/projects", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """GET /v1/projects"""
-    reachable = calls.reach(call)
-    directory = call.services.accounts.directory
-    found = [one for name, one in sorted(directory.projects.items()) if calls.is_within(reachable, name)]
-    return Json(responses.json_array(b"projects", map(_encoded, found)))
+    """List the projects within reach."""
+    reachable, projects = access.reach(call), call.directory.projects
+    return json_answer(
+        {"projects": [_shown(one) for name, one in sorted(projects.items()) if access.is_within(reachable, name)]}
+    )
 
 
+@routes.add("POST /v1/projects", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def create(call: Call) -> Response:
-    """POST /v1/projects"""
-    requests.none_known(call.query)
+    """Create a project."""
     body = await requests.read_object(call, known=("name",))
     name = body.text("name", required=True) or ""
     body.check()
     at = rfc3339(call.services.clock())
-    await call.services.accounts.amend(
-        lambda directory: changes.create_project(directory, name, at=at),
-        actor=call.principal.name,
-        request=call.request,
-    )
-    return Json(responses.json_member(b"project", _encoded(Project(name, at))), status=201)
+    await call.amend(lambda directory: changes.create_project(directory, name, at=at))
+    return json_answer({"project": _shown(Project(name, at))}, status=201)
 
 
+@routes.add("GET /v1/projects/{name}", Subject.NAMED_PROJECT, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/projects/{name}"""
-    return Json(responses.json_member(b"project", _encoded(call.services.accounts.directory.projects[call.project])))
+    """Show one project."""
+    return json_answer({"project": _shown(call.directory.projects[call.project])})
 
 
+@routes.add("GET /v1/projects/{name}/members", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def list_members(call: Call) -> Response:
-    """GET /v1/projects/{name}/members"""
-    members = _members(call.services.accounts.directory, call.project)
-    return Json(responses.json_array(b"members", (_member(name, role) for name, role in members.items())))
+    """List the members of a project by name. Organization admins are none: they need no membership."""
+    roles, users = call.directory.members.get(call.project, {}), sorted(call.directory.users.items())
+    return json_answer({"members": [_member(name, roles[user.id]) for name, user in users if user.id in roles]})
 
 
+@routes.add("PUT /v1/projects/{name}/members/{user}", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def set_member(call: Call) -> Response:
-    """PUT /v1/projects/{name}/members/{user}"""
-    requests.none_known(call.query)
+    """Give somebody a role in a project."""
     body = await requests.read_object(call, known=("role",))
     role = Role(body.choice("role", list(Role), required=True) or Role.VIEWER)
     body.check()
-    name, project = call.parameter("user"), call.project
-    await call.services.accounts.amend(
-        lambda directory: changes.set_member(directory, project=project, name=name, role=role),
-        actor=call.principal.name,
-        request=call.request,
-    )
-    return Json(responses.json_member(b"member", _member(name, role)))
+    name, project = call.parameters["user"], call.project
+    await call.amend(lambda directory: changes.set_member(directory, project=project, name=name, role=role))
+    return json_answer({"member": _member(name, role)})
 
 
+@routes.add("DELETE /v1/projects/{name}/members/{user}", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def remove_member(call: Call) -> Response:
-    """DELETE /v1/projects/{name}/members/{user}"""
+    """Take somebody's role in a project away."""
     requests.none_known(call.query)
-    name, project = call.parameter("user"), call.project
-    await call.services.accounts.amend(
-        lambda directory: changes.remove_member(directory, project=project, name=name),
-        actor=call.principal.name,
-        request=call.request,
-    )
+    name, project = call.parameters["user"], call.project
+    await call.amend(lambda directory: changes.remove_member(directory, project=project, name=name))
     return Empty(status=204)
 
 
-def _members(directory: Directory, project: str) -> Mapping[str, Role]:
-    """The members by name, sorted. Organization admins are none: they need no membership."""
-    roles = directory.members.get(project, {})
-    return {name: roles[user.id] for name, user in sorted(directory.users.items()) if user.id in roles}
+def _shown(project: Project) -> dict[str, object]:
+    return {"name": project.name, "createdAt": project.created_at}
 
 
-def _encoded(project: Project) -> bytes:
-    return json.dumps({"name": project.name, "createdAt": project.created_at}).encode()
-
-
-def _member(name: str, role: Role) -> bytes:
-    return json.dumps({"user": name, "role": role}).encode()
+def _member(name: str, role: Role) -> dict[str, object]:
+    return {"user": name, "role": role}
 
 
 # Invitations to a project: made, with a code that is shown once or for an e-mail address; listed; withdrawn.
@@ -108,38 +95,35 @@ CLAIMS_DECIDE = (
 )
 
 
+@routes.add("GET /v1/projects/{name}/invitations", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def list_invitations(call: Call) -> Response:
-    """GET /v1/projects/{name}/invitations"""
+    """List the invitations to a project that were not used."""
     now = rfc3339(call.services.clock())
-    found = changes.waiting_invitations(call.services.accounts.directory, now=now, project=call.project)
-    return Json(responses.json_array(b"invitations", (json.dumps(_shown(one)).encode() for one in found)))
+    found = changes.waiting_invitations(call.directory, now=now, project=call.project)
+    return json_answer({"invitations": [_shown_invitation(one) for one in found]})
 
 
+@routes.add("POST /v1/projects/{name}/invitations", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def create_invitation(call: Call) -> Response:
-    """POST /v1/projects/{name}/invitations"""
-    requests.none_known(call.query)
+    """Invite somebody to a project."""
     body = await requests.read_object(call, known=MEMBERS)
     now = call.services.clock()
     code = "" if "email" in body.value else changes.make_code(os.urandom(changes.CODE_RANDOM_BYTES))
     invitation = _read(body, code, call=call, now=now)
-    _check_admits(call)
-    await call.services.accounts.amend(
-        lambda directory: changes.invite(directory, invitation, now=rfc3339(now)),
-        actor=call.principal.name,
-        request=call.request,
-    )
-    shown = {**_shown(invitation), "code": code} if code else _shown(invitation)
-    return Json(responses.json_member(b"invitation", json.dumps(shown).encode()), status=201)
+    if not call.services.takes_invitations:  # it would never admit anybody
+        raise errors.Conflict(CLAIMS_DECIDE if call.services.auth_type == "oidc" else NO_PROVIDER)
+    await call.amend(lambda directory: changes.invite(directory, invitation, now=rfc3339(now)))
+    shown = _shown_invitation(invitation) | ({"code": code} if code else {})
+    return json_answer({"invitation": shown}, status=201)
 
 
+@routes.add("DELETE /v1/projects/{name}/invitations/{id}", Subject.NAMED_PROJECT, Permission.MANAGE_MEMBERS)
 async def withdraw_invitation(call: Call) -> Response:
-    """DELETE /v1/projects/{name}/invitations/{id}"""
+    """Withdraw an invitation."""
     requests.none_known(call.query)
-    project, identifier, now = call.project, call.parameter("id"), rfc3339(call.services.clock())
-    await call.services.accounts.amend(
-        lambda directory: changes.withdraw_invitation(directory, project=project, identifier=identifier, now=now),
-        actor=call.principal.name,
-        request=call.request,
+    project, identifier, now = call.project, call.parameters["id"], rfc3339(call.services.clock())
+    await call.amend(
+        lambda directory: changes.withdraw_invitation(directory, project=project, identifier=identifier, now=now)
     )
     return Empty(status=204)
 
@@ -147,11 +131,18 @@ async def withdraw_invitation(call: Call) -> Response:
 def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
     """The invitation that a body asks for, of the project in the path. Raises `BadRequest`."""
     role = body.choice("role", list(Role), required=True)
-    email = _email(body)
-    until = _until(body, email=email, now=now)
+    email, until = "", now
+    if (address := body.text("email")) is not None:
+        email = changes.invited_address(address) or ""
+        if not email:
+            body.mistake("email", changes.EMAIL_RULE)
+    try:
+        until = changes.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
+    except changes.Invalid as problem:
+        body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
     body.check()
     return Invitation(
-        id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
+        id=call.services.new_id(),
         project=call.project,
         role=Role(role or Role.VIEWER),
         created_at=rfc3339(now),
@@ -162,33 +153,7 @@ def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
     )
 
 
-def _email(body: Members) -> str:
-    """The address in a body, as it is kept; empty when it is not given, or noted as a mistake."""
-    text = body.text("email")
-    if text is None:
-        return ""
-    email = changes.invited_address(text)
-    if email is None:
-        body.mistake("email", changes.EMAIL_RULE)
-    return email or ""
-
-
-def _until(body: Members, *, email: str, now: datetime) -> datetime:
-    """When it ends; any instant where a mistake in it was noted."""
-    try:
-        return changes.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
-    except changes.Invalid as problem:
-        body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
-        return now
-
-
-def _check_admits(call: Call) -> None:
-    """Raises `Conflict` where an invitation would never admit anybody."""
-    if not call.services.takes_invitations:
-        raise errors.Conflict(CLAIMS_DECIDE if call.services.auth_type == "oidc" else NO_PROVIDER)
-
-
-def _shown(invitation: Invitation) -> dict[str, object]:
+def _shown_invitation(invitation: Invitation) -> dict[str, object]:
     """All but the code."""
     return {
         "id": invitation.id,
@@ -210,29 +175,30 @@ API_KEY_MEMBERS = ("name", "project", "role", "scopes", "expiry", "personal")
 NO_KEYS_BY_KEYS = "A key makes no keys, so that whoever finds one cannot stay: a person makes them, or SERVICE_API_KEY."
 
 
+@routes.add("GET /v1/api-keys", Subject.KNOWN)
 async def list_keys(call: Call) -> Response:
-    """GET /v1/api-keys"""
+    """List the keys that the caller may see."""
     if call.principal.user is not None:
         pass  # who may manage none has keys of their own
-    elif calls.HEADER in call.headers:
-        _check_may_manage(call, calls.chosen(call))
+    elif access.HEADER in call.named:
+        _check_may_manage(call, access.chosen(call))
     elif not may_manage_any(call.principal):
-        takes = principals.required_for(Permission.MANAGE_KEYS, call.principal.scopes)
-        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes {takes}.")
-    return Json(responses.json_array(b"apiKeys", (json.dumps(_shown_key(one)).encode() for one in visible(call))))
+        raise access.forbidden(call, Permission.MANAGE_KEYS)
+    return json_answer({"apiKeys": [_shown_key(one) for one in visible(call)]})
 
 
+@routes.add("POST /v1/api-keys", Subject.KNOWN)
 async def create_key(call: Call) -> Response:
-    """POST /v1/api-keys"""
-    requests.none_known(call.query)
+    """Make a key, which nobody sees again."""
     key, text = await make_key(call, await requests.read_object(call, known=API_KEY_MEMBERS))
-    return Json(responses.json_member(b"apiKey", json.dumps({**_shown_key(key), "key": text}).encode()), status=201)
+    return json_answer({"apiKey": {**_shown_key(key), "key": text}}, status=201)
 
 
+@routes.add("DELETE /v1/api-keys/{id}", Subject.KNOWN)
 async def revoke_key(call: Call) -> Response:
-    """DELETE /v1/api-keys/{id}"""
+    """Revoke a key."""
     requests.none_known(call.query)
-    await end_key(call, call.parameter("id"))
+    await end_key(call, call.parameters["id"])
     return Empty(status=204)
 
 
@@ -250,32 +216,25 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
     body.check()
     if key.owner is None and body.value.get("personal") is True:
         raise errors.Forbidden(f"A personal key is of a person, and {principal.name} is none.")
-    reachable = calls.reach(call)
-    if key.project is not None and not calls.is_within(reachable, key.project):
-        # As where a path names another one than the header.
-        raise calls.no_project(call, key.project)
+    access.reach(call)  # what is wrong with the chosen project comes first
+    if key.project is not None:
+        access.reached(call, key.project)
     if key.owner is None:
         _check_may_manage(call, key.project)
-    elif key.project is not None and principal.role_in(key.project) is None:
-        raise calls.no_project(call, key.project)
-    if Scope.METRICS in key.scopes and not call.principal.organization_admin:
+    if Scope.METRICS in key.scopes and not principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
-    await call.services.accounts.amend(
-        lambda directory: changes.create_key(directory, key, now=rfc3339(now)),
-        actor=call.principal.name,
-        request=call.request,
-    )
+    await call.amend(lambda directory: changes.create_key(directory, key, now=rfc3339(now)))
     return key, text
 
 
 async def end_key(call: Call, identifier: str) -> None:
     """Revoke a key. Raises `Missing`, `NotFound`, `Forbidden`."""
-    key = _within_reach(call, identifier)
+    key = next((key for key in _reachable(call) if key.id == identifier), None)
+    if key is None:
+        raise changes.Missing(changes.NO_KEY)
     if not _is_own(call, key):
         _check_may_manage(call, key.project)
-    await call.services.accounts.amend(
-        lambda directory: changes.revoke_key(directory, key), actor=call.principal.name, request=call.request
-    )
+    await call.amend(lambda directory: changes.revoke_key(directory, key))
 
 
 def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
@@ -285,12 +244,13 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     scopes = body.choices("scopes", list(Scope))
     is_personal = body.boolean("personal") or False
     asked = requests.expiry(body, now=now, longest=changes.KEY_LASTS)
+    until = changes.key_expiry(asked, is_personal=is_personal, now=now)
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:
-        project = calls.chosen(call)
+        project = access.chosen(call)
     return Key(
-        id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
+        id=call.services.new_id(),
         name=name or "",
         prefix=directory.key_prefix(text) or "",
         digest=directory.key_digest(text),
@@ -299,7 +259,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=requests.instant_text(changes.key_expiry(asked, is_personal=is_personal, now=now)),
+        expires_at=None if until is None else rfc3339(until),
         owner=call.principal.user if is_personal else None,
     )
 
@@ -310,13 +270,15 @@ def may_manage_any(principal: Principal) -> bool:
     return any(principals.may(principal, Permission.MANAGE_KEYS, role=role) for role in roles)
 
 
+def _may_manage(call: Call, project: str | None) -> bool:
+    if project is None:
+        return principals.may(call.principal, Permission.MANAGE_ORGANIZATION, role=None)
+    return access.permits(call, Permission.MANAGE_KEYS, project=project)
+
+
 def _check_may_manage(call: Call, project: str | None) -> None:
-    """Raises `NotFound` for a project out of reach, `Forbidden`."""
-    is_missing = project is not None and project not in call.services.accounts.directory.projects
-    verdict = AccessVerdict.UNKNOWN if is_missing else _verdict(call, project)
-    if verdict is AccessVerdict.UNKNOWN:
-        raise calls.no_project(call, project)
-    if verdict is AccessVerdict.FORBIDDEN:
+    """Of a project within reach, or the organization. Raises `Forbidden`."""
+    if not _may_manage(call, project):
         whose = "the organization" if project is None else f"the project {project}"
         raise errors.Forbidden(f"{call.principal.name} may not manage the keys of {whose}.")
 
@@ -325,36 +287,21 @@ def visible(call: Call) -> list[Key]:
     """The keys that whoever asks may manage, their own among them, of the projects that they mean, by their ids: the
     oldest first.
     """
-    return [
-        key for key in _reachable(call) if _is_own(call, key) or _verdict(call, key.project) is AccessVerdict.ALLOWED
-    ]
-
-
-def _within_reach(call: Call, identifier: str) -> Key:
-    """A key of a project that whoever asks may know of. Raises `Missing`."""
-    for key in _reachable(call):
-        if key.id == identifier:
-            return key
-    raise changes.Missing(changes.NO_KEY)
+    return [key for key in _reachable(call) if _is_own(call, key) or _may_manage(call, key.project)]
 
 
 def _reachable(call: Call) -> list[Key]:
     """The keys of the projects that whoever asks means; an organization admin who chooses none means every key."""
-    reachable = calls.reach(call)
-    found = sorted(call.services.accounts.directory.keys.values(), key=lambda key: key.id)
+    reachable = access.reach(call)
+    found = sorted(call.directory.keys.values(), key=lambda key: key.id)
     if reachable is not None:
-        is_chosen = calls.HEADER in call.headers
+        is_chosen = access.HEADER in call.named
         return [key for key in found if key.project in reachable or (not is_chosen and _is_own(call, key))]
     return [key for key in found if key.project is not None or call.principal.organization_admin]
 
 
 def _is_own(call: Call, key: Key) -> bool:
     return key.owner is not None and key.owner == call.principal.user
-
-
-def _verdict(call: Call, project: str | None) -> AccessVerdict:
-    permission = Permission.MANAGE_ORGANIZATION if project is None else Permission.MANAGE_KEYS
-    return principals.judge(call.principal, permission, project=project)
 
 
 def _shown_key(key: Key) -> dict[str, object]:

@@ -1,7 +1,6 @@
 """Repositories: runs, approvals, suspensions, and hooks of forges."""
 
 import asyncio
-import json
 import logging
 import re
 from collections.abc import AsyncGenerator
@@ -12,42 +11,55 @@ from pathlib import Path
 import msgspec
 from starlette.responses import Response
 
-from api import auth, calls, errors, requests, responses
-from api.calls import Call
-from api.requests import Members
-from api.responses import Empty, Json
+from api import access, auth, errors, requests, responses
+from api.calls import Call, Subject
+from api.responses import Empty, Json, json_answer
+from api.routing import Routes
 from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 from reconciler.model.error_codes import ErrorCode
+from reconciler.model.principals import Permission
+
+routes = Routes()
 
 # Watched repositories: what is known of them, and asking for a run.
 
 
+@routes.add("GET /v1/repositories", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
-    """GET /v1/repositories"""
-    return Json(responses.json_array(b"repositories", await call.services.repositories.all(projects=calls.reach(call))))
+    """List the repositories within reach by name."""
+    found = await call.services.repositories.all(projects=access.reach(call))
+    return Json(responses.json_array(b"repositories", found))
 
 
+@routes.add("GET /v1/repositories/{name}", Subject.REPOSITORY, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/repositories/{name}"""
-    repository = await call.services.repositories.one(call.parameter("name"))
+    """Show one repository."""
+    return _repository(await call.services.repositories.one(call.parameters["name"]))
+
+
+@routes.add("POST /v1/repositories/{name}/reconcile", Subject.REPOSITORY, Permission.RECONCILE)
+async def reconcile(call: Call) -> Response:
+    """Ask for a run."""
+    requests.none_known(call.query)
+    return _run(call.services.repositories.reconcile(call.parameters["name"], actor=call.actor))
+
+
+def missing() -> errors.NotFound:
+    """No repository has this name."""
+    return errors.NotFound(access.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
+
+
+def _repository(repository: bytes | None) -> Response:
     if repository is None:
         raise missing()
     return Json(responses.json_member(b"repository", repository))
 
 
-async def reconcile(call: Call) -> Response:
-    """POST /v1/repositories/{name}/reconcile"""
-    requests.none_known(call.query)
-    run = call.services.repositories.reconcile(call.parameter("name"), actor=call.actor)
+def _run(run: str | None) -> Response:
     if run is None:
         raise missing()
-    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
-
-
-def missing() -> errors.NotFound:
-    """No repository has this name."""
-    return errors.NotFound(calls.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
+    return json_answer({"run": run}, status=202)
 
 
 # Approving what a repository holds: who may, and which commit is meant. What that releases is decided elsewhere.
@@ -55,20 +67,16 @@ def missing() -> errors.NotFound:
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
+@routes.add("POST /v1/repositories/{name}/approve", Subject.REPOSITORY, Permission.APPROVE)
 async def approve_repository(call: Call) -> Response:
-    """POST /v1/repositories/{name}/approve"""
-    requests.none_known(call.query)
+    """Let go what is held at a commit."""
     body = await requests.read_object(call, known=("commit",))
     commit = body.text("commit", required=True) or ""
     if commit and not COMMIT.fullmatch(commit):
         body.mistake("commit", "must be a commit's full id, 40 hexadecimal digits")
     body.check()
-    run = await call.services.repositories.approve(
-        call.parameter("name"), commit=commit, actor=call.actor, request=call.request
-    )
-    if run is None:
-        raise missing()
-    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
+    name, services = call.parameters["name"], call.services
+    return _run(await services.repositories.approve(name, commit=commit, actor=call.actor, request=call.request))
 
 
 # Suspending and resuming a repository: who may, and what a body says. What follows is decided behind the services.
@@ -78,35 +86,26 @@ LONGEST_REASON = 500  # characters
 REASON = re.compile(r"[^\x00-\x20\x7f-\xa0\u2028\u2029][^\x00-\x1f\x7f-\x9f\u2028\u2029]*")
 
 
+@routes.add("POST /v1/repositories/{name}/suspend", Subject.REPOSITORY, Permission.SUSPEND)
 async def suspend(call: Call) -> Response:
-    """POST /v1/repositories/{name}/suspend"""
-    requests.none_known(call.query)
+    """Look at a repository no more."""
     body = await requests.read_object(call, known=("reason", "expiry"))
-    reason, until = _reason(body), requests.expiry(body, now=call.services.clock())
-    body.check()
-    repository = await call.services.repositories.suspend(
-        call.parameter("name"), reason=reason, until=until, actor=call.actor, request=call.request
-    )
-    if repository is None:
-        raise missing()
-    return Json(responses.json_member(b"repository", repository))
-
-
-async def resume(call: Call) -> Response:
-    """POST /v1/repositories/{name}/resume"""
-    requests.none_known(call.query)
-    (await requests.read_object(call, known=())).check()
-    run = await call.services.repositories.resume(call.parameter("name"), actor=call.actor, request=call.request)
-    if run is None:
-        raise missing()
-    return Json(responses.json_member(b"run", json.dumps(run).encode()), status=202)
-
-
-def _reason(body: Members) -> str:
-    reason = body.text("reason", required=True)
+    reason, until = body.text("reason", required=True), requests.expiry(body, now=call.services.clock())
     if reason is not None and (len(reason) > LONGEST_REASON or not REASON.fullmatch(reason)):
         body.mistake("reason", f"must be one line of 1 to {LONGEST_REASON} characters that begins with no space")
-    return reason or ""
+    body.check()
+    shown = await call.services.repositories.suspend(
+        call.parameters["name"], reason=reason or "", until=until, actor=call.actor, request=call.request
+    )
+    return _repository(shown)
+
+
+@routes.add("POST /v1/repositories/{name}/resume", Subject.REPOSITORY, Permission.SUSPEND)
+async def resume(call: Call) -> Response:
+    """Look at a repository again."""
+    (await requests.read_object(call, known=())).check()
+    name, services = call.parameters["name"], call.services
+    return _run(await services.repositories.resume(name, actor=call.actor, request=call.request))
 
 
 # Runs: what each look at a repository did.
@@ -117,59 +116,49 @@ PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them w
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
+@routes.add("GET /v1/runs", Subject.REACH, Permission.READ)
 async def list_runs(call: Call) -> Response:
-    """GET /v1/runs"""
+    """List the recorded runs within reach, the newest first."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=PAGE)
     query.check()
-    pages = call.services.store.runs_pages(repository=query.text("repository"), projects=calls.reach(call), limit=limit)
+    projects = access.reach(call)
+    pages = call.services.store.runs_pages(repository=query.text("repository"), projects=projects, limit=limit)
     return responses.Streamed(responses.stream_array(b"runs", pages))
 
 
+@routes.add("GET /v1/runs/{id}", Subject.REACH, Permission.READ)
 async def get_run(call: Call) -> Response:
-    """GET /v1/runs/{id}"""
-    return responses.Streamed(_one(call, call.parameter("id"), projects=calls.reach(call)))
+    """Show one run with its statuses."""
+    return responses.Streamed(_one(call, call.parameters["id"], projects=access.reach(call)))
 
 
 async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
     """The answer. Raises `NotFound` before anything is sent."""
     # A run leaves memory a moment after it is stored. The store comes first, so that what was finished once stays so,
     # and last, for a run that ended between the two look-ups.
-    for look in (_finished, _pending, _finished):
-        found = False
-        async with aclosing(look(call, run, projects)) as texts:
-            async for text in texts:
-                found = True
-                yield text
-        if found:
+    for _ in range(2):
+        async with aclosing(call.services.store.run_pages(run)) as pages:
+            if (first := await anext(pages, None)) is not None:
+                [head] = first
+                _check(call, projects, head)
+                before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
+                async with aclosing(responses.join_parts(before, pages, b"]}}")) as texts:
+                    async for text in texts:
+                        yield text
+                return
+        pending = call.services.repositories.run(run)
+        if pending is not None:
+            _check(call, projects, pending)
+            yield responses.json_member(b"run", pending)  # it has no statuses yet
             return
     raise errors.NotFound(MISSING)
 
 
-async def _finished(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
-    async with aclosing(call.services.store.run_pages(run)) as pages:
-        first = await anext(pages, None)
-        if first is None:
-            return
-        [head] = first
-        _check(call, projects, _project(head))
-        before = b'{"run":%b,"statuses":[' % head.removesuffix(b"}")  # the statuses become its last member
-        async with aclosing(responses.join_parts(before, pages, b"]}}")) as texts:
-            async for text in texts:
-                yield text
-
-
-async def _pending(call: Call, run: str, projects: frozenset[str] | None) -> AsyncGenerator[bytes, None]:
-    """A queued or a running run, from memory: it has no statuses yet."""
-    found = call.services.repositories.run(run)
-    if found is not None:
-        _check(call, projects, _project(found))
-        yield responses.json_member(b"run", found)
-
-
-def _check(call: Call, projects: frozenset[str] | None, project: str) -> None:
-    if not calls.is_within(projects, project):
-        raise calls.missing(call, MISSING, project=project)
+def _check(call: Call, projects: frozenset[str] | None, run: bytes) -> None:
+    project = _RUN.decode(run).project
+    if not access.is_within(projects, project):
+        raise access.missing(call, MISSING, project=project)
 
 
 class _Run(msgspec.Struct, frozen=True):
@@ -177,10 +166,6 @@ class _Run(msgspec.Struct, frozen=True):
 
 
 _RUN = msgspec.json.Decoder(_Run)
-
-
-def _project(run: bytes) -> str:
-    return _RUN.decode(run).project
 
 
 # Deliveries of forges: a push was made, so look at the repository now.
@@ -202,6 +187,7 @@ READ_SECONDS = 5.0  # for the file of a secret, whose disk may hang
 THREADS = ThreadPoolExecutor(4, thread_name_prefix="hook-secret")
 DECOY = Path(hooks.__file__)  # read where there is no file of a secret, so that its reading shows in no time
 
+REFUSED = "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
 UNSET = "`hook.secretFile` of this repository is not set"
 WHY = {
     SignatureVerdict.NONE: "it has no signature; give the webhook the secret in `hook.secretFile`",
@@ -212,10 +198,11 @@ WHY = {
 }
 
 
+@routes.add("POST /hooks/{repository}", Subject.PUBLIC)
 async def deliver_hook(call: Call) -> Response:
-    """POST /hooks/{repository}"""
+    """Look at a repository now, since its forge says that something was pushed."""
     requests.none_known(call.query)
-    name, headers = call.parameter("repository"), hooks.single_header(call.scope["headers"])
+    name, headers = call.parameters["repository"], hooks.single_header(call.headers)
     file = call.services.repositories.hook_secret_file(name)
     key, fault = await _key(file)
     checking = SignatureCheck(headers, secret=key or NO_KEY)
@@ -224,11 +211,11 @@ async def deliver_hook(call: Call) -> Response:
     if key is None or verdict is not SignatureVerdict.RIGHT:
         # `call_soon`: after this request's answer is written.
         asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
-        raise errors.Hidden(
-            "There is no such hook, or this delivery is not signed with its secret; the service's log says which."
-        )
+        raise errors.Hidden(REFUSED)
     if not hooks.is_ping(headers):
-        _hint(call, name, hooks.delivery_id(headers), checking.mark())
+        marks = hooks.delivery_id(headers), checking.mark()
+        if call.services.hooks.deliveries.is_new(name, *marks, now=asyncio.get_running_loop().time()):
+            call.services.repositories.hint(name)
     return Empty(status=202, headers=((b"content-length", b"0"),))
 
 
@@ -243,12 +230,6 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
         slow = f"{file} was not read within {READ_SECONDS:g} seconds; look whether its disk hangs"
         return None, UNSET if file is None else slow
     return (None, UNSET) if file is None else (found, "")
-
-
-def _hint(call: Call, name: str, *marks: bytes) -> None:
-    now = asyncio.get_running_loop().time()
-    if call.services.hooks.deliveries.is_new(name, *marks, now=now):
-        call.services.repositories.hint(name)
 
 
 def _tell(call: Call, name: str, why: str) -> None:

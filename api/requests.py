@@ -4,6 +4,8 @@ import asyncio
 import re
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from functools import partial
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
 from starlette.requests import ClientDisconnect
@@ -15,7 +17,6 @@ from api.calls import Call
 from api.responses import Empty, Header
 from reconciler.model import documents as model_documents
 from reconciler.model import positions
-from reconciler.model.clock import rfc3339
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.values import Value, pointer_text
 from reconciler.settings import scalars
@@ -23,6 +24,9 @@ from reconciler.settings import scalars
 # Reading a request's body, bounded in bytes and in time. What the bytes mean belongs to the applier.
 
 READ_SECONDS = 60.0  # for the whole body: a client that sends a byte a minute must not hold a handler
+# The rest of a late body would be taken for the next request's beginning, or waited for: the connection ends there.
+CLOSE: tuple[Header, ...] = ((b"connection", b"close"),)
+LATE = partial(errors.BadRequest, code=ErrorCode.BODY_TIMEOUT, headers=CLOSE)
 
 
 async def read(call: Call, *, limit: int | None = None) -> bytes:
@@ -42,62 +46,52 @@ async def pass_on(call: Call, take: Callable[[bytes], None], *, limit: int | Non
 
     Raises `UnknownEncoding`, `TooLarge`, `BadRequest`, `ClientDisconnect`.
     """
+    if any(value.strip().lower() not in (b"", b"identity") for value in call.header(b"content-encoding")):
+        raise errors.UnknownEncoding("The body is compressed; send it without a Content-Encoding.")
     most = min(call.services.max_body_bytes, limit or call.services.max_body_bytes)
-    _check_encoding(call.header(b"content-encoding"))
-    try:
-        _check_length(call.header(b"content-length"), limit=most)
-        await receive_each(call.receive, take, limit=most, seconds=READ_SECONDS)
-    except errors.TooLarge:
-        if limit is None:
-            raise
-        raise errors.TooLarge(f"The body is over {most} bytes.") from None  # it holds no resources to be split up
+    large = f"The body is over {most} bytes" + ("; send the resources in several requests." if limit is None else ".")
+    for value in call.header(b"content-length"):
+        check_length(value, most=most, large=large)
+    await receive_each(call.receive, take, limit=most, large=large)
 
 
-async def receive_each(receive: Receive, take: Callable[[bytes], None], *, limit: int, seconds: float) -> None:
-    """Hand over what the client sends, until it is over a limit."""
+async def receive_each(
+    receive: Receive,
+    take: Callable[[bytes], None],
+    *,
+    limit: int,
+    large: str,
+    late: Callable[[str], errors.Problem] = LATE,
+    seconds: float = READ_SECONDS,
+) -> None:
+    """Hand over what the client sends. Raises `TooLarge`, `ClientDisconnect`, and what `late` makes of a sentence."""
+    size, more = 0, True
     try:
         async with asyncio.timeout(seconds):
-            await _receive(receive, take, limit=limit)
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                chunk: bytes = message.get("body", b"")
+                more = message.get("more_body", False)
+                size += len(chunk)
+                if size > limit:
+                    raise errors.TooLarge(large)
+                take(chunk)
     except TimeoutError:
-        # The rest would be taken for the next request's beginning, or waited for: the connection ends here.
-        raise errors.BadRequest(
-            f"The body did not arrive within {seconds:g} seconds.",
-            code=ErrorCode.BODY_TIMEOUT,
-            headers=((b"connection", b"close"),),
-        ) from None
+        raise late(f"The body did not arrive within {seconds:g} seconds.") from None
 
 
-async def _receive(receive: Receive, take: Callable[[bytes], None], *, limit: int) -> None:
-    size = 0
-    more = True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        chunk: bytes = message.get("body", b"")
-        more = message.get("more_body", False)
-        size += len(chunk)
-        if size > limit:
-            raise _too_large(limit)
-        take(chunk)
-
-
-def _check_encoding(values: list[bytes]) -> None:
-    if any(value.strip().lower() not in (b"", b"identity") for value in values):
-        raise errors.UnknownEncoding("The body is compressed; send it without a Content-Encoding.")
-
-
-def _check_length(values: list[bytes], *, limit: int) -> None:
-    for value in (each.strip(b" \t") for each in values):  # which is around a value (RFC 9110, 5.5)
-        if not value.isdigit():
-            raise errors.BadRequest("The header Content-Length is not a number of bytes.")
-        # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
-        if len(value.lstrip(b"0")) > len(str(limit)) or int(value) > limit:
-            raise _too_large(limit)
-
-
-def _too_large(limit: int) -> errors.TooLarge:
-    return errors.TooLarge(f"The body is over {limit} bytes; send the resources in several requests.")
+def check_length(value: bytes, *, most: int, large: str) -> int:
+    """Return the length that a Content-Length says. Raises `BadRequest`, `TooLarge`."""
+    digits = value.strip(b" \t")  # which is around the value and none of it (RFC 9110, 5.5)
+    if not digits.isdigit():
+        raise errors.BadRequest("The header Content-Length is not a number of bytes.")
+    digits = digits.lstrip(b"0") or b"0"
+    # A number of more digits than the limit is larger: it need not become an integer, whose cost has no bound.
+    if len(digits) > len(str(most)) or int(digits) > most:
+        raise errors.TooLarge(large)
+    return int(digits)
 
 
 # Bodies that are one small JSON object: its members read with their types, every mistake in one answer.
@@ -105,12 +99,20 @@ def _too_large(limit: int) -> errors.TooLarge:
 MAX_BYTES = 8_192  # of a body; the longest text in one has 1,024 characters, and JSON may escape each
 
 
+class InvalidBody(errors.BadRequest):
+    """Members of a body are wrong: each name with its sentence."""
+
+    def __init__(self, mistakes: Sequence[tuple[str, str]]) -> None:
+        super().__init__(*(f"{pointer_text((name,))}: {sentence}" for name, sentence in mistakes))
+        self.mistakes = mistakes
+
+
 class Members:
     """The members of a body. `mistakes` gathers what is wrong with them, for `check` to tell."""
 
     def __init__(self, value: dict[str, Value], *, known: Sequence[str]) -> None:
         self.value = value
-        self.mistakes = [f"{_at(key)}: unknown key; {_allowed(known)}" for key in value if key not in known]
+        self.mistakes = [(name, f"unknown key; {_allowed(known)}") for name in value if name not in known]
 
     def text(self, name: str, *, required: bool = False) -> str | None:
         """Text, or None when it is not given."""
@@ -151,19 +153,20 @@ class Members:
 
     def mistake(self, name: str, sentence: str) -> None:
         """Note what is wrong with a member."""
-        self.mistakes.append(f"{_at(name)}: {sentence}")
+        self.mistakes.append((name, sentence))
 
     def check(self) -> None:
-        """Raises `BadRequest` when anything was wrong."""
+        """Raises `InvalidBody` when anything was wrong."""
         if self.mistakes:
-            raise errors.BadRequest(*self.mistakes)
+            raise InvalidBody(self.mistakes)
 
 
 async def read_object(call: Call, *, known: Sequence[str]) -> Members:
-    """The members of a request's body; where none is known, there may be no body.
+    """The members of the body of a request without query parameters; where none is known, there may be no body.
 
     Raises `BadRequest` for what is no object, and whatever reading a body raises.
     """
+    none_known(call.query)
     body = await read(call, limit=MAX_BYTES)
     return object_members(body, known=known) if body or known else Members({}, known=known)
 
@@ -182,10 +185,6 @@ def object_members(body: bytes, *, known: Sequence[str]) -> Members:
     return Members(value, known=known)
 
 
-def _at(name: str) -> str:
-    return pointer_text((name,))
-
-
 def _allowed(known: Sequence[str]) -> str:
     names = [f"`{name}`" for name in known]
     if not names:
@@ -198,6 +197,7 @@ def _allowed(known: Sequence[str]) -> str:
 #
 # A write refuses parameters that it does not know (`?dryrun=true` must not apply); a read ignores them.
 
+T = TypeVar("T")
 MOST = 100  # parameters in one query
 BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
@@ -253,6 +253,15 @@ class Query:
         """Text, or None."""
         return self.values.get(name)
 
+    def parsed(self, name: str, parse: Callable[[str], T]) -> T | None:
+        """The value that `parse` reads, or None; it raises ValueError with the end of the sentence."""
+        value = self.values.get(name)
+        try:
+            return None if value is None else parse(value)
+        except ValueError as problem:
+            self.problems.append(f"The query parameter `{name}` {problem}")
+            return None
+
     def check(self) -> None:
         """Raises `BadRequest` when any parameter had a problem."""
         if self.problems:
@@ -297,11 +306,6 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
         return None
 
 
-def instant_text(instant: datetime | None) -> str | None:
-    """As it is kept and shown."""
-    return None if instant is None else rfc3339(instant)
-
-
 def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
     """The instant that an expiry means; raises ValueError with what it should be."""
     allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
@@ -331,7 +335,7 @@ def matching(call: Call) -> tuple[str, ...] | None:
 
     What is weak matches nothing (RFC 9110, 13.1.1). Raises `BadRequest`.
     """
-    if b"if-match" not in call.headers:
+    if b"if-match" not in call.named:
         return None
     named = [tag.strip() for value in call.header(b"if-match") for tag in value.decode("latin-1").split(",")]
     if named == ["*"]:
@@ -343,7 +347,7 @@ def matching(call: Call) -> tuple[str, ...] | None:
 
 def not_modified(call: Call, etag: Header) -> Response | None:
     """304 when the client holds this very answer, else None."""
-    if b"if-none-match" not in call.headers:
+    if b"if-none-match" not in call.named:
         return None
     held = [tag.strip().removeprefix(b"W/") for value in call.header(b"if-none-match") for tag in value.split(b",")]
     return Empty(status=304, headers=(etag,)) if etag[1] in held or b"*" in held else None

@@ -2,21 +2,21 @@
 
 import asyncio
 import hashlib
-import json
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from starlette.responses import Response
 
-from api import calls, errors, requests, responses
-from api.calls import Call
-from api.responses import Empty, Header, Json
+from api import access, errors, requests, responses
+from api.calls import Call, Subject
+from api.responses import Empty, Json
+from api.routing import Routes
 from reconciler.model import builtins, names, rendering
 from reconciler.model.components import MASK
 from reconciler.model.error_codes import ErrorCode
@@ -25,7 +25,10 @@ from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyRequest
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
-from reconciler.worker.messages import ApplyOptions, RedactPlanned
+from reconciler.worker.messages import ApplyOptions
+
+routes = Routes()
+history_routes = Routes()  # `/v1/{kind}/...`, which any other path wins over
 
 ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
@@ -35,37 +38,21 @@ APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
 
 
+@routes.add("POST /v1/apply", Subject.PROJECT, Permission.CHANGE)
 async def apply_resources(call: Call) -> Response:
-    """POST /v1/apply"""
-    asked = _options(call, known=APPLY_PARAMETERS)
-    body = await requests.read(call)
-    who = change_request(call)
-    work = call.services.applier.apply(body, request=who, options=asked)
-    return change_response(await responses.unless_gone(call.receive, work))
+    """Create and change resources."""
+    body, options = await _read_change(call, known=APPLY_PARAMETERS)
+    return await _changed(call, call.services.applier.apply(body, request=_request(call), options=options))
 
 
+@routes.add("POST /v1/delete", Subject.PROJECT, Permission.CHANGE)
 async def delete_resources(call: Call) -> Response:
-    """POST /v1/delete"""
-    asked = _options(call, known=DELETE_PARAMETERS)
-    body = await requests.read(call)
-    who = change_request(call)
-    work = call.services.applier.delete(body, request=who, options=asked)
-    return change_response(await responses.unless_gone(call.receive, work))
+    """Delete resources."""
+    body, options = await _read_change(call, known=DELETE_PARAMETERS)
+    return await _changed(call, call.services.applier.delete(body, request=_request(call), options=options))
 
 
-def change_request(call: Call) -> ApplyRequest:
-    """Return the caller and the project, under the id that the answer carries too."""
-    return ApplyRequest(id=call.request, project=call.project, actor=call.actor)
-
-
-def change_response(answer: ApplyAnswer) -> Response:
-    """Return the applier's answer as a response."""
-    if not answer.body:
-        return Empty(status=answer.status)
-    return Json(answer.body, status=answer.status)
-
-
-def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
+async def _read_change(call: Call, *, known: frozenset[str]) -> tuple[bytes, ApplyOptions]:
     query = requests.Query(call.query, known=known, strict=True)
     options = ApplyOptions(
         accept_invalid=query.boolean("acceptInvalid"),
@@ -74,7 +61,18 @@ def _options(call: Call, *, known: frozenset[str]) -> ApplyOptions:
         strict_version=query.choice("strict", "version"),
     )
     query.check()
-    return options
+    return await requests.read(call), options
+
+
+def _request(call: Call) -> ApplyRequest:
+    """Return the caller and the project, under the id that the answer carries too."""
+    return ApplyRequest(id=call.request, project=call.project, actor=call.actor)
+
+
+async def _changed(call: Call, work: Coroutine[Any, Any, ApplyAnswer]) -> Response:
+    """Answer as the applier does."""
+    answer = await responses.unless_gone(call.receive, work)
+    return Json(answer.body, status=answer.status) if answer.body else Empty(status=answer.status)
 
 
 # Resources: list, get, raw text, delete by name and history.
@@ -86,52 +84,49 @@ LARGEST_PAGE = 10_000  # resources
 CONFIGURATION = "Configuration"  # the one kind that may have a text of its own
 
 
+@routes.add("GET /v1/resources/{kind}/{name}", Subject.PROJECT, Permission.READ)
 async def get(call: Call) -> Response:
-    """GET /v1/resources/{kind}/{name}"""
-    key = key_of(call)
+    """Show one resource."""
+    key = _key(call)
     resource = await call.services.store.get(call.project, key) or built_in(key)
     if resource is None:
-        raise missing(key)
-    resource = _shown(call, resource, kind=key.kind)
+        raise _missing(key)
+    if _hides(call, key.kind):
+        resource = without_raw(resource)
     etag = responses.of_version(resource, version=resource_version(resource))
     body = responses.json_member(b"resource", resource)
     return requests.not_modified(call, etag) or Json(body, headers=(etag,))
 
 
+@routes.add("GET /v1/resources/{kind}", Subject.PROJECT, Permission.READ)
 async def list_kind(call: Call) -> Response:
-    """GET /v1/resources/{kind}"""
+    """List the resources of a kind."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
-    after, selector = _after(query), _selector(query)
+    after, selector = query.parsed("after", _name) or "", query.parsed("selector", _selector) or EVERYTHING
     query.check()
-    kind = _kind(call)
-    project = call.project
-    facts = (
-        project,
-        kind,
-        after,
-        limit,
-        query.text("selector") or "",
-        built_in_digest(),
-        _hides(call, kind),
-    )
-    etag = await _list_etag(call, *facts)
+    kind, store = _kind(call), call.services.store
+    # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
+    # next request with that tag gets it again. The other order could hide a change.
+    revision, selected = await store.revision(), query.text("selector") or ""
+    facts = (revision, call.project, kind, after, limit, selected, built_in_digest(), _hides(call, kind))
+    etag = responses.etag_header(repr(facts).encode())
     held = requests.not_modified(call, etag)
     if held is not None:
         return held
-    wanted = WantedResources(project, kind, after=after, limit=limit, selector=selector)
-    pages = list_pages(call.services.store, wanted)
+    pages = list_pages(store, WantedResources(call.project, kind, after=after, limit=limit, selector=selector))
     return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
+@routes.add("GET /v1/resources/{kind}/{name}/raw", Subject.PROJECT, Permission.LOAD)
 async def raw(call: Call) -> Response:
-    """GET /v1/resources/{kind}/{name}/raw"""
-    key = key_of(call)
+    """Answer with the text of a Configuration that a Collector loads."""
+    key = _key(call)
     if key.kind != CONFIGURATION:
         raise errors.NotFound(f"Only a {CONFIGURATION} may have a raw text, and {key.kind} is another kind.")
     resource = await call.services.store.get(call.project, key)
     if resource is None:
-        raise missing(key)
+        raise _missing(key)
     found = raw_text(resource)
     if found.text is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
@@ -139,36 +134,32 @@ async def raw(call: Call) -> Response:
         # What is incomplete is not rolled out, and this is how collectors would get it.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
         raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
-    return _text(call, found.text.encode())
+    text = found.text.encode()
+    etag = responses.etag_header(text)
+    # A type that nothing runs: who applied it does not choose what a browser takes it for.
+    shown = responses.Content(text, media_type=b"text/plain; charset=utf-8", headers=(etag,))
+    return requests.not_modified(call, etag) or shown
 
 
+@routes.add("DELETE /v1/resources/{kind}/{name}", Subject.PROJECT, Permission.CHANGE)
 async def delete(call: Call) -> Response:
-    """DELETE /v1/resources/{kind}/{name}"""
+    """Delete one resource."""
     requests.none_known(call.query)
-    key = key_of(call)
-    request, matching = change_request(call), requests.matching(call)
-    work = call.services.applier.delete_one(key, request=request, matching=matching)
-    return change_response(await responses.unless_gone(call.receive, work))
+    key, matching = _key(call), requests.matching(call)
+    return await _changed(call, call.services.applier.delete_one(key, request=_request(call), matching=matching))
 
 
+@history_routes.add("GET /v1/{kind}/{name}/history", Subject.PROJECT, Permission.READ)
 async def history(call: Call) -> Response:
-    """GET /v1/{kind}/{name}/history"""
-    key = key_of(call)
-    pages = history_pages(call.services.store, project=call.project, key=key)
-    return responses.Streamed(
-        responses.stream_array(b"versions", _all_shown(call, _existing(pages, key), kind=key.kind))
-    )
+    """List the versions of a resource."""
+    key = _key(call)
+    pages = _all_shown(call, history_pages(call.services.store, project=call.project, key=key), kind=key.kind)
+    return responses.Streamed(responses.stream_array(b"versions", pages, empty=_missing(key)))
 
 
 def _hides(call: Call, kind: str) -> bool:
     """Return True when the caller may not see all of the resources of this kind."""
-    if kind != CONFIGURATION:
-        return False
-    return not calls.permits(call, Permission.READ_RAW, project=call.project)
-
-
-def _shown(call: Call, resource: bytes, *, kind: str) -> bytes:
-    return without_raw(resource) if _hides(call, kind) else resource
+    return kind == CONFIGURATION and not access.permits(call, Permission.READ_RAW, project=call.project)
 
 
 def _all_shown(call: Call, pages: AsyncGenerator[list[bytes], None], *, kind: str) -> AsyncGenerator[list[bytes], None]:
@@ -181,20 +172,9 @@ async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerat
             yield [without_raw(resource) for resource in page]
 
 
-async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> AsyncGenerator[list[bytes], None]:
-    """The pages. Raises `NotFound` when there are none, before anything is sent."""
-    async with aclosing(pages):
-        first = await anext(pages, None)
-        if first is None:
-            raise missing(key)
-        yield first
-        async for page in pages:
-            yield page
-
-
-def key_of(call: Call) -> Key:
+def _key(call: Call) -> Key:
     """The resource that the path names. Raises `BadRequest`, `NotFound`."""
-    name = call.parameter("name")
+    name = call.parameters["name"]
     problem = names.wrong_name(name)
     if problem is not None:
         raise errors.BadRequest(f"The name in the path {problem}.")
@@ -202,48 +182,29 @@ def key_of(call: Call) -> Key:
 
 
 def _kind(call: Call) -> str:
-    kind = names.find_kind(call.parameter("kind"))
+    kind = names.find_kind(call.parameters["kind"])
     if kind is None:
-        raise errors.NotFound(
-            "There is no such kind; the kinds are listed in /openapi.json.", code=ErrorCode.KIND_NOT_FOUND
-        )
+        sentence = "There is no such kind; the kinds are listed in /openapi.json."
+        raise errors.NotFound(sentence, code=ErrorCode.KIND_NOT_FOUND)
     return kind.name
 
 
-def _after(query: requests.Query) -> str:
-    after = query.text("after") or ""
-    problem = names.wrong_name(after) if after else None
+def _name(text: str) -> str:
+    problem = names.wrong_name(text) if text else None
     if problem is not None:
-        query.problems.append(f"The query parameter `after` {problem}.")
-    return after
+        raise ValueError(f"{problem}.")
+    return text
 
 
-def _selector(query: requests.Query) -> Selector:
+def _selector(text: str) -> Selector:
     try:
-        return names.parse_selector(query.text("selector") or "")
+        return names.parse_selector(text)
     except names.BadSelector as bad:
-        query.problems.append(f"The query parameter `selector` is not a label selector: {bad.message}.")
-        return names.EVERYTHING
+        raise ValueError(f"is not a label selector: {bad.message}.") from None
 
 
-def _text(call: Call, text: bytes) -> Response:
-    """Text as it is, under a type that nothing runs: who applied it does not choose what a browser takes it for."""
-    etag = responses.etag_header(text)
-    response = Response(text, media_type="text/plain")
-    response.raw_headers.append(etag)
-    return requests.not_modified(call, etag) or response
-
-
-def missing(key: Key) -> errors.NotFound:
-    """There is no such resource."""
+def _missing(key: Key) -> errors.NotFound:
     return errors.NotFound(f"There is no {key.kind} {key.name}.", code=ErrorCode.RESOURCE_NOT_FOUND)
-
-
-async def _list_etag(call: Call, *facts: str | int) -> Header:
-    # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
-    # next request with that tag gets it again. The other order could hide a change.
-    revision = await call.services.store.revision()
-    return responses.etag_header(repr((revision, *facts)).encode())
 
 
 # Redacting: taking a text out of the history of a resource. Who may, and what a body says.
@@ -257,29 +218,30 @@ MAX_BYTES = rendering.MOST * 12 + 1_024  # JSON may write a character as two esc
 ERASE_SECONDS = 20.0  # that an answer waits for the store's files; they are cleared in the background as well
 
 
+@history_routes.add("POST /v1/{kind}/{name}/history/redact", Subject.PROJECT, Permission.REDACT)
 async def redact_resource(call: Call) -> Response:
-    """POST /v1/{kind}/{name}/history/redact"""
+    """Take a text out of all versions of a resource."""
     query = requests.Query(call.query, known=PARAMETERS, strict=True)
     dry_run = query.boolean("dryRun")
     query.check()
-    key = key_of(call)
+    key = _key(call)
     text = read_text(await requests.read(call, limit=MAX_BYTES))
-    who = change_request(call)
+    who = _request(call)
     work = call.services.applier.redact(key, text, request=who, dry_run=dry_run)
     planned = await responses.unless_gone(call.receive, work)
     if not planned.exists:
-        raise missing(key)
+        raise _missing(key)
     if planned.obstacle is not None:
         raise errors.Conflict(planned.obstacle)
-    if dry_run:
-        return _response(planned)
-    erased = await _erase(call.services.store)
-    logger.info(
-        "The history of %s %s was redacted by %s: versions rewritten: %d%s.",
-        *(key.kind, key.name, who.actor.name, len(planned.versions)),
-        "" if erased else "; traces are in the store's files until nobody reads an older revision",
-    )
-    return _response(planned, erased=erased)
+    answer: dict[str, object] = {"versions": planned.versions, "places": planned.places}
+    if not dry_run:
+        answer["erased"] = erased = await _erase(call.services.store)
+        logger.info(
+            "The history of %s %s was redacted by %s: versions rewritten: %d%s.",
+            *(key.kind, key.name, who.actor.name, len(planned.versions)),
+            "" if erased else "; traces are in the store's files until nobody reads an older revision",
+        )
+    return responses.json_answer(answer)
 
 
 def read_text(body: bytes) -> str:
@@ -300,11 +262,6 @@ async def _erase(store: Store) -> bool:
             return await store.erase_traces() is not Traces.KEPT
     except (TimeoutError, StoreFault):
         return False
-
-
-def _response(planned: RedactPlanned, **more: bool) -> Response:
-    answer = {"versions": planned.versions, "places": planned.places, **more}
-    return Json(json.dumps(answer, separators=(",", ":")).encode())
 
 
 # Lists and single resources for readers: stored and built in. A read of one asks the store first, and `built_in` only
@@ -370,7 +327,7 @@ def raw_text(configuration: bytes) -> RawText:
 
 def resource_version(resource: bytes) -> int:
     """The number of a resource's version."""
-    return _NUMBERED.decode(resource).metadata.version
+    return _RESOURCE.decode(resource).metadata.version
 
 
 def without_raw(resource: bytes) -> bytes:
@@ -389,12 +346,9 @@ def without_raw(resource: bytes) -> bytes:
 
 
 class _Metadata(msgspec.Struct, frozen=True):
-    name: str
+    name: str = ""
     labels: dict[str, str] | None = None
-
-
-class _Spec(msgspec.Struct, frozen=True):
-    raw: str | None = None
+    version: int = 1  # of what is built in
 
 
 class _Status(msgspec.Struct, frozen=True):
@@ -402,30 +356,20 @@ class _Status(msgspec.Struct, frozen=True):
     ready: bool = True
 
 
-class _Number(msgspec.Struct, frozen=True):
-    version: int = 1  # of what is built in
-
-
-class _Numbered(msgspec.Struct, frozen=True):
-    metadata: _Number
-
-
 class _Resource(msgspec.Struct, frozen=True):
-    metadata: _Metadata
+    metadata: _Metadata = _Metadata()
+    status: _Status = _Status()
 
 
-class _Version(msgspec.Struct, frozen=True):
-    status: _Status
+class _Spec(msgspec.Struct, frozen=True):
+    raw: str | None = None
 
 
-class _Configuration(msgspec.Struct, frozen=True):
+class _Configuration(_Resource, frozen=True, kw_only=True):
     spec: _Spec
-    status: _Status
 
 
 _RESOURCE = msgspec.json.Decoder(_Resource)
-_NUMBERED = msgspec.json.Decoder(_Numbered)
-_VERSION = msgspec.json.Decoder(_Version)
 _CONFIGURATION = msgspec.json.Decoder(_Configuration)
 
 
@@ -481,7 +425,7 @@ def _matching(found: Iterable[_Shown], selector: Selector) -> list[bytes]:
 async def _with_built_in(stored: AsyncGenerator[list[bytes], None], shown: bytes) -> AsyncGenerator[list[bytes], None]:
     async with aclosing(stored):
         newest: list[bytes] = await anext(stored, [])
-        shadowed = bool(newest) and _VERSION.decode(newest[0]).status.latest
+        shadowed = bool(newest) and _RESOURCE.decode(newest[0]).status.latest
         yield newest if shadowed else [shown, *newest]
         async for page in stored:
             yield page

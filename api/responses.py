@@ -2,14 +2,15 @@
 
 import asyncio
 import hashlib
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
-from contextlib import aclosing
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 Header: TypeAlias = tuple[bytes, bytes]
 
@@ -59,9 +60,9 @@ def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
     return (*SECURITY, HSTS) if tls and web_url.startswith("https:") else SECURITY
 
 
-def page_headers(headers: tuple[Header, ...], *, instead: Mapping[bytes, bytes] = OF_PAGES) -> tuple[Header, ...]:
-    """Return the same headers as pages for people carry them."""
-    return tuple((name, instead.get(name, value)) for name, value in headers)
+def page_headers(headers: tuple[Header, ...], instead: Mapping[bytes, bytes]) -> tuple[Header, ...]:
+    """Return the same headers as pages for people carry them, with some values `instead`."""
+    return tuple((name, instead.get(name, value)) for name, value in headers) if instead else headers
 
 
 JSON = b"application/json"
@@ -86,8 +87,14 @@ class Json(Content):
         super().__init__(body, media_type=JSON, status=status, headers=headers)
 
 
+def json_answer(value: object, *, status: int = 200, headers: tuple[Header, ...] = ()) -> Json:
+    """Return a small answer. A lone surrogate, which JSON may spell, is no text that can be sent."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return Json(text.encode("utf-8", "replace"), status=status, headers=headers)
+
+
 class Empty(Response):
-    """An answer without a body: 204, or 304."""
+    """An answer without a body: 204, 303 or 304."""
 
     def __init__(self, *, status: int, headers: tuple[Header, ...] = ()) -> None:
         self.status_code = status
@@ -179,52 +186,55 @@ class Streamed(Response):
         await unless_gone(receive, self._in_time(send, whole=scope["method"] != "HEAD"))
 
     async def _in_time(self, send: Send, *, whole: bool) -> None:
-        limit = asyncio.timeout(self.whole_seconds)
-        try:
-            # Left to the garbage collector, a generator would keep its read of the store open for a while.
-            async with limit, aclosing(self.texts):
-                await self._stream(send, whole=whole)
-        except TimeoutError:
-            if limit.expired():
-                raise ClientDisconnect from None
-            raise
-
-    async def _stream(self, send: Send, *, whole: bool) -> None:
-        # Read before the status is sent: what fails until here still gets an answer of its own.
-        first = await anext(self.texts)
-        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        if whole:
-            await self._send_text(send, first)
-            async for text in self.texts:
-                await self._send_text(send, text)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        # Left to the garbage collector, a generator would keep its read of the store open for a while.
+        async with _gone_after(self.whole_seconds), aclosing(self.texts):
+            # Read before the status is sent: what fails until here still gets an answer of its own.
+            first = await anext(self.texts)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if whole:
+                await self._send_text(send, first)
+                async for text in self.texts:
+                    await self._send_text(send, text)
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send_text(self, send: Send, text: bytes) -> None:
-        message: Message = {"type": "http.response.body", "body": text, "more_body": True}
-        limit = asyncio.timeout(self.stall_seconds)
-        try:
-            async with limit:
-                await send(message)
-        except TimeoutError:
-            if limit.expired():
-                raise ClientDisconnect from None
-            raise
+        async with _gone_after(self.stall_seconds):
+            await send({"type": "http.response.body", "body": text, "more_body": True})
         await asyncio.sleep(0)  # neither the store nor a fast client suspends: without this an answer holds the loop
 
 
-def stream_array(name: bytes, pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerator[bytes, None]:
-    """A JSON object with one member, an array: as `responses.json_array` makes it at once."""
-    return join_parts(b'{"%b":[' % name, pages, b"]}")
+@asynccontextmanager
+async def _gone_after(seconds: float) -> AsyncIterator[None]:
+    """Give up a client that is too slow. Raises `ClientDisconnect`."""
+    limit = asyncio.timeout(seconds)
+    try:
+        async with limit:
+            yield
+    except TimeoutError:
+        if limit.expired():
+            raise ClientDisconnect from None
+        raise
+
+
+def stream_array(
+    name: bytes, pages: AsyncGenerator[list[bytes], None], *, empty: Exception | None = None
+) -> AsyncGenerator[bytes, None]:
+    """A JSON object with one member, an array: as `json_array` makes it at once."""
+    return join_parts(b'{"%b":[' % name, pages, b"]}", empty=empty)
 
 
 async def join_parts(
-    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes
+    before: bytes, pages: AsyncGenerator[list[bytes], None], after: bytes, *, empty: Exception | None = None
 ) -> AsyncGenerator[bytes, None]:
-    """The values of all pages with commas between them; the pages are closed before the last text is sent."""
+    """The values of all pages with commas between them; the pages are closed before the last text is sent. Raises
+    `empty`, where it is given, if there is none.
+    """
     between = before
     async with aclosing(pages):
         async for page in pages:
             if page:
                 yield between + b",".join(page)
                 between = b","
+    if between == before and empty is not None:
+        raise empty
     yield after if between == b"," else before + after

@@ -1,21 +1,21 @@
 """People, the caller's own identity, and passwords."""
 
-import json
-import os
 from dataclasses import replace
 
 from starlette.responses import Response
 
-from api import auth, errors, requests, responses
-from api.calls import Call
+from api import auth, errors, requests
+from api.calls import Call, Subject
 from api.requests import Members
-from api.responses import Empty, Json
+from api.responses import Empty, json_answer
+from api.routing import Routes
 from reconciler.auth import changes
-from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import Amendment, Directory, User
 from reconciler.model.error_codes import ErrorCode
-from reconciler.model.principals import Principal
+from reconciler.model.principals import Permission, Principal
+
+routes = Routes()
 
 # Passwords in bodies: what a new one must be.
 
@@ -34,6 +34,8 @@ def chosen_password(body: Members, name: str, *, required: bool = True) -> str:
 
 # `GET /v1/me` and one's own password: who asks, as the service sees it.
 
+ANOTHER = "The present password is another one."
+
 
 class WrongPassword(errors.Forbidden):
     """The present password is not the one that was shown."""
@@ -41,15 +43,15 @@ class WrongPassword(errors.Forbidden):
     code = ErrorCode.WRONG_PASSWORD
 
 
+@routes.add("GET /v1/me", Subject.KNOWN)
 async def me(call: Call) -> Response:
-    """GET /v1/me"""
-    shown = described_person(call.principal, call.services.accounts.directory)
-    return Json(responses.json_member(b"me", json.dumps(shown).encode()))
+    """Show the caller."""
+    return json_answer({"me": described_person(call.principal, call.directory)})
 
 
+@routes.add("PUT /v1/me/password", Subject.KNOWN)
 async def change_password(call: Call) -> Response:
-    """PUT /v1/me/password"""
-    requests.none_known(call.query)
+    """Change the caller's own password."""
     body = await requests.read_object(call, known=("password", "newPassword"))
     old, new = body.text("password", required=True), chosen_password(body, "newPassword")
     body.check()
@@ -62,16 +64,24 @@ async def replace_password(call: Call, old: str, new: str) -> None:
 
     Raises `WrongPassword` for another one, `Forbidden` where nobody has one, `Throttled`.
     """
-    user = _person(call)
+    user = call.directory.user(call.principal.user or "")
+    if user is None:
+        raise errors.Forbidden("Only a person has a password; a key is made anew with POST /v1/api-keys.")
+    before = user.id, user.password
     if call.services.auth_type == "oidc":
         sentence = "Passwords open nothing here: people sign in through the provider."
         raise errors.Forbidden(sentence, code=ErrorCode.PASSWORDS_DISABLED)
     if await call.services.signing_in.principal(user.name, old, address=auth.address(call)) is None:
-        raise _wrong()
+        raise WrongPassword(ANOTHER)
     encoded = await call.services.signing_in.encode(new)
-    await call.services.accounts.amend(
-        lambda directory: _with_password(directory, user, encoded), actor=call.principal.name, request=call.request
-    )
+
+    def decide(directory: Directory) -> Amendment:
+        now = changes.user(directory, user.name)
+        if (now.id, now.password) != before:  # somebody set another one while the present one was compared: that stays
+            raise WrongPassword(ANOTHER)
+        return changes.change_user(directory, changes.with_password(now, encoded))
+
+    await call.amend(decide)
 
 
 def described_person(principal: Principal, directory: Directory) -> dict[str, object]:
@@ -97,25 +107,6 @@ def shown_identity(person: User) -> dict[str, object]:
     }
 
 
-def _person(call: Call) -> User:
-    for user in call.services.accounts.directory.users.values():
-        if user.id == call.principal.user:
-            return user
-    raise errors.Forbidden("Only a person has a password; a key is made anew with POST /v1/api-keys.")
-
-
-def _with_password(directory: Directory, before: User, encoded: str) -> Amendment:
-    """The change, unless somebody set another password while the present one was compared: that one stays."""
-    user = changes.user(directory, before.name)
-    if (user.id, user.password) != (before.id, before.password):
-        raise _wrong()
-    return changes.change_user(directory, changes.with_password(user, encoded))
-
-
-def _wrong() -> WrongPassword:
-    return WrongPassword("The present password is another one.")
-
-
 # People, for organization admins.
 
 CHANGEABLE = ("displayName", "organizationAdmin", "password")
@@ -125,25 +116,22 @@ BY_PROVIDER = (
 )
 
 
+@routes.add("GET /v1/users", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def list_all(call: Call) -> Response:
-    """GET /v1/users"""
-    directory = call.services.accounts.directory
-    return Json(
-        responses.json_array(b"users", (_encoded(user, directory) for _, user in sorted(directory.users.items())))
-    )
+    """List the people by name."""
+    return json_answer({"users": [_shown(user, call.directory) for _, user in sorted(call.directory.users.items())]})
 
 
+@routes.add("POST /v1/users", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def create(call: Call) -> Response:
-    """POST /v1/users"""
-    requests.none_known(call.query)
+    """Create somebody who signs in with a password."""
     body = await requests.read_object(call, known=("name", *CHANGEABLE))
     name = body.text("name", required=True)
     password = chosen_password(body, "password", required=False)
-    now = call.services.clock()
     new = User(
-        id=ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES)),
+        id=call.services.new_id(),
         name=name or "",
-        created_at=rfc3339(now),
+        created_at=rfc3339(call.services.clock()),
         display_name=body.text("displayName") or "",
         organization_admin=body.boolean("organizationAdmin") or False,
     )
@@ -153,79 +141,61 @@ async def create(call: Call) -> Response:
     if password:
         new = changes.with_password(new, await call.services.signing_in.encode(password))
         auth.again(call)
-    await call.services.accounts.amend(
-        lambda directory: changes.create_user(directory, new), actor=call.principal.name, request=call.request
-    )
-    return _shown(call, new.name, status=201)
+    await call.amend(lambda directory: changes.create_user(directory, new))
+    return _answer(call, new.name, status=201)
 
 
+@routes.add("GET /v1/users/{name}", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def get(call: Call) -> Response:
-    """GET /v1/users/{name}"""
-    return _shown(call, call.parameter("name"))
+    """Show one person."""
+    return _answer(call, call.parameters["name"])
 
 
+@routes.add("PATCH /v1/users/{name}", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def change(call: Call) -> Response:
-    """PATCH /v1/users/{name}"""
-    requests.none_known(call.query)
+    """Change a person; what the body does not name stays."""
     body = await requests.read_object(call, known=CHANGEABLE)
-    name, password = call.parameter("name"), chosen_password(body, "password", required=False)
-    change = _Change(body)
+    name, password = call.parameters["name"], chosen_password(body, "password", required=False)
+    display_name, is_admin = body.text("displayName"), body.boolean("organizationAdmin")
     body.check()
+    encoded = None
     if password:
-        changes.check_has_password(changes.user(call.services.accounts.directory, name))
-    encoded = await call.services.signing_in.encode(password) if password else None
+        changes.check_has_password(changes.user(call.directory, name))
+        encoded = await call.services.signing_in.encode(password)
     auth.again(call)
-    await call.services.accounts.amend(
-        lambda directory: change.of(directory, name, password=encoded),
-        actor=call.principal.name,
-        request=call.request,
-    )
-    return _shown(call, name)
+
+    def decide(directory: Directory) -> Amendment:
+        after = changes.user(directory, name)
+        if display_name is not None:
+            after = replace(after, display_name=display_name)
+        if is_admin is not None:
+            after = replace(after, organization_admin=is_admin)
+        return changes.change_user(directory, changes.with_password(after, encoded) if encoded else after)
+
+    await call.amend(decide)
+    return _answer(call, name)
 
 
+@routes.add("DELETE /v1/users/{name}", Subject.ORGANIZATION, Permission.MANAGE_ORGANIZATION)
 async def remove(call: Call) -> Response:
-    """DELETE /v1/users/{name}"""
+    """Remove a person."""
     requests.none_known(call.query)
-    name = call.parameter("name")
-    await call.services.accounts.amend(
-        lambda directory: changes.remove_user(directory, name), actor=call.principal.name, request=call.request
-    )
+    name = call.parameters["name"]
+    await call.amend(lambda directory: changes.remove_user(directory, name))
     return Empty(status=204)
 
 
-class _Change:
-    """The members of a body that changes a person; absent ones stay."""
-
-    def __init__(self, body: Members) -> None:
-        self.display_name = body.text("displayName")
-        self.organization_admin = body.boolean("organizationAdmin")
-
-    def of(self, directory: Directory, name: str, *, password: str | None) -> Amendment:
-        """The change of a person as they are now. Raises what `change_user` does."""
-        after = changes.user(directory, name)
-        if self.display_name is not None:
-            after = replace(after, display_name=self.display_name)
-        if self.organization_admin is not None:
-            after = replace(after, organization_admin=self.organization_admin)
-        if password is not None:
-            after = changes.with_password(after, password)
-        return changes.change_user(directory, after)
+def _answer(call: Call, name: str, *, status: int = 200) -> Response:
+    return json_answer({"user": _shown(changes.user(call.directory, name), call.directory)}, status=status)
 
 
-def _shown(call: Call, name: str, *, status: int = 200) -> Response:
-    directory = call.services.accounts.directory
-    return Json(responses.json_member(b"user", _encoded(changes.user(directory, name), directory)), status=status)
-
-
-def _encoded(user: User, directory: Directory) -> bytes:
-    return json.dumps(
-        {
-            "name": user.name,
-            "displayName": user.display_name,
-            "organizationAdmin": user.organization_admin,
-            "createdAt": user.created_at,
-            "hasPassword": user.password is not None,
-            "projects": [{"name": name, "role": role} for name, role in directory.roles_of(user).items()],
-            **shown_identity(user),
-        }
-    ).encode()
+def _shown(user: User, directory: Directory) -> dict[str, object]:
+    return {
+        "name": user.name,
+        "displayName": user.display_name,
+        "organizationAdmin": user.organization_admin,
+        "createdAt": user.created_at,
+        "hasPassword": user.password is not None,
+        "projects": [{"name": name, "role": role} for name, role in directory.roles_of(user).items()],
+        **shown_identity(user),
+    }

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.responses import Response
+from starlette.types import ASGIApp
 
 import api.app
-from api.calls import AccessRule, Call, Endpoint, Services
+from api.calls import Call, Caller, Services
 from api.edge import Edge
+from api.routing import Endpoint
 from benchmarks import corpus
 from benchmarks.daemons import Daemon, daemon
 from benchmarks.figures import Figure
@@ -45,36 +47,23 @@ def measure() -> list[Figure]:
     return [asyncio.run(_added()), _while_guessing()]
 
 
-class _Unjudged(Endpoint):
-    """Calls the handler for whoever asks."""
+class _Open(Endpoint):
+    """Calls the handler for whoever asks, as the same one."""
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        call = Call(scope, receive)
+    async def answer(self, call: Call) -> Response:
+        call.caller = Caller(SERVICE_KEY, call.directory)
         call.project = DEFAULT_PROJECT
-        response = await self.rules[scope["method"]].handler(call)
-        await response(scope, receive, send)
-
-
-class _Open(Edge):
-    """Lets everybody in as the same one."""
-
-    async def _admit(self, scope: Scope, receive: Receive, send: Send, *, is_page: bool) -> None:
-        assert not is_page
-        scope["state"]["principal"] = SERVICE_KEY
-        await self.app(scope, receive, send)
+        return await self.operations[call.scope["method"]].handler(call)
 
 
 def _open(services: Services) -> ASGIApp:
     """The application without authentication and authorization; all else is the same."""
-    app = api.app.build(services)
-    routes = [(path, _Unjudged(**_given(endpoint))) for path, endpoint in api.app.ROUTES]
-    led = api.app.leading(routes, lifespan=app.router, otherwise=api.app.unknown)
-    app.middleware_stack = _Open(led, services=services, public=api.app.is_public)
-    return app
-
-
-def _given(endpoint: Endpoint) -> dict[str, AccessRule]:
-    return {method: rule for method, rule in endpoint.rules.items() if method != "HEAD"}
+    endpoints = []
+    for endpoint in api.app.ENDPOINTS.values():
+        opened = _Open(endpoint.path)
+        opened.operations = endpoint.operations
+        endpoints.append(opened)
+    return Edge(services, endpoints, nowhere=api.app.UNKNOWN)
 
 
 async def _added() -> Figure:

@@ -37,6 +37,6 @@ async def _serve(application: Starlette) -> None:
     listener = serving.bind("127.0.0.1", 0)
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    async with serving.serve(application, listener, certificate=None, drain_seconds=1):
+    async with serving.serve([(application, listener)], drain_seconds=1):
         print(listener.getsockname()[1], flush=True)
         await ended.wait()

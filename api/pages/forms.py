@@ -10,10 +10,10 @@ from urllib.parse import parse_qsl
 from starlette.responses import Response
 
 from api import auth, errors, requests
-from api.auth import Cookies
-from api.calls import Call
-from api.errors import Told
-from api.responses import Header
+from api.calls import Call, Caller
+from api.errors import Problem
+from api.responses import OF_PAGES, Content, Empty, Header
+from api.routing import Style
 from reconciler.auth.oidc import flows
 from reconciler.model.error_codes import ErrorCode
 
@@ -54,12 +54,18 @@ TYPE = b"application/x-www-form-urlencoded"
 class Form:
     """The fields of a form, in their order."""
 
-    def __init__(self, fields: Mapping[str, list[str]]) -> None:
-        self._fields = fields
+    def __init__(self, body: bytes) -> None:
+        self._fields: dict[str, list[str]] = {}
+        try:
+            text = body.decode("ascii")
+            for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=MOST, errors="strict"):
+                self._fields.setdefault(name, []).append(value)
+        except ValueError:
+            raise errors.BadRequest(f"The form is not at most {MOST} fields in percent-encoded UTF-8.") from None
 
     def text(self, name: str) -> str:
         """A field; empty when it is not there. Raises `BadRequest` for two."""
-        values = self._fields.get(name, [])
+        values = self.texts(name)
         if len(values) > 1:
             raise errors.BadRequest(f"The field `{name}` is given more than once.")
         return values[0] if values else ""
@@ -70,32 +76,20 @@ class Form:
 
 
 async def read_form(call: Call) -> Form:
-    """The form in a request's body.
+    """The form in a request's body; such a request has no query.
 
     Where somebody is signed in, the call is judged again when the body has arrived. Raises `Forbidden` for what no page
     of ours sent, `UnknownType`, `TooLarge`, `BadRequest`, `ClientDisconnect`, and what `auth.again` does.
     """
-    headers = call.scope["headers"]
-    auth.check_origin(headers, web_url=call.services.web_url, needs_proof=True)
+    requests.none_known(call.query)
+    auth.check_origin(call, needs_proof=True)
     if [value.partition(b";")[0].strip().lower() for value in call.header(b"content-type")] != [TYPE]:
         raise errors.UnknownType(f"A form is sent as `{TYPE.decode()}`.")
     pieces: list[bytes] = []
     await requests.pass_on(call, pieces.append, limit=MAX_BYTES)
-    if "principal" in call.state:
+    if call.caller is not None:
         auth.again(call)
-    return _form(b"".join(pieces))
-
-
-def _form(body: bytes) -> Form:
-    fields: dict[str, list[str]] = {}
-    try:
-        for name, value in parse_qsl(
-            body.decode("ascii"), keep_blank_values=True, max_num_fields=MOST, errors="strict"
-        ):
-            fields.setdefault(name, []).append(value)
-    except ValueError:
-        raise errors.BadRequest(f"The form is not at most {MOST} fields in percent-encoded UTF-8.") from None
-    return Form(fields)
+    return Form(b"".join(pieces))
 
 
 # What is wrong with a form, as its page shows it: each sentence beside its field, and all of them on top.
@@ -117,22 +111,19 @@ GONE = "You are not signed in any more, and nothing was changed."
 
 def recognise(call: Call) -> bool:
     """Return True when somebody is signed in; then they are the call's principal."""
-    services = call.services
-    if services.anybody is not None:
-        call.state["principal"], call.state["directory"] = services.anybody, services.accounts.directory
-        return True
-    visitor = auth.visitor(call.scope["headers"], services)
-    if visitor is None:
-        return False
-    call.state["principal"], call.state["directory"] = visitor.principal, visitor.directory
-    call.state["session"] = visitor.session
-    return True
+    anybody = call.services.anybody
+    call.caller = auth.browser(call) if anybody is None else Caller(anybody, call.directory)
+    return call.caller is not None
 
 
-def require(call: Call) -> None:
-    """Raise `Unauthenticated` for a form that a stranger sends."""
+async def read_own_form(call: Call) -> Form:
+    """The form that somebody sends who is signed in. Raises `Unauthenticated` for a stranger, and what `read_form`
+    does.
+    """
     if not recognise(call):
-        raise errors.Unauthenticated(GONE, code=ErrorCode.CREDENTIAL_REVOKED, challenge=auth.OF_KEYS)
+        challenge = (b"www-authenticate", auth.OF_KEYS)
+        raise errors.Unauthenticated(GONE, code=ErrorCode.CREDENTIAL_REVOKED, headers=(challenge,))
+    return await read_form(call)
 
 
 def asked_back(call: Call) -> str:
@@ -142,47 +133,28 @@ def asked_back(call: Call) -> str:
     return flows.local_path(query.text("back") or "")
 
 
-def cookie_jar(call: Call) -> Cookies:
-    """Our cookies."""
-    return auth.cookies_of(call.services.web_url, has_tls=call.services.has_tls)
-
-
 def session_token(call: Call) -> str:
     """Return the value of the session's cookie, valid or not; empty for none."""
-    return auth.read_cookie(call.scope["headers"], cookie_jar(call).session)
+    return auth.read_cookie(call.headers, auth.cookies(call).session)
 
 
 # Templates and the pages that they make: the one door to Jinja2, which is loaded with the first page.
 
 TEMPLATES = Path(__file__).with_name("templates")
-RENDERING_TYPE: Header = (b"content-type", b"text/html; charset=utf-8")
+HTML = b"text/html; charset=utf-8"
 
 
-class Page(Response):
-    """A page that is bytes already."""
-
-    def __init__(self, body: bytes, *, status: int = 200, headers: tuple[Header, ...] = ()) -> None:
-        self.status_code = status
-        self.body = body
-        self.background = None
-        self.raw_headers = [RENDERING_TYPE, (b"content-length", b"%d" % len(body)), *headers]
-
-
-class Elsewhere(Response):
+def elsewhere(place: str, *headers: Header) -> Response:
     """See there instead (RFC 9110, 15.4.4): a browser asks for it with GET. `place` is ASCII, as URLs are."""
-
-    def __init__(self, place: str, *, headers: tuple[Header, ...] = ()) -> None:
-        self.status_code = 303
-        self.body = b""
-        self.background = None
-        self.raw_headers = [(b"location", place.encode("ascii")), (b"content-length", b"0"), *headers]
+    location = (b"location", place.encode("ascii"))
+    return Empty(status=303, headers=(location, (b"content-length", b"0"), *headers))
 
 
-def page(template: str, *, status: int = 200, headers: tuple[Header, ...] = (), **values: object) -> Page:
+def page(template: str, *, status: int = 200, headers: tuple[Header, ...] = (), **values: object) -> Response:
     """The page of a template. What it uses must be given; all of it is text, and none of it HTML."""
     html = _environment().get_template(f"{template}.html").render(values)
     # A lone surrogate, which JSON may spell, is no text that can be sent.
-    return Page(html.encode("utf-8", "replace"), status=status, headers=headers)
+    return Content(html.encode("utf-8", "replace"), media_type=HTML, status=status, headers=headers)
 
 
 @cache
@@ -226,11 +198,14 @@ class FailureLink(NamedTuple):
 ACCOUNT = FailureLink(PagePath.ACCOUNT, "Go to your account")
 
 
-def failure_page(said: Told) -> Response:
+def failure_page(_call: Call, problem: Problem) -> Response:
     """The page of a failure."""
-    heading = HEADINGS.get(said.status) or HTTPStatus(said.status).phrase
+    heading = HEADINGS.get(problem.status) or HTTPStatus(problem.status).phrase
     # With `Basic` among them a browser would ask for a password in a window of its own.
-    headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in said.headers)
-    return page(
-        "message", status=said.status, headers=headers, heading=heading, sentences=said.sentences, links=(ACCOUNT,)
-    )
+    headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in problem.headers)
+    told = {"heading": heading, "sentences": problem.sentences, "links": (ACCOUNT,)}
+    return page("message", status=problem.status, headers=headers, **told)
+
+
+STYLE = Style(OF_PAGES, failure_page)
+"""The form of pages."""

@@ -3,8 +3,8 @@
     COMMENT_TOKEN=... python3 -I comment.py github plan.md        # or gitlab, or gitea
 
 The file is what `reconciler plan --output markdown` printed; its first line, which nobody sees, marks the comment.
-Edited is the comment that begins with that line and that the token's own user wrote; a stranger who copies the line is
-left alone.
+Edited is the comment that begins with that line and that the token's own user wrote; where the token may not ask who
+that is, one that a program wrote. A person who copies the line is left alone.
 
 Where the token may not comment, as for pull requests from forks, that is a warning and no failure: the plan is in the
 job's log all the same. Everything else that goes wrong ends it with 1. It needs Python's standard library alone.
@@ -59,7 +59,8 @@ class Busy(Exception):
 @dataclass(frozen=True)
 class Forge:
     """How one forge differs from the others. `writer` is the field of a comment with its author, `known_by` the field
-    of a user by which two are the same, `otherwise` whose the token is where it may not even ask that.
+    of a user by which two are the same. A user whose field `program` matches is no person: one such wrote the comment
+    where the token may not ask whose it is.
     """
 
     me: tuple[str, str, dict[str, Any] | None]  # method, address, body
@@ -70,7 +71,7 @@ class Forge:
     writer: str
     known_by: str
     headers: Mapping[str, str]
-    otherwise: object = None
+    program: tuple[str, str]  # the field, and a regular expression
 
 
 def github(environment: Mapping[str, str], token: str) -> Forge:
@@ -86,6 +87,7 @@ def github(environment: Mapping[str, str], token: str) -> Forge:
         writer="user",
         known_by="login",
         headers={"Authorization": f"Bearer {token}", "X-GitHub-Api-Version": "2022-11-28"},
+        program=("type", "Bot"),
     )
 
 
@@ -102,7 +104,7 @@ def gitea(environment: Mapping[str, str], token: str) -> Forge:
         writer="user",
         known_by="id",
         headers={"Authorization": f"token {token}"},
-        otherwise=-2,  # the user of every job, and nobody else's id
+        program=("id", "-2"),  # the user of every job, and nobody else's id
     )
 
 
@@ -120,6 +122,7 @@ def gitlab(environment: Mapping[str, str], token: str) -> Forge:
         writer="author",
         known_by="id",
         headers={"PRIVATE-TOKEN": token},
+        program=("username", r"(project|group)_[0-9]+_bot(_\w+)?"),  # whom GitLab makes for an access token
     )
 
 
@@ -176,7 +179,7 @@ def _refusal(problem: urllib.error.HTTPError) -> Exception:
     after = problem.headers.get("Retry-After")
     limited = after is not None or problem.headers.get("X-RateLimit-Remaining") == "0"
     if problem.code in BUSY or (problem.code == http.client.FORBIDDEN and limited):  # GitHub's rate limits are a 403
-        return Busy(f"answered {problem.code}", _seconds(after))
+        return Busy(f"answered {problem.code}", seconds(after))
     if problem.code in MAY_NOT:
         return MayNot(f"it answered {problem.code}")
     return Failed(
@@ -184,7 +187,7 @@ def _refusal(problem: urllib.error.HTTPError) -> Exception:
     )
 
 
-def _seconds(after: str | None) -> float | None:
+def seconds(after: str | None) -> float | None:
     """What Retry-After says: a number of seconds, or a date."""
     if after is None:
         return None
@@ -229,12 +232,11 @@ def _keep(talk: Talk, forge: Forge, body: str) -> str:
 
 
 def _me(talk: Talk, forge: Forge) -> object:
+    """By what the token's own user is known; None where the token may not ask that."""
     try:
         answer, _ = talk.ask(*forge.me)
     except MayNot:
-        if forge.otherwise is None:
-            raise
-        return forge.otherwise
+        return None
     user = (answer.get("data") or {}).get("viewer") if isinstance(answer, dict) and "data" in answer else answer
     if not isinstance(user, dict) or forge.known_by not in user:
         raise Failed("the forge does not tell whose the token is, so no comment can be known as its own")
@@ -245,11 +247,19 @@ def _found(talk: Talk, forge: Forge, *, me: object, marker: str) -> int | None:
     """The id of the oldest comment of our own with our marker."""
     for comment in _comments(talk, forge):
         writer, text = comment.get(forge.writer), comment.get("body")
-        ours = isinstance(writer, dict) and writer.get(forge.known_by) == me
-        if ours and isinstance(text, str) and text.partition("\n")[0].rstrip("\r") == marker:
+        if _is_ours(forge, writer, me) and isinstance(text, str) and text.partition("\n")[0].rstrip("\r") == marker:
             identity = comment.get("id")
             return identity if isinstance(identity, int) else None
     return None
+
+
+def _is_ours(forge: Forge, writer: object, me: object) -> bool:
+    if not isinstance(writer, dict):
+        return False
+    if me is not None:
+        return bool(writer.get(forge.known_by) == me)
+    field, pattern = forge.program
+    return re.fullmatch(pattern, str(writer.get(field))) is not None
 
 
 def _comments(talk: Talk, forge: Forge) -> Iterator[dict[str, Any]]:

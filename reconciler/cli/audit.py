@@ -167,5 +167,3 @@ def _lines(verified: VerifiedChain) -> Iterator[str]:
         yield f"anchor: {anchor.head} ({events(anchor.events)} removed up to it{until})"
     yield f"head: {verified.head}"
     yield from (f"redacted: {events(one.events)}, by {one.by}" for one in verified.redacted)
-    if verified.more_redacted:
-        yield f"redacted: more, by {output.counted(verified.more_redacted, 'link')}"

@@ -23,7 +23,6 @@ from pathlib import Path
 
 import click
 
-from api import app
 from reconciler.cli import client, output, runs, tables
 from reconciler.git import faults
 from reconciler.model import positions, secret_references
@@ -32,7 +31,7 @@ from reconciler.model.secret_references import SecretReference, SecretSource
 from reconciler.model.values import Value
 from reconciler.ops import logging as ops_logging
 from reconciler.server import daemon, serving
-from reconciler.server.daemon import Running
+from reconciler.server.parts import Running, StartPlan
 from reconciler.settings import loading
 
 MADE_UP = "made up for the demonstration"  # the value of every secret
@@ -63,8 +62,8 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
         repository = Path(temporary, "repository")
         _copy(folder or _example(), repository, port)
         key = secrets.token_urlsafe(32)
-        followed = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
-        overrides = {
+        followed: Value = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
+        overrides: dict[str, Value] = {
             "listen": listen or _free_address(),
             "apiKey": key,
             "stateDir": f"{temporary}/state",
@@ -82,11 +81,9 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
 
         environment = _pretend_secrets(repository, settings.state_dir / "secrets" / "default")
         daemon.start(
-            daemon.StartPlan(
+            StartPlan(
                 settings=settings,
                 reload=lambda: settings,
-                application=app.build,
-                log_application=app.build_for_logs,
                 when_up=show,
                 environment=environment,
             )

@@ -5,7 +5,6 @@ The checks themselves are in `ops.checks`.
 
 import asyncio
 import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -50,7 +49,14 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
 
     return [
-        check(services.NAME, _listening, settings, process),
+        *(
+            check(services.NAME, services.check_listener, setting, address, process=process)
+            for setting, address in (
+                ("listen", settings.listen),
+                ("delivery.otlpListen", settings.delivery.otlp_listen),
+            )
+            if address is not None
+        ),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
@@ -68,15 +74,6 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         check(files.LIMIT_NAME, files.check_open_files, process),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
         check(files.KEPT_NAME, files.check_kept_copies, [places.of(kind) for kind in KINDS]),
-    ]
-
-
-def _listening(settings: Settings, process: int | None) -> list[DoctorFinding]:
-    asked = [("listen", settings.listen)]
-    if settings.delivery.otlp_listen is not None:
-        asked.append(("delivery.otlpListen", settings.delivery.otlp_listen))
-    return [
-        finding for setting, address in asked for finding in services.check_listener(setting, address, process=process)
     ]
 
 
@@ -132,7 +129,7 @@ async def _provider(settings: Settings) -> Sequence[DoctorFinding]:
         return []
     from reconciler.server import sign_in  # noqa: PLC0415 - some megabytes that most services never need
 
-    provider = sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    provider = sign_in.build_provider(settings)
     try:
         await provider.check()
     finally:
@@ -168,7 +165,7 @@ def doctor(config: Path | None, state_dir: str | None, *, full: bool, form: str)
 
 
 def _found(config: Path | None, state_dir: str | None, *, is_full: bool) -> Sequence[DoctorFinding]:
-    overrides: dict[str, object] = {"stateDir": state_dir}
+    overrides: dict[str, Value] = {"stateDir": state_dir}
     environment: Mapping[str, str] = os.environ
     try:
         loaded = loading.load(config=config, environment=environment, overrides=overrides)

@@ -6,7 +6,7 @@ The rules are those of a repository: the same suffixes, the same `.serviceignore
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -93,6 +93,26 @@ def _below(root: Path) -> Iterator[str]:
                 raise Refused(f"{path} {UNREAD}: it is a link")
             if path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
+
+
+def ignore_rules(root: Path, names: Iterable[str], *, below: str) -> file_selection.IgnoreRules:
+    """Return the ignore files of a folder and its subfolders that decide about these files, named from the root."""
+    above = {folder for name in names for folder in _folders_above(name)}
+    folders = {folder for folder in above if not below or f"{folder}/".startswith(f"{below}/")}
+    texts = {}
+    for folder in sorted(folders):
+        path = root / folder / file_selection.FILE_NAME
+        if path.is_symlink():
+            raise Refused(f"{path} {UNREAD}: it is a link")
+        if path.is_file():
+            texts[folder] = _rules(path)
+    return file_selection.IgnoreRules(texts, root=below)
+
+
+def _folders_above(name: str) -> Iterator[str]:
+    while name:
+        name = name.rpartition("/")[0]
+        yield name
 
 
 def _rules(path: Path) -> str:

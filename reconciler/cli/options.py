@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, the session that they make, and the groups that commands are in."""
+"""The options and arguments that commands share, the client that they make, and the groups that commands are in."""
 
 import functools
 import os
@@ -16,6 +16,7 @@ from reconciler.cli.client import DEFAULT_SERVER, PASSWORD_FILE, Client
 from reconciler.model import names
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key, Kind
+from reconciler.model.values import Value
 
 if TYPE_CHECKING:
     from reconciler.settings.models import Settings
@@ -28,10 +29,9 @@ TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or 
 
 
 def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator with the session's options. Only the group reads the environment: the variables of a command
-    would override the group's options.
+    """Return a decorator with the options of a connection. Only the group reads the environment: the variables of a
+    command would override the group's options.
     """
-
     colors = click.Choice(output.COLORS)
     user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
 
@@ -80,12 +80,12 @@ def _client(context: click.Context) -> Client:
     credential = next(filter(None, credentials), {})
     if len(credential) > 1:
         raise click.UsageError(TWO)
-    context.color = coloured = output.is_coloured(nearest.get("color"))
+    context.color = output.is_coloured(nearest.get("color"))
     # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
     server, project = nearest.get("server"), nearest.get("project") or None
     address = (server or DEFAULT_SERVER).rstrip("/")
     key, user = credential.get("api_key"), credential.get("user")
-    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project, coloured=coloured)
+    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project)
 
 
 def everywhere(function: Callable[..., R]) -> Callable[..., R]:
@@ -107,7 +107,7 @@ def _form(
     return click.option("-o", "--output", "form", type=click.Choice(forms), default=default, help=text)
 
 
-def local_settings(config: Path | None, state_dir: str | None = None, **overrides: object) -> "Settings":
+def local_settings(config: Path | None, state_dir: str | None = None, **overrides: Value) -> "Settings":
     """Return the settings of the service on this machine, read as `serve` reads them. Raises SettingsError.
 
     Neither how people sign in nor who may connect is needed, and what that takes (a provider's secret, a word that
@@ -115,7 +115,7 @@ def local_settings(config: Path | None, state_dir: str | None = None, **override
     """
     from reconciler.settings import loading  # noqa: PLC0415 - it takes long, and most commands need none
 
-    given = {"stateDir": state_dir, "auth.type": "local", "insecure": True, **overrides}
+    given: dict[str, Value] = {"stateDir": state_dir, "auth.type": "local", "insecure": True, **overrides}
     return loading.load(config=config, environment=os.environ, overrides=given).settings
 
 

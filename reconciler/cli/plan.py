@@ -126,7 +126,7 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
 def plan(
     context: click.Context,
     /,
-    session: "Client",
+    service: "Client",
     *,
     form: str,
     limit: int,
@@ -153,7 +153,7 @@ def plan(
     is_live = bool(above or context.params.get("server"))
     options.check(is_live=is_live)
     try:
-        made = plan_by_server(session, options) if is_live else plan_from_checkout(options)
+        made = plan_by_server(service, options) if is_live else plan_from_checkout(options)
     except ReconcilerError as problem:
         from reconciler.review import annotations  # noqa: PLC0415
 
@@ -180,7 +180,7 @@ def plan(
             from reconciler.review import text  # noqa: PLC0415
 
             has_worktree = not is_live and not made.ahead and _has_worktree(options)
-            for piece in text.render_text(made, color=session.coloured, has_worktree=has_worktree):
+            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
@@ -239,7 +239,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flows: tuple[Flow, ...] = ()
 
 
-def plan_by_server(session: "Client", asked: PlanOptions) -> Plan:
+def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
     """Ask a server for a plan with one entry for each repository. Raises Refusal, Refused, Unreachable."""
     head = asked.head
     if not head:
@@ -250,8 +250,8 @@ def plan_by_server(session: "Client", asked: PlanOptions) -> Plan:
                 head = checkout.resolve("HEAD")[1]
         except Refused as error:
             raise Refused(f"{error}, or name what would be merged with --head") from None
-    with session.everywhere() as service:
-        plans = [ask_server(service, repository=name, head=head, base=asked.base) for name in asked.repositories]
+    service.everywhere()
+    plans = [ask_server(service, repository=name, head=head, base=asked.base) for name in asked.repositories]
     first = plans[0]
     if any((one.base.commit, one.head.commit) != (first.base.commit, first.head.commit) for one in plans):
         raise Refused("these repositories do not follow the same: their bases or heads differ; plan one at a time")
@@ -340,9 +340,10 @@ def _with_cuts(status: PlanStatus) -> PlanStatus:
 
 @dataclass(frozen=True, slots=True)
 class _Entries:
-    """The entries of a plan, and the settings that documents are judged by."""
+    """The entries of a plan, others that are judged with them, and the settings that documents are judged by."""
 
     entries: "tuple[EntrySettings, ...]"
+    beside: "tuple[EntrySettings, ...]" = ()
     api_versions: frozenset[str] = API_VERSIONS
     refuse_unknown: bool = False
 
@@ -356,27 +357,29 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
         if asked.config is not None:
-            chosen = _entries_of_settings(asked.config, asked.repositories, base=base.ref)
+            chosen = _entries_of_settings(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
         elif asked.repositories:
             raise click.UsageError("--repository names one of --config or of --server; give one of these too")
         else:
             chosen = _entries_of_folders(asked.paths)
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         _check_folders(merged, chosen, config=asked.config)
-        entries = static.plan_static(
-            merged,
-            chosen.entries,
-            api_versions=chosen.api_versions,
-            now=datetime.now(UTC),
-            options=static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown),
-        )
+        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown)
+        every = (*chosen.entries, *chosen.beside)
+        # Nobody says which project a folder of --path fills, so each fills one of its own.
+        together = [every] if asked.config is not None else [(one,) for one in every]
+        planned = [
+            static.plan_static(merged, some, api_versions=chosen.api_versions, now=datetime.now(UTC), options=options)
+            for some in together
+        ]
+        entries = [entry for some in planned for entry in some]
         return Plan(
             base=base,
             head=head,
             merge_base=merged.merge_base,
             behind=merged.behind,
             ahead=merged.ahead,
-            entries=entries,
+            entries=tuple(entries[: len(chosen.entries)]),
         )
 
 
@@ -405,30 +408,24 @@ def _entries_of_folders(paths: Sequence[str]) -> _Entries:
     return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder) for folder in folders))
 
 
-def _entries_of_settings(config: Path, names: Sequence[str], *, base: str) -> _Entries:
-    """Return these repositories of a settings file, or all when there is one remote; notes tell which are left out.
+def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]) -> _Entries:
+    """Return these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
 
     Raises SettingsError, Refused.
     """
-    from reconciler.settings import loading  # noqa: PLC0415
+    from reconciler.cli import entries  # noqa: PLC0415
 
-    # How people sign in is not needed, and a provider's secret is in the environment of the service alone.
-    settings = loading.load(config=config, environment={}, overrides={"auth.type": "local"}).settings
-    known = {one.name: one for one in settings.repositories}
-    unknown = [name for name in names if name not in known]
-    if unknown or not known:
-        raise Refused(f"{config} has no repository {', '.join(unknown) or 'at all'}; it has: {', '.join(known) or '-'}")
-    chosen = [known[name] for name in dict.fromkeys(names)] or list(known.values())
-    if not names and len({str(one.url) for one in chosen}) > 1:
-        raise Refused(f"{config} has several remotes; choose with --repository: {', '.join(known)}")
+    settings = entries.load_settings(config)
     branch = base.removeprefix("refs/heads/").removeprefix("refs/remotes/").removeprefix("origin/")
-    left_out = [] if names else [one for one in chosen if one.branch is not None and one.branch != branch]
-    entries = tuple(_entry(one) for one in chosen if one not in left_out)
-    if not entries:
-        raise Refused(f"no repository of {config} follows the branch {branch}; choose with --repository or --base")
-    for one in left_out:
-        output.note(f"The repository {one.name} follows {one.branch} and is left out.")
-    return _Entries(entries, frozenset(settings.api.api_versions), settings.resources.refuse_unknown)
+    chosen = entries.choose_entries(settings.repositories, config=config, names=names, remotes=remotes, branch=branch)
+    for note in chosen.notes:
+        output.note(note)
+    return _Entries(
+        tuple(map(_entry, chosen.entries)),
+        tuple(map(_entry, chosen.beside)),
+        frozenset(settings.api.api_versions),
+        settings.resources.refuse_unknown,
+    )
 
 
 def _entry(one: "Repository") -> "EntrySettings":

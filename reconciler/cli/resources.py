@@ -18,7 +18,7 @@ from reconciler.model.values import Value
 FORMATS = ("table", "wide", "yaml", "json", "name")
 
 # In bytes, the most characters that the service takes.
-TEXT = output.HiddenLimit(65_536 * 4, "the 65,536 characters that a text may have")
+TEXT = output.FileLimit(65_536 * 4 + output.END_OF_LINE, "the 65,536 characters that a text may have")
 NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
 ASKED = "The text to take out (it is not shown)"
 NEXT = (
@@ -61,10 +61,8 @@ def is_delivery_wanted(resource: Value, known: Specs) -> bool:
 
     if delivers_reason(resource) in {routes.INCOMPLETE, routes.RAW, routes.NEITHER}:
         return False
-    for kind, listed, wanted in (
-        ("Source", "sources", routes.OTLP),
-        ("Destination", "destinations", routes.WEBHOOK),
-    ):
+    lists = (("Source", "sources", routes.OTLP), ("Destination", "destinations", routes.WEBHOOK))
+    for kind, listed, wanted in lists:
         for component in routes.component_entries(client.at(resource, "spec", listed)):
             name = routes.component_name(component)
             if name is not None and (kind, name) not in known:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import click
 
-from api import app
 from reconciler.model import directory
 from reconciler.model.errors import Refused
 from reconciler.ops import logging as ops_logging
 from reconciler.server import daemon
-from reconciler.server.daemon import Running
+from reconciler.server.parts import Running, StartPlan
 from reconciler.settings import loading
 from reconciler.settings.models import Settings
 
@@ -74,11 +73,9 @@ def serve(
             log.warning(NO_REPOSITORY, where)
 
     daemon.start(
-        daemon.StartPlan(
+        StartPlan(
             settings=settings,
             reload=reload,
-            application=app.build,
-            log_application=app.build_for_logs,
             when_up=when_up,
             confirm_auth_change=confirm_auth_change,
             new_store=new_store,

@@ -4,23 +4,32 @@ A document is judged by itself in `model`. This module judges documents together
 """
 
 import difflib
+import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from reconciler.cli import exits, files, output
 from reconciler.cli.files import API_VERSION, SourceText, Unreadable
+from reconciler.git import file_selection
+from reconciler.git.file_selection import FileGlobs
 from reconciler.model import builtins, component_types, components, documents, names, positions, resource, type_checks
 from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Reference
+from reconciler.model.errors import Refused
 from reconciler.model.names import Key
 from reconciler.model.text import visible
 from reconciler.model.values import Document, Pointer, Value, pointer_text
 from reconciler.model.violations import Place, Violation
+
+if TYPE_CHECKING:
+    from reconciler.settings.repositories import Repository
 
 NEAR = 0.8  # of 1; the likeness from which on a name may be a slip of the pen
 MOST_COMPARISONS = 50_000  # of names; up to 50 µs each, and a folder may hold any number
@@ -94,22 +103,45 @@ class JudgedFile:
     "--api-version", "aliases", multiple=True, help="Accept this apiVersion too; may be given more than once."
 )
 @click.option("--strict", is_flag=True, help="Count every warning as a violation.")
+@click.option(
+    "--config", type=click.Path(path_type=Path), help="A settings file: judge together what fills one project."
+)
 @click.pass_context
 def validate(
-    context: click.Context, *, paths: tuple[str, ...], form: str, aliases: tuple[str, ...], strict: bool
+    context: click.Context,
+    *,
+    paths: tuple[str, ...],
+    form: str,
+    aliases: tuple[str, ...],
+    strict: bool,
+    config: Path | None,
 ) -> None:
     """Check files and folders without a server; - is standard input.
 
     Prints `path:line:column: message` for each violation, and ends with 3 when there is one. What a name refers to
-    may be in any of the files, or built in; a name that is nowhere is a warning.
+    may be in any of the files, or built in; a name that is nowhere is a warning. With --config, the files of each
+    project are judged together, and files that no repository has are left out.
     """
-    versions = frozenset((API_VERSION, *aliases))
-    judged = [_judged(file, api_versions=versions) for file in files.read_texts(paths)]
-    told = iter(judge_together([given for each in judged for given in each.given]))
-    found = set(_duplicates(judged))
-    for each in judged:
-        found.update(_of_file(each, told=[next(told) for _ in each.given], strict=strict))
-    findings = sorted(found)
+    texts = list(files.read_texts(paths))
+    versions, refuse_unknown = frozenset((API_VERSION, *aliases)), False
+    projects: list[ProjectFiles] = [ProjectFiles("", frozenset(one.path for one in texts))]
+    if config is not None:
+        from reconciler.cli import entries  # noqa: PLC0415 - settings take a while to import
+
+        settings = entries.load_settings(config)
+        versions, refuse_unknown = versions | set(settings.api.api_versions), settings.resources.refuse_unknown
+        projects = _projects(settings.repositories, [one.path for one in texts], config=config)
+        held = frozenset[str]().union(*(project.paths for project in projects))
+        if out := [one for one in texts if one.path not in held]:
+            output.note(f"{output.counted(len(out), 'file')} left out, which no repository of {config} has")
+        texts = [one for one in texts if one.path in held]
+    judged = [_judged(file, api_versions=versions) for file in texts]
+    found: defaultdict[Finding, list[str]] = defaultdict(list)
+    for project in projects:
+        own = [each for each in judged if each.file.path in project.paths]
+        for finding in _findings(own, strict=strict, refuse_unknown=refuse_unknown):
+            found[finding].append(project.name)
+    findings = sorted(_named(found, projects))
     violations = [finding for finding in findings if not finding.warning]
     warnings = [finding for finding in findings if finding.warning]
     resources, skipped = sum(len(each.given) for each in judged), sum(each.skipped for each in judged)
@@ -127,6 +159,55 @@ def validate(
         counts.append(output.counted(len(warnings), "warning"))
     output.note(", ".join(counts))
     context.exit(exits.NOT_STORED if violations else exits.OK)
+
+
+class ProjectFiles(NamedTuple):
+    """The files that fill one project."""
+
+    name: str
+    paths: frozenset[str]
+
+
+def _projects(repositories: Sequence["Repository"], paths: Sequence[str], *, config: Path) -> list[ProjectFiles]:
+    """Return which files fill which project, by the entries of the settings that this checkout is of."""
+    from reconciler.cli import entries  # noqa: PLC0415 - as above
+    from reconciler.git.checkouts import Checkout  # noqa: PLC0415 - only needed here
+
+    root, remotes = Path.cwd(), list[str]()
+    with suppress(Refused), Checkout.open(root) as checkout:  # files may lie outside of Git
+        root, remotes = checkout.root or root, checkout.remotes()
+    chosen = entries.choose_entries(repositories, config=config, remotes=remotes, branch=None)
+    for note in chosen.notes:
+        output.note(note)
+    names = {path: os.path.relpath(os.path.realpath(path), os.path.realpath(root)) for path in paths}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for entry in chosen.entries:
+        inside = {path: name for path, name in names.items() if f"{name}/".startswith(f"{entry.path}/".lstrip("/"))}
+        ignore = files.ignore_rules(root, inside.values(), below=entry.path)
+        globs = FileGlobs(include=entry.include, exclude=entry.exclude, root=entry.path)
+        found[entry.project] |= {
+            path for path, name in inside.items() if file_selection.is_considered(name, ignore, globs)
+        }
+    return [ProjectFiles(project, frozenset(held)) for project, held in found.items()]
+
+
+def _findings(judged: Sequence[JudgedFile], *, strict: bool, refuse_unknown: bool) -> set[Finding]:
+    """Return what is wrong with the files of one project."""
+    together = judge_together([given for each in judged for given in each.given], refuse_unknown=refuse_unknown)
+    told = iter(together)
+    found = set(_duplicates(judged))
+    for each in judged:
+        found.update(_of_file(each, told=[next(told) for _ in each.given], strict=strict))
+    return found
+
+
+def _named(found: Mapping[Finding, Sequence[str]], projects: Sequence[ProjectFiles]) -> Iterator[Finding]:
+    """Name the projects of what is wrong in some of those that a file fills."""
+    for finding, told_in in found.items():
+        if sum(finding.path in project.paths for project in projects) > len(told_in):
+            yield replace(finding, message=f"{finding.message} (project {', '.join(told_in)})")
+        else:
+            yield finding
 
 
 def _judged(file: SourceText | Unreadable, *, api_versions: frozenset[str]) -> JudgedFile:
@@ -179,7 +260,7 @@ def _duplicates(judged: Iterable[JudgedFile]) -> Iterator[Finding]:
 # Judging documents together.
 
 
-def judge_together(resources: Sequence[GivenResource]) -> list[Told]:
+def judge_together(resources: Sequence[GivenResource], *, refuse_unknown: bool = False) -> list[Told]:
     """Return the findings of each, in the same order."""
     reserved = [_reserved(each) for each in resources]
     times = Counter(each.key for each in resources)
@@ -214,7 +295,7 @@ def judge_together(resources: Sequence[GivenResource]) -> list[Told]:
     unresolved = _unresolved(resources)
     missed = _missed(resources, broken)
     for each, own, missing, missed_types in zip(resources, reserved, unresolved, missed, strict=True):
-        wrong, unknown = _parameters(each, lookup)
+        wrong, unknown = _parameters(each, lookup, refuse_unknown=refuse_unknown)
         misplaced = [
             one for one in type_checks.misplaced(each.document.value, extensions.get) if one.pointer not in each.wrong
         ]
@@ -231,7 +312,7 @@ def _reserved(given: GivenResource) -> tuple[Violation, ...]:
 
 
 def _parameters(
-    given: GivenResource, lookup: Callable[[Key], ComponentType | None]
+    given: GivenResource, lookup: Callable[[Key], ComponentType | None], *, refuse_unknown: bool
 ) -> tuple[list[Violation], list[Violation]]:
     """Return the violations of the parameters, and as warnings those that a type does not know."""
     broken: list[Violation] = []
@@ -239,7 +320,7 @@ def _parameters(
     for component in components.find_components(given.kind, given.spec):
         component_type = lookup(component.type_key)
         if component_type is not None and component.at not in given.wrong:
-            wrong, tolerated = type_checks.judged(component, component_type, refuse_unknown=False)
+            wrong, tolerated = type_checks.judged(component, component_type, refuse_unknown=refuse_unknown)
             broken += wrong
             unknown += tolerated
     return broken, unknown

@@ -1,12 +1,13 @@
 """Batches in flight: the leases of queued batches, and the parts in which they are sent.
 
 A send batch holds whole queued batches, or some records of one. A queued batch is in one send batch, or in several with
-different records of it. Neither holds bytes: they are read for each attempt.
+different records of it. Neither holds bytes: they are read for each attempt. Only a batch of the format `single` has
+the bodies of its records until they are tried.
 """
 
 import logging
 import zlib
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -19,6 +20,7 @@ from reconciler.model.text import counted
 log = logging.getLogger(__name__)
 
 BURY_AGAIN_SECONDS = 30.0
+NOTED_EVERY = 64  # records of one batch that arrived one by one, after which that is remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -43,11 +45,11 @@ class Lease:
         """The records that are not done."""
         return tuple(place for place in range(self.queued.records) if place not in self.done)
 
-    def give_up(self, records: tuple[int, ...] | None, obituary: Obituary) -> None:
+    def give_up(self, records: Sequence[int] | None, obituary: Obituary) -> None:
         """Send these records, or all that are left, no more. Those that failed alike share the first one's obituary."""
         kind = obituary.reason, obituary.status, obituary.outage
         first, places = self.given_up.get(kind, (obituary, ()))
-        self.given_up[kind] = first, places + (self.left if records is None else records)
+        self.given_up[kind] = first, (*places, *(self.left if records is None else records))
 
 
 @dataclass(slots=True, eq=False)
@@ -65,13 +67,13 @@ class SendBatch:
     """The content of one request. `records` are places in the one queued batch; None is all of every batch.
 
     `spent` is seconds of the longest time of retries; `arrivals` how many batches of the destination had arrived when
-    this one failed first; `tried` when it was tried last, and `not_before` until when it is left alone since then,
+    this one failed again; `tried` when it was tried last, and `not_before` until when it is left alone since then,
     because the endpoint asked for that or the service itself failed; both in monotonic seconds.
     """
 
     leases: tuple[Lease, ...]
     credit: Credit
-    records: tuple[int, ...] | None = None
+    records: Sequence[int] | None = None
     attempts: int = 0
     spent: float = 0.0
     arrivals: int | None = None
@@ -79,6 +81,7 @@ class SendBatch:
     not_before: float = 0.0
     due: float = 0.0  # monotonic seconds, while it waits for another attempt
     outage: bool = False  # what its last failure was
+    bodies: deque[bytes] | None = field(default=None, repr=False)
 
     @property
     def size(self) -> int:
@@ -88,13 +91,17 @@ class SendBatch:
     @property
     def place(self) -> tuple[int, int]:
         """The place in the line of all that arrived: the first queued batch, and the first record of it."""
-        return self.leases[0].queued.number, 0 if self.records is None else min(self.records, default=0)
+        return self.leases[0].queued.number, self.records[0] if self.records else 0
 
-    def split(self) -> list["SendBatch"]:
-        """Return a send batch for each queued batch."""
-        return [replace(self, leases=(one,), records=None) for one in self.leases]
+    def split_first(self) -> "SendBatch":
+        """Take the first record out of a batch with bodies, as a send batch of its own."""
+        assert self.bodies is not None
+        places = self.records or range(self.leases[0].queued.records)
+        self.leases[0].parts += 1
+        self.records = places[1:]
+        return replace(self, records=places[:1], bodies=deque([self.bodies.popleft()]))
 
-    def part(self, groups: Sequence[tuple[int, ...]]) -> list["SendBatch"]:
+    def part(self, groups: Sequence[Sequence[int]]) -> list["SendBatch"]:
         """Return a send batch for each group of the records that are left of its one queued batch. It is no more."""
         self.leases[0].parts += len(groups) - 1
         return [replace(self, records=records) for records in groups]
@@ -104,7 +111,7 @@ class SendBatch:
         if len(self.leases) > 1:
             middle = len(self.leases) // 2
             return [replace(self, leases=some, records=None) for some in (self.leases[:middle], self.leases[middle:])]
-        records = self.records or tuple(range(self.leases[0].queued.records))
+        records = self.records or range(self.leases[0].queued.records)
         middle = len(records) // 2
         return self.part([records[:middle], records[middle:]])
 
@@ -122,19 +129,19 @@ class SendBatch:
         """Let the rest of the batch be divided further, since this part of it arrived."""
         self.credit.left += self.size.bit_length() + 1
 
-    def delivery_id(self, *, project: str, destination: str, place: int | None = None) -> str:
-        """Return the same id for the same content: of whole batches, of records of one, or of one record, `place`."""
+    def delivery_id(self, *, project: str, destination: str, is_single: bool = False) -> str:
+        """Return the same id for the same content: of whole batches, of records of one, or of a record by itself."""
         first, last = self.leases[0].queued, self.leases[-1].queued
         origin = http_sender.endpoint_origin(project=project, destination=destination, at=first.taken_at)
-        if place is not None:
-            return f"{origin}:{first.number}:{place}"
+        if is_single:
+            return f"{origin}:{first.number}:{self.place[1]}"
         if self.records is None:
             return f"{origin}:{first.number}-{last.number}"
         return f"{origin}:{first.number}:{_span(self.records)}"
 
 
 def _span(records: Sequence[int]) -> str:
-    first, last = min(records), max(records)
+    first, last = records[0], records[-1]
     if last - first + 1 == len(records):
         return f"{first}-{last}"
     return f"{first}-{last}.{zlib.crc32(','.join(map(str, records)).encode()):08x}"  # with holes
@@ -202,22 +209,17 @@ class Leases:
         self._leases.update((one.queued.number, one) for one in leases)
         return leases
 
-    async def payload(self, batch: SendBatch) -> bytes | None:
-        """Read the bytes of a send batch. What cannot be read leaves it; None when nothing is to be sent now."""
-        found: list[bytes] = []
-        missing: list[Lease] = []
-        for one in batch.leases:
-            data = await self._queue.payload(one.queued)
-            if data is None:
-                missing.append(one)
-            else:
-                found.append(data)
-        if not missing:
-            return found[0] if len(found) == 1 else b"".join(found)
-        for one in missing:
-            self._lose(one)
-        batch.leases = tuple(one for one in batch.leases if one not in missing)
-        return b"".join(found) if batch.leases else None
+    async def payload(self, lease: Lease) -> bytes | None:
+        """Read the bytes of a queued batch; None when they cannot be read any more: then it is lost."""
+        data = await self._queue.payload(lease.queued)
+        if data is None:
+            self._let_go(lease)
+            log.error(
+                "A batch of %s for %s cannot be read any more: it is in quarantine, see `reconciler queue status`.",
+                counted(lease.queued.records, "record"),
+                self._name,
+            )
+        return data
 
     def note_progress(self, batch: SendBatch) -> None:
         """Remember what was tried, in case that the process ends."""
@@ -238,7 +240,8 @@ class Leases:
             if batch.records is not None:
                 one.done.update(batch.records)
             if one.parts:
-                self.note_done(one)
+                if batch.size > 1 or len(one.done) % NOTED_EVERY == 0:
+                    self.note_done(one)
             elif not one.given_up:
                 whole.append(one.queued)
                 self._let_go(one)
@@ -257,9 +260,8 @@ class Leases:
 
     async def _bury(self, lease: Lease) -> None:
         """Make a dead letter of each kind of failure in a batch; it leaves the queue with the last one."""
-        payload = await self._queue.payload(lease.queued)
+        payload = await self.payload(lease)
         if payload is None:
-            self._lose(lease)
             return
         for kind, (obituary, places) in [*lease.given_up.items()]:
             lease.is_leaving = len(lease.given_up) == 1
@@ -301,14 +303,6 @@ class Leases:
             self._leases.pop(batch.number, None)
         if batches:
             self._queue.give_back(batches)
-
-    def _lose(self, lease: Lease) -> None:
-        self._let_go(lease)
-        log.error(
-            "A batch of %s for %s cannot be read any more: it is in quarantine, see `reconciler queue status`.",
-            counted(lease.queued.records, "record"),
-            self._name,
-        )
 
     def _let_go(self, lease: Lease) -> None:
         lease.is_leaving = True

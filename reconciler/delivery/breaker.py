@@ -22,7 +22,7 @@ from typing import NamedTuple, Protocol
 from reconciler.delivery.queue.contract import BATCH_BYTES, BATCH_RECORDS
 from reconciler.delivery.retry import AnswerVerdict, retry_interval
 from reconciler.model.cron import Cron
-from reconciler.model.routes import Retry, Schedule
+from reconciler.model.routes import Destination, Schedule
 
 LINGER_SECONDS = 0.05  # that records wait for more of them, while they come in small batches
 PATIENCE_SECONDS = 25.0  # with the default `timeout` of 5 s a sender without a queue waits for half a minute at most
@@ -176,21 +176,21 @@ LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock ma
 class SendGate:
     """Decides when requests to one destination may go."""
 
-    def __init__(
-        self, environment: SendEnvironment, *, retry: Retry, schedule: Schedule | None, held: bool = False
-    ) -> None:
+    def __init__(self, environment: SendEnvironment, destination: Destination) -> None:
         self._environment = environment
-        self._retry = retry
-        self._schedule = schedule
-        self.is_held = held
+        self._destination = destination
         self._window: DeliveryWindow | None = None
         self._looked_at = datetime.max.replace(tzinfo=UTC)  # for which the window is known, until it ends
         self.breaker: Breaker = CLOSED
 
-    def change(self, *, retry: Retry, schedule: Schedule | None, held: bool = False) -> None:
+    def change(self, destination: Destination) -> None:
         """Take over changed settings."""
-        self.is_held = held
-        self._retry, self._schedule, self._window = retry, schedule, None
+        self._destination, self._window = destination, None
+
+    @property
+    def is_held(self) -> bool:
+        """Tell whether nothing is sent until a version of its Configurations can deliver."""
+        return self._destination.held
 
     @property
     def is_up(self) -> bool:
@@ -199,12 +199,13 @@ class SendGate:
 
     def window(self) -> DeliveryWindow | None:
         """Return the window now; None without a schedule."""
-        if self._schedule is None:
+        schedule = self._destination.schedule
+        if schedule is None:
             return None
         now = self._instant()
         known = self._window
         if known is None or not self._looked_at <= now < (known.until or known.next):
-            known = self._window = delivery_window(self._schedule, now=now)
+            known = self._window = delivery_window(schedule, now=now)
             self._looked_at = now
         return known
 
@@ -255,7 +256,7 @@ class SendGate:
                 self.abandon()
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            own = retry_interval(self._retry, attempts=attempts, chance=self._environment.random)
+            own = retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random)
             self.breaker = breaker_failed(
                 self.breaker,
                 is_probe=is_probe,

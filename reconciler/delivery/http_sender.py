@@ -64,10 +64,6 @@ class SecretMasks:
         """Show none of them."""
         return f"Masks({len(self._secrets)})"
 
-    def work(self, size: int) -> int:
-        """Return about how many bytes are compared to mask so many."""
-        return size * len(self._forms)
-
     def mask(self, data: bytes) -> bytes:
         """The same text without the secrets. What it ends with may be the beginning of one that was cut off: that is
         masked like a whole one.
@@ -202,8 +198,11 @@ class UnreadablePayload(errors.Refused):
     """A stored batch is no export request of log records, though it was one when it came."""
 
 
-async def record_bodies(payload: bytes) -> list[bytes]:
-    """Return each record of an export request as JSON, in order. Raises UnreadablePayload, MemoryError."""
+async def record_bodies(payload: bytes, *, records: int | None = None) -> list[bytes]:
+    """Return each record of an export request as JSON, in order, if there are as many as there should be.
+
+    Raises UnreadablePayload, MemoryError.
+    """
     found: list[bytes] = []
     try:
         for number, part in enumerate(body_fragments(payload)):
@@ -217,6 +216,8 @@ async def record_bodies(payload: bytes) -> list[bytes]:
             f"What is stored is no export request of log records ({type(problem).__name__}); look at it with "
             "`reconciler queue peek`."
         ) from None
+    if records not in (None, len(found)):
+        raise UnreadablePayload("What is stored does not hold as many records as it should.")
     return found
 
 
@@ -227,9 +228,7 @@ def json_array(parts: Sequence[bytes]) -> bytes:
 
 KEPT_SECONDS = 1.0
 MASKED_BYTES = 32 << 10  # of an answer: what is kept of it is cut from these
-INLINE_WORK = 4 << 20  # bytes to compare on the event loop: about a millisecond
 ENCODED = b"(The answer is encoded in a way that the service does not decode.)"
-_REFERENCE = "${"
 
 
 class UnpreparedRequest(errors.Transient):
@@ -283,7 +282,6 @@ class Channel:
         self._target = request_target(endpoint)
         self._limits = AnswerLimits(connect=endpoint.timeout, total=endpoint.timeout)
         self._is_ordinary = tls.is_ordinary(endpoint, authorities=outlet.authorities)
-        self._is_static = self._is_ordinary and not any(_REFERENCE in value for _, value in endpoint.headers)
         self._context: tuple[tls.TlsFiles, ssl.SSLContext] | None = None
         self._kept: _Prepared | None = None
         self._preparing: asyncio.Task[_Prepared] | None = None
@@ -314,9 +312,6 @@ class Channel:
 
     async def _prepared(self) -> _Prepared:
         """Read secrets and files, once for all concurrent callers. Raises Refused, UnpreparedRequest."""
-        if self._is_static:
-            self._kept = self._read()  # which reads nothing then, and is not forgotten
-            return self._kept
         if self._preparing is None:
             self._preparing = asyncio.create_task(asyncio.to_thread(self._read), name=f"prepare-{self._name}")
             self._preparing.add_done_callback(self._keep)
@@ -341,12 +336,9 @@ class Channel:
         resolved: list[tuple[str, str]] = []
         secrets = [*self._outlet.client.secrets, *endpoint.marked]
         for name, value in endpoint.headers:
-            text = value
-            if _REFERENCE in value:
-                text, found = delivery_secrets.resolve_secrets(value, sources=sources, project=project)
-                secrets += found
+            text, found = delivery_secrets.resolve_secrets(value, sources=sources, project=project)
             resolved.append((name, text))
-            secrets.append(text)
+            secrets += (*found, text)
         masks = SecretMasks(secrets)
         headers = request_headers(endpoint, tuple(resolved))
         if self._is_ordinary:
@@ -366,6 +358,4 @@ async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
     text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:
         return ENCODED
-    if masks.work(len(text)) > INLINE_WORK:
-        return await asyncio.to_thread(masks.mask, text)
-    return masks.mask(text)
+    return await asyncio.to_thread(masks.mask, text)  # which may take milliseconds

@@ -1,7 +1,7 @@
 """Taking one request: dividing it by the routes, and into the lanes of its destinations.
 
-A route is found by the one of its labels that the fewest routes have. Only pairs of key and value that some route names
-matter, so resources that differ elsewhere (a host's name, a process) share one answer.
+Only pairs of key and value that some route names matter, so resources that differ elsewhere (a host's name, a process)
+share one answer.
 
 Every destination is asked for room before the first one gets anything, and nothing happens in between: the questions
 and the appends are one stretch of the event loop. Destinations without a queue come before that, since their answers
@@ -10,7 +10,6 @@ may take seconds; then every queue is asked again.
 
 import asyncio
 import random
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -18,10 +17,10 @@ from typing import NamedTuple, TypeAlias
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
-from reconciler.delivery.lanes import Heard, Lane, LateRecords, SmallRequests
+from reconciler.delivery.lanes import Heard, Lane, SmallRequests
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
 from reconciler.delivery.queue.contract import Obituary, Reason, Shortage
-from reconciler.model.routes import Route, Routes
+from reconciler.model.routes import Routes
 
 Match = Callable[[Mapping[str, str]], tuple[str, ...]]
 """The destinations of records whose resource has these attributes, each once."""
@@ -65,20 +64,12 @@ MOST_ANSWERS = 4096  # that are remembered; the oldest one makes room
 Pair: TypeAlias = tuple[str, str]
 
 
-class _Entry(NamedTuple):
-    rank: int  # of the route among all
-    labels: frozenset[Pair]
-    destinations: tuple[str, ...]
-
-
 class Matcher:
     """Holds attributes against the routes of one project. Used from one thread."""
 
     def __init__(self, routes: Routes) -> None:
-        self._always = [_entry(rank, route) for rank, route in enumerate(routes.routes) if not route.labels]
-        self._by_pair: dict[Pair, list[_Entry]] = {}
-        self._index(routes)
-        self._pairs = frozenset(pair for route in routes.routes for pair in route.labels)
+        self._routes = [(frozenset(route.labels), route.destinations) for route in routes.routes]
+        self._pairs = frozenset(pair for labels, _ in self._routes for pair in labels)
         self._known: dict[frozenset[Pair], tuple[str, ...]] = {}
 
     def of(self, attributes: Mapping[str, str]) -> tuple[str, ...]:
@@ -86,31 +77,17 @@ class Matcher:
         held = self._pairs.intersection(attributes.items())
         known = self._known.get(held)
         if known is None:
-            known = self._matched(held)
+            found = (name for labels, names in self._routes if labels <= held for name in names)
+            known = tuple(dict.fromkeys(found))
             if len(self._known) >= MOST_ANSWERS:
                 del self._known[next(iter(self._known))]
             self._known[held] = known
         return known
 
-    def _index(self, routes: Routes) -> None:
-        common = Counter(pair for route in routes.routes for pair in set(route.labels))
-        for rank, route in enumerate(routes.routes):
-            if route.labels:
-                rarest = min(route.labels, key=lambda pair: (common[pair], pair))
-                self._by_pair.setdefault(rarest, []).append(_entry(rank, route))
-
-    def _matched(self, held: frozenset[Pair]) -> tuple[str, ...]:
-        found = [entry for pair in held for entry in self._by_pair.get(pair, ()) if entry.labels <= held]
-        entries = sorted([*self._always, *found])
-        return tuple(dict.fromkeys(name for entry in entries for name in entry.destinations))
-
-
-def _entry(rank: int, route: Route) -> _Entry:
-    return _Entry(rank, frozenset(route.labels), route.destinations)
-
 
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
+HUNG_SECONDS = 30.0  # after which who waits for the disk hears that it does not answer
 MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
 
 READING = "The service is reading the project's Configurations; try again."
@@ -126,9 +103,10 @@ Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
 class Intake:
     """`is_stopping`: what is only in memory takes nothing more."""
 
-    def __init__(self, *, clock: Callable[[], int], chance: random.Random) -> None:
-        """`clock` gives Unix milliseconds."""
+    def __init__(self, *, clock: Callable[[], int], chance: random.Random, hung_seconds: float = HUNG_SECONDS) -> None:
+        """`clock` gives Unix milliseconds. Nobody waits for the disk longer than `hung_seconds`."""
         self.is_stopping = False
+        self._hung_seconds = hung_seconds
         self._clock = clock
         self._chance = chance
 
@@ -141,7 +119,7 @@ class Intake:
             if any(lane.leaving for lane, _ in wanted):  # the settings changed meanwhile: its queue may be gone
                 raise QueueFull(READING, seconds=UNREAD_SECONDS)
             self._refuse_without_room(wanted)
-        await _written(self._append(wanted))
+        await self._written(self._append(wanted))
 
     def _refuse_without_room(self, wanted: Sequence[Wanted]) -> None:
         for lane, share in wanted:
@@ -175,9 +153,43 @@ class Intake:
         """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
         if not lane.buries or shortage is Shortage.DISK:
             return None
+
+        def told(written: Heard) -> None:
+            if written.exception() is None:
+                lane.sender.buried(share.records, obituary)
+
         cause = f"The queue of the destination {lane.name} was full: {lanes.SHORT[shortage]}."
         obituary = Obituary(Reason.QUEUE_FULL, self._clock(), 0, cause)
-        return gathering.bury(share, obituary, buried=lambda: lane.sender.buried(share.records, obituary))
+        written = gathering.bury(share, obituary)
+        if written is not None:
+            written.add_done_callback(told)
+        return written
+
+    async def _written(self, appends: Sequence[Appended]) -> None:
+        """Wait for all of them, which are under way together, for a limited time: a disk may hang.
+
+        A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send
+        all of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
+        """
+        fault: NotTaken | None = None
+        until = asyncio.get_running_loop().time() + self._hung_seconds
+        for lane, share, written in appends:
+            try:
+                async with asyncio.timeout_at(until):
+                    await asyncio.shield(written)
+                continue
+            except NotTaken as problem:
+                refusal = problem
+            except TimeoutError:
+                refusal = NotTaken(f"The disk of the queues does not answer. {lanes.KEEP}")
+                assert lane.gathering is not None
+                lane.gathering.stick()
+            if lane.drops:
+                _drop(lane, share.records, written)
+            else:
+                fault = refusal
+        if fault is not None:
+            raise fault
 
     def patience(self) -> float:
         """When to try again, in seconds: not all senders at once."""
@@ -194,7 +206,7 @@ async def _send(inline: Sequence[Wanted]) -> None:
                 await lane.sender.deliver(share.pieces)
             except Undelivered as failed:
                 return failed.message
-        lane.counts.take(share.records)
+        lane.counts.taken += share.records
         return ""
 
     async with asyncio.TaskGroup() as group:
@@ -204,27 +216,9 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-async def _written(appends: Sequence[Appended]) -> None:
-    """Wait for all of them, which are under way together and each end in time (`lanes.SmallRequests`).
-
-    A share that a dropping lane could not write is dropped, as it is without room: otherwise the sender would send all
-    of it again, also to the lanes that have it. A late share is counted as dropped only when the disk answers.
-    """
-    fault: NotTaken | None = None
-    for lane, share, written in appends:
-        try:
-            await written
-        except NotTaken as problem:
-            if not lane.drops:
-                fault = problem
-            elif isinstance(problem, LateRecords):
-                problem.written.add_done_callback(partial(_count_dropped, lane, share.records))
-            else:
-                lane.counts.dropped += share.records
-    if fault is not None:
-        raise fault
-
-
-def _count_dropped(lane: Lane, records: int, written: Heard) -> None:
-    if written.cancelled() or written.exception() is not None:
+def _drop(lane: Lane, records: int, written: Heard) -> None:
+    """Count records as dropped if the disk refuses them, as soon as that is known."""
+    if not written.done():
+        written.add_done_callback(partial(_drop, lane, records))
+    elif written.exception() is not None:
         lane.counts.dropped += records

@@ -4,8 +4,8 @@
 frame on disk to its acknowledgement, whatever it holds. Nobody waits for others: the batch is what came in the same
 turn of the event loop, or, while the queue still writes an earlier one, until that is written.
 
-**A disk that hangs** keeps nobody waiting for ever: a sender that waited for too long gets an error, and nothing more
-is taken until the disk answers. One timer serves all senders; it ends when nothing is being written.
+**A disk that hangs** keeps nobody waiting for ever: a sender that waited for too long gets an error (`intake`), and
+nothing more is taken until the disk answers.
 
 **A lane drains** when its destination is gone or has its queue elsewhere. A lane without an exporter waits: for a
 destination of its name, or for somebody who discards its queue. Only lanes make queues: once all that an earlier
@@ -15,7 +15,7 @@ process left of a project are open, any later one belongs to a lane.
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -24,6 +24,7 @@ from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Obituary, Piece, Queue, QueueFault, Shortage
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
+from reconciler.delivery.reporting import DeliveryCounts
 from reconciler.model.routes import Buffering, Destination, OnFull
 from reconciler.model.text import counted
 
@@ -33,24 +34,13 @@ MOST_RECORDS = (
     256  # of what is put together: an endpoint that refuses one of them gets the others in a few requests more
 )
 MOST_BYTES = 64 << 10  # of the same; a larger request goes alone
-HUNG_LOOK_SECONDS = 15.0  # between two looks who waits; whoever does at two of them hears that the disk does not answer
 
 HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
 ANSWERS = "The disk answers what is written to the queue of %s again."
 KEEP = "Keep the records and send them again."
 
 Heard = asyncio.Future[None]
-"""Ends when a lane has a share where it promises; its exception is `NotTaken`."""
-
-
-class LateRecords(NotTaken):
-    """The disk has not answered in time. What was to be appended may still be kept: `written` ends when that is known,
-    as the append does.
-    """
-
-    def __init__(self, written: Heard) -> None:
-        super().__init__(f"The disk of the queues does not answer. {KEEP}")
-        self.written = written
+"""Ends when a lane has a share where it promises; its exception is `NotTaken`. It belongs to the lane: shield it."""
 
 
 class SmallRequests:
@@ -62,19 +52,17 @@ class SmallRequests:
         *,
         who: str,
         clock: Callable[[], int],
-        taken: Callable[[int], None],
+        counts: DeliveryCounts,
         hung: Callable[[], None],
-        look_seconds: float = HUNG_LOOK_SECONDS,
     ) -> None:
-        """`who` names the queue in the log. `clock` returns Unix milliseconds. `taken` is called with the number of
-        records that were kept, before any is delivered. `hung` is called when the disk begins to hang. Nobody waits
-        longer than twice `look_seconds`.
+        """`who` names the queue in the log. `clock` returns Unix milliseconds. Records that were kept are counted
+        before any is delivered. `hung` is called when the disk begins to hang.
         """
         self._queue = queue
         self._who = who
         self._hung = hung
         self._clock = clock
-        self._taken = taken
+        self._counts = counts
         self._loop = asyncio.get_running_loop()
         self._pieces: list[Piece] = []
         self._heard: list[Heard] = []
@@ -82,10 +70,7 @@ class SmallRequests:
         self._at = 0
         self._free = 0  # bytes that may join, for which the queue said that it has room
         self._is_due = False
-        self._under_way: dict[Heard, list[Heard]] = {}  # who waits for each batch and dead letter that is written
-        self._waited: list[Heard] = []  # those batches, as they were at the last look
-        self._look_seconds = look_seconds
-        self._timer: asyncio.TimerHandle | None = None
+        self._under_way = 0  # batches and dead letters that are being written
         self.is_stuck = False  # somebody waited for too long, and the disk has answered nothing since
 
     @property
@@ -135,78 +120,49 @@ class SmallRequests:
         """Append everything that was gathered as one batch."""
         if not self._heard:
             return
-        pieces, heard, records, at = self._pieces, self._heard, self._records, self._at
+        pieces, heard, records = self._pieces, self._heard, self._records
         self._pieces, self._heard = [], []
         self._records = self._free = 0
-        self._await(self._queue.append(pieces, records=records, at=at), heard, partial(self._taken, records))
+        self._follow(self._queue.append(pieces, records=records, at=self._at), heard, records)
 
-    def bury(self, share: RecordShare, obituary: Obituary, *, buried: Callable[[], None]) -> Heard | None:
-        """Make a dead letter of what a request has for the queue, and call `buried` once it is one; None, and nothing
-        is kept, where there is no room for that either.
+    def bury(self, share: RecordShare, obituary: Obituary) -> Heard | None:
+        """Make a dead letter of what a request has for the queue; None, and nothing is kept, where there is no room for
+        that either.
         """
         if self.is_stuck:
             return None
         written = self._queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
         if written is None:
             return None
-
-        def kept() -> None:
-            self._taken(share.records)
-            buried()
-
         heard: Heard = self._loop.create_future()
-        self._await(written, [heard], kept)
+        self._follow(written, [heard], share.records)
         return heard
 
-    def _await(self, writing: Awaitable[None], heard: list[Heard], kept: Callable[[], None]) -> None:
-        """`kept` is called once it is written, even after those who wait were told that the disk does not answer."""
-        written = asyncio.ensure_future(writing)
-        self._under_way[written] = heard
-        if self._timer is None:
-            self._timer = self._loop.call_later(self._look_seconds, self._look)
-        written.add_done_callback(partial(self._written, kept))
+    def _follow(self, written: asyncio.Future[None], heard: list[Heard], records: int) -> None:
+        self._under_way += 1
+        written.add_done_callback(partial(self._written, heard, records))
 
-    def _written(self, kept: Callable[[], None], written: Heard) -> None:
-        heard = self._under_way.pop(written)
-        self._recover()
-        failure = _failure(written)
+    def _written(self, heard: list[Heard], records: int, written: asyncio.Future[None]) -> None:
+        self._under_way -= 1
+        if self.is_stuck:
+            self.is_stuck = False
+            log.warning(ANSWERS, self._who)
+        failure = written.exception()
         if failure is None:
-            kept()
+            self._counts.taken += records
+        elif isinstance(failure, QueueFault):
+            failure = NotTaken(f"{failure.message} {KEEP}")
         for one in heard:
-            if not one.done():
-                one.set_result(None) if failure is None else one.set_exception(failure)
+            one.set_result(None) if failure is None else one.set_exception(failure)
         if not self._under_way:
             self._flush()
 
-    def _look(self) -> None:
-        """Tell senders that waited too long. What is gathered is queued, too: it would wait for as long again."""
-        self._timer = None
-        for written in self._waited:
-            if written in self._under_way:
-                self._stick()
-                for one in self._under_way[written]:
-                    if not one.done():
-                        one.set_exception(LateRecords(written))
-        self._flush()
-        self._waited = [*self._under_way]
-        if self._waited and self._timer is None:
-            self._timer = self._loop.call_later(self._look_seconds, self._look)
-
-    def _stick(self) -> None:
+    def stick(self) -> None:
+        """Take nothing more until the disk answers: somebody waited for too long."""
         if not self.is_stuck:
             self.is_stuck = True
             self._hung()
             log.error(HANGS, self._who)
-
-    def _recover(self) -> None:
-        if self.is_stuck:
-            self.is_stuck = False
-            log.warning(ANSWERS, self._who)
-
-
-def _failure(written: Heard) -> BaseException | None:
-    failure = asyncio.CancelledError() if written.cancelled() else written.exception()
-    return NotTaken(f"{failure.message} {KEEP}") if isinstance(failure, QueueFault) else failure
 
 
 SHORT = {
@@ -214,27 +170,6 @@ SHORT = {
     Shortage.BYTES: "its queue takes as many bytes as it may",
     Shortage.DISK: "the disk has too little room, or takes nothing",
 }
-
-
-@dataclass(slots=True)
-class LaneCounts:
-    """Records since the start of the service."""
-
-    taken: int = 0
-    dropped: int = 0
-    discarded: int = 0
-    expired: int = 0
-
-    def take(self, records: int) -> None:
-        """Count records that are where the lane promises."""
-        self.taken += records
-
-    def add(self, other: "LaneCounts") -> None:
-        """Add the counts of a lane that ended."""
-        self.taken += other.taken
-        self.dropped += other.dropped
-        self.discarded += other.discarded
-        self.expired += other.expired
 
 
 @dataclass(eq=False, slots=True)
@@ -254,7 +189,16 @@ class Lane:
     exporter: Exporter | None
     gathering: SmallRequests | None = None
     leaving: bool = False
-    counts: LaneCounts = field(default_factory=LaneCounts)
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)
+
+    @property
+    def total(self) -> DeliveryCounts:
+        """Its counts, with those of its exporter."""
+        total = DeliveryCounts()
+        total.add(self.counts)
+        if self.exporter is not None:
+            total.add(self.exporter.counts)
+        return total
 
     @property
     def sender(self) -> Exporter:

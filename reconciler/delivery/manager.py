@@ -21,7 +21,8 @@ from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
-from reconciler.delivery.status import DeliveryFigures, PastFigures
+from reconciler.delivery.reporting import DeliveryCounts
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.routes import Destination, Route, Routes
 from reconciler.model.text import counted
 
@@ -78,7 +79,7 @@ class Manager:
         self._without_queue: set[str] = set()  # projects that have a destination without one
         self._hangs = 0  # of disks, each once for each queue
         self._leaving = DrainingLanes(queues, self._take_over)
-        self._past = PastFigures()
+        self._past = DeliveryCounts()
         self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
         self._changing = asyncio.Lock()
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
@@ -195,11 +196,11 @@ class Manager:
         self, project: str, name: str, *, place: str, destination: Destination | None, queue: Queue | None
     ) -> Lane:
         """One that sends, if its destination is known."""
-        counts = lanes.LaneCounts()
+        counts = DeliveryCounts()
         gathering = None
         if queue is not None:
             who = f"{name} in the project {project}"
-            gathering = SmallRequests(queue, who=who, clock=self._clock, taken=counts.take, hung=self._hung)
+            gathering = SmallRequests(queue, who=who, clock=self._clock, counts=counts, hung=self._hung)
         lane = Lane(
             project=project,
             name=name,
@@ -301,6 +302,15 @@ class Manager:
         routes = self._routes[project].routes if project in self._routes else ()
         return [route.configuration for route in routes if name in route.destinations]
 
+    def delivers(self, project: str, configuration: str, destination: str) -> bool:
+        """Return True when a Configuration delivers to a destination now, and its records do not wait there."""
+        routes = self._routes.get(project)
+        return (
+            routes is not None
+            and all(one.name != destination or not one.held for one in routes.destinations)
+            and configuration in self._routed(project, destination)
+        )
+
     def figures(self) -> DeliveryFigures:
         """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
@@ -315,10 +325,7 @@ class Manager:
     def _take_over(self, lane: Lane) -> None:
         """A lane ended: what it counted stays, for its destination as long as that has another lane."""
         heir = next(iter(self._present(lane.project, lane.name)), None)
-        (self._past.taken if heir is None else heir.counts).add(lane.counts)
-        if lane.exporter is not None:
-            sent = self._past.sent if heir is None or heir.exporter is None else heir.exporter.counts
-            sent.add(lane.exporter.counts)
+        (self._past if heir is None else heir.counts).add(lane.total)
 
     def replay(self, project: str, name: str) -> AsyncIterator[tuple[int, int]]:
         """See the contract."""

@@ -8,107 +8,23 @@ at once, and so does a backlog.
 """
 
 import asyncio
-import heapq
-import math
-from collections import deque
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
-from itertools import count
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from reconciler.delivery import batches
 from reconciler.delivery.batches import Leases, SendBatch
 from reconciler.delivery.breaker import SendEnvironment, SendGate
-from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Destination, Format
 
-NOTED_EVERY = 64  # records that arrived, after which that is remembered
-
-
-@dataclass(slots=True, eq=False)
-class RecordFailure:
-    """Records that failed alike, so that one decision is each one's own. `took` is seconds of the longest request."""
-
-    verdict: AnswerVerdict
-    places: list[int] = field(default_factory=list)
-    took: float = 0.0
-
-
-@dataclass(slots=True, eq=False)
-class RecordRequests:
-    """`bodies` are those of `places`, the records of the batch's one lease.
-
-    As a probe (`is_probe`) its first record is the only one until that has been answered.
-    """
-
-    batch: SendBatch
-    places: tuple[int, ...]
-    bodies: Sequence[bytes]
-    is_probe: bool = False
-    next: int = 0
-    in_flight: int = 0
-    failed: dict[tuple[bool, int | None, int], RecordFailure] = field(default_factory=dict)
-    untried: tuple[int, ...] = ()
-    noted: int = 0
-
-    @property
-    def has_more(self) -> bool:
-        """Tell whether there is a record that nobody sends."""
-        return self.next < len(self.places)
-
-    @property
-    def is_over(self) -> bool:
-        """Tell whether every record that was begun has its outcome, and no other will be begun."""
-        return not self.in_flight and not self.has_more
-
-    def begin(self) -> int:
-        """Return the position of the next record."""
-        position = self.next
-        self.next += 1
-        self.in_flight += 1
-        return position
-
-    def fail(self, position: int, verdict: AnswerVerdict, *, took: float) -> None:
-        """Note a failure. Waits of the same second are alike: a date comes to other fractions each time."""
-        alike = verdict.outage, verdict.status, math.ceil(verdict.retry_after)
-        failure = self.failed.setdefault(alike, RecordFailure(verdict))
-        failure.places.append(self.places[position])
-        failure.took = max(failure.took, took)
-        if verdict.retry_after > failure.verdict.retry_after:
-            failure.verdict = verdict
-
-    def stop(self) -> None:
-        """Begin no other record."""
-        self.untried += self.places[self.next :]
-        self.next = len(self.places)
-
-
-def join_outage_failures(
-    failures: Sequence[RecordFailure], untried: tuple[int, ...]
-) -> tuple[list[RecordFailure], tuple[int, ...]]:
-    """Join what waits for the end of an outage, failed or untried: else every probe would part another record from its
-    batch. The one that failed last is the next probe's last choice.
-    """
-    of_outage = [one for one in failures if one.verdict.outage]
-    if not of_outage or not untried:
-        return list(failures), untried
-    # No time counts: the records that were not tried spent none.
-    latest = max(reversed(of_outage), key=lambda one: one.verdict.retry_after)  # until when they are to wait
-    all_of_it = RecordFailure(latest.verdict, [*untried, *(place for one in of_outage for place in one.places)])
-    return [*(one for one in failures if not one.verdict.outage), all_of_it], ()
-
-
-MOST_WAITING = 2_000  # batches that wait for another attempt; with more, none is leased
+MOST_WAITING = 2_000  # batches that wait for another attempt; with more, no other is leased
 MOST_TRIED_IN_TURN = 8  # parts that are probes in turn, before another batch is leased for it
 LEAST_CAP = 16 * 1024  # bytes of a body, however small the bodies are that the endpoint finds too large
 
 
 class Job(NamedTuple):
-    """The next request of a consumer: an attempt at a batch, or at one of its records."""
+    """The next request of a consumer. A probe finds out whether the endpoint is back."""
 
     batch: SendBatch
-    requests: RecordRequests | None = None
-    position: int = 0
     is_probe: bool = False
 
 
@@ -122,14 +38,11 @@ class Pending:
         self._destination = destination
         self._environment = environment
         self._gate = gate
-        self._ready: list[tuple[tuple[int, int], int, SendBatch]] = []  # a heap: what came first is first
-        self._order = count()
-        self._waiting: list[SendBatch] = []
-        self._requests: deque[RecordRequests] = deque()
         self._leases_at = 0.0  # monotonic seconds, before which nothing is leased
         self._probes = 0
         self._was_open = True  # at the last pick
         self._picked_at = 0.0  # monotonic seconds
+        self.idle: list[SendBatch] = []  # what is leased, and nobody sends now
         self.hungry = asyncio.Event()
         self.cap: int | None = None
 
@@ -137,52 +50,44 @@ class Pending:
         """Take other settings. Another endpoint neither refused nor asked for anything: all that waits is due."""
         self._destination = destination
         if is_elsewhere:
-            self._make_due(self._waiting)
+            self._make_due(self.idle)
             self.cap = None
 
     @property
-    def is_line(self) -> bool:
+    def _is_line(self) -> bool:
         """Tell whether nothing may overtake."""
         return self._destination.buffering.consumers == 1
 
     @property
     def waiting(self) -> int:
-        """Batches that wait for another attempt; those in several parts are counted as often."""
-        return sum(len(batch.leases) for batch in self._waiting)
-
-    @property
-    def idle(self) -> list[SendBatch]:
-        """The batches that are leased, and that nobody sends now."""
-        return [*(batch for _, _, batch in self._ready), *self._waiting]
+        """The number of queued batches of which something waits for another attempt."""
+        return len({lease.queued.number for batch in self.idle if batch.due for lease in batch.leases})
 
     def drop(self, gone: Collection[SendBatch]) -> None:
         """Forget these; more can be leased."""
-        self._ready = [one for one in self._ready if one[2] not in gone]
-        heapq.heapify(self._ready)
-        self._waiting = [one for one in self._waiting if one not in gone]
+        self.idle = [one for one in self.idle if one not in gone]
         self.hungry.set()
 
     def end_outage(self) -> None:
         """Try at once what failed for an outage, whatever the endpoint asked for before."""
-        self._make_due([batch for batch in self._waiting if batch.outage])
+        self._make_due([batch for batch in self.idle if batch.outage])
 
     def _make_due(self, waiting: Iterable[SendBatch]) -> None:
         for batch in waiting:
-            batch.due, batch.not_before = self._environment.monotonic(), 0.0
+            batch.due = min(batch.due, self._environment.monotonic())
+            batch.not_before = 0.0
 
     def put(self, ready: Iterable[SendBatch]) -> None:
         """Send these next."""
         for batch in ready:
-            heapq.heappush(self._ready, (batch.place, next(self._order), batch))
+            batch.due = 0.0
+            self.idle.append(batch)
 
     def put_off(self, batch: SendBatch, *, delay: float) -> None:
         """Let one wait for so many seconds."""
         batch.due = self._environment.monotonic() + delay
-        self._waiting.append(batch)
-
-    def open(self, requests: RecordRequests) -> None:
-        """Send its records next."""
-        self._requests.append(requests)
+        batch.bodies = None
+        self.idle.append(batch)
 
     def too_large(self, size: int) -> None:
         """Send smaller bodies: the endpoint does not take one of so many bytes."""
@@ -194,61 +99,39 @@ class Pending:
         if not self._was_open:
             return None
         now = self._picked_at = self._environment.monotonic()
-        if not self._gate.is_up:
-            return self._pick_probe(now)
-        while self._requests:
-            first = self._requests[0]
-            if first.has_more:
-                return Job(first.batch, first, first.begin())
-            self._requests.popleft()
-        if self.is_line:
-            batch = self._first_in_line(now, is_probe=False)
-        else:
-            due = [one for one in self._waiting if one.due <= now]
-            batch = self._take_ready()
-            if batch is None and due:
-                batch = self._take_waiting(min(due, key=lambda one: one.due))
-            batch = batch or self._lease(now)
-        return None if batch is None else Job(batch)
-
-    def _pick_probe(self, now: float) -> Job | None:
-        """Return the one request that finds out whether the endpoint is back."""
-        if not self._gate.breaker.may_probe(now):
+        is_probe = not self._gate.is_up
+        if is_probe and not self._gate.breaker.may_probe(now):
             return None
-        batch = self._first_in_line(now, is_probe=True) if self.is_line else self._in_turn(now)
+        batch = self._in_line(now, is_probe=is_probe) if self._is_line else self._in_turn(now, is_probe=is_probe)
         if batch is None:
             return None
-        self._probes += 1
-        self._gate.probe()
-        return Job(batch, is_probe=True)
+        if is_probe:
+            self._probes += 1
+            self._gate.probe()
+        if batch.bodies is not None and len(batch.bodies) > 1:
+            return Job(batch.split_first(), is_probe)
+        self.idle.remove(batch)
+        return Job(batch, is_probe)
 
-    def _first_in_line(self, now: float, *, is_probe: bool) -> SendBatch | None:
-        first = min(self._waiting, key=lambda one: one.place, default=None)
-        if first is None:
-            return self._take_ready() or self._lease(now)
-        if self._ready and self._ready[0][0] < first.place:
-            return self._take_ready()
-        return self._take_waiting(first) if (first.not_before if is_probe else first.due) <= now else None
+    def _in_line(self, now: float, *, is_probe: bool) -> SendBatch | None:
+        first = min(self.idle, key=lambda one: one.place, default=None) or self._lease(now)
+        if first is None or (first.not_before if is_probe else first.due) > now:
+            return None
+        return first
 
-    def _in_turn(self, now: float) -> SendBatch | None:
-        """Give all that waits its turn, and now and then a new batch, since any may be why the endpoint fails."""
-        batch = self._take_ready()
-        is_new = len(self._waiting) < MOST_TRIED_IN_TURN or self._probes % 4 == 3
-        if batch is None and is_new and self._probes % 2:
-            batch = self._lease(now)
-        free = [one for one in self._waiting if one.not_before <= now]
-        if batch is None and free:
-            batch = self._take_waiting(min(free, key=lambda one: one.tried))
-        return batch or self._lease(now)
-
-    def _take_ready(self) -> SendBatch | None:
-        return heapq.heappop(self._ready)[2] if self._ready else None
-
-    def _take_waiting(self, batch: SendBatch) -> SendBatch:
-        self._waiting.remove(batch)
-        return batch
+    def _in_turn(self, now: float, *, is_probe: bool) -> SendBatch | None:
+        if not is_probe:
+            due = (one for one in self.idle if one.due <= now)
+            return min(due, key=lambda one: (one.due, one.place), default=None) or self._lease(now)
+        # Each has its turn, and now and then a new batch, since any may be why the endpoint fails.
+        free = [one for one in self.idle if one.not_before <= now]
+        first = min(free, key=lambda one: (one.tried, one.place), default=None)
+        is_for_new = self._probes % 4 == 3 or (self._probes % 2 == 1 and len(self.idle) < MOST_TRIED_IN_TURN)
+        is_new = first is not None and not first.tried
+        return (self._lease(now) if is_for_new and not is_new else None) or first or self._lease(now)
 
     def _lease(self, now: float) -> SendBatch | None:
+        """Lease the next batches, and return the first."""
         if now < self._leases_at or self.waiting >= MOST_WAITING:
             return None
         most_records, most_bytes = self._environment.most_records, self._environment.most_bytes
@@ -263,7 +146,7 @@ class Pending:
         is_backlog = is_single or records * 2 >= most_records or size * 2 >= most_bytes
         self._leases_at = now if is_backlog else now + self._environment.linger
         made = batches.batch_each(leases) if is_single else batches.merge_batches(leases)
-        self.put(made[1:])
+        self.put(made)
         return made[0]
 
     def next_in(self) -> float | None:
@@ -272,13 +155,14 @@ class Pending:
             return 0.0 if self._gate.is_open else self._gate.opens_in()
         # What was not due at the last pick, though it may be now: nobody else would pick it.
         before = self._picked_at
-        first = min(self._waiting, key=lambda one: one.place if self.is_line else (one.due, 0), default=None)
         times = [self._leases_at] if self._leases_at > before else []
+        idle = self.idle
+        if self._is_line:
+            idle = [min(self.idle, key=lambda one: one.place)] if self.idle else []
         if self._gate.is_up:
-            times += [] if first is None else [first.due]
+            times += [min(one.due for one in idle)] if idle else []
         elif self._gate.breaker.probe_at > before:
             times.append(self._gate.breaker.probe_at)
-        elif first is not None:
-            probes = [first.not_before] if self.is_line else [one.not_before for one in self._waiting]
-            times += [min(probes)] if min(probes) > before else []
+        elif idle and (first := min(one.not_before for one in idle)) > before:
+            times.append(first)
         return min(times) - self._environment.monotonic() if times else None

@@ -1,7 +1,7 @@
 """Counts and the last outcomes of one exporter, and log lines about its dead letters."""
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -46,22 +46,24 @@ class TestOutcome(NamedTuple):
 
 
 @dataclass(slots=True)
-class SendCounts:
-    """Records since the start: those that arrived, those of requests that failed, those that were sent once more, those
-    that became dead letters.
+class DeliveryCounts:
+    """Records since the start of the service: those that are where the lane promises, those that arrived, those of
+    requests that failed, those that were sent once more, those that became dead letters, and what else became of some.
     """
 
+    taken: int = 0
     delivered: int = 0
     failed: int = 0
     retried: int = 0
     dead: int = 0
+    dropped: int = 0
+    discarded: int = 0
+    expired: int = 0
 
-    def add(self, other: "SendCounts") -> None:
-        """Add the counts of an exporter that ended."""
-        self.delivered += other.delivered
-        self.failed += other.failed
-        self.retried += other.retried
-        self.dead += other.dead
+    def add(self, other: "DeliveryCounts") -> None:
+        """Add other counts."""
+        for field in fields(self):
+            setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
 class ReportSnapshot(NamedTuple):
@@ -76,7 +78,7 @@ class ReportSnapshot(NamedTuple):
     since: int
     in_flight: int
     waiting: int
-    counts: SendCounts
+    counts: DeliveryCounts
     last_success: int | None
     last_failure: SendFailure | None
     failing_since: int | None
@@ -91,7 +93,7 @@ class SendReport:
         self._who = f"{name} in the project {project}"
         self._state = ExporterState.IDLE
         self.since = environment.clock()
-        self.counts = SendCounts()
+        self.counts = DeliveryCounts()
         self.last_success: int | None = None
         self.last_failure: SendFailure | None = None
         self.failing_since: int | None = None

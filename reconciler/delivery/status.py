@@ -1,15 +1,13 @@
 """The status of one destination's delivery, as the API shows it, and the figures of all."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from reconciler.delivery import lanes, reporting
 from reconciler.delivery.breaker import DeliveryWindow
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
-from reconciler.delivery.reporting import ReportSnapshot, SendCounts, SendFailure, TestOutcome
+from reconciler.delivery.reporting import DeliveryCounts, ReportSnapshot, SendFailure, TestOutcome
 from reconciler.model.clock import rfc3339
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."
@@ -21,6 +19,8 @@ NO_ROOM = (
     "The disk has less room than `delivery.freeBytes`; until it has more, records for it are answered 503, or dropped "
     "where `on_full` is not `reject`."
 )
+
+COUNTED = ("taken", "delivered", "retried", "dead", "dropped", "discarded", "expired")
 
 _KINDS = {MEMORY: "memory", NOWHERE: "none"}
 
@@ -111,16 +111,10 @@ def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
 
 
 def _counts(lanes: Sequence[Lane]) -> dict[str, int]:
-    sent = [lane.exporter.shown().counts if lane.exporter is not None else SendCounts() for lane in lanes]
-    return {
-        "taken": sum(lane.counts.taken for lane in lanes),
-        "delivered": sum(each.delivered for each in sent),
-        "retried": sum(each.retried for each in sent),
-        "dead": sum(each.dead for each in sent),
-        "dropped": sum(lane.counts.dropped for lane in lanes),
-        "discarded": sum(lane.counts.discarded for lane in lanes),
-        "expired": sum(lane.counts.expired for lane in lanes),
-    }
+    total = DeliveryCounts()
+    for lane in lanes:
+        total.add(lane.total)
+    return {name: getattr(total, name) for name in COUNTED}
 
 
 def _failure(last: SendFailure | None, *, answers: bool) -> dict[str, Any] | None:
@@ -154,22 +148,15 @@ def _text(answer: bytes) -> str:
     return answer.decode("utf-8", "replace")
 
 
-@dataclass(slots=True)
-class PastFigures:
-    """The counts of destinations that are gone: a count of all destinations never shrinks."""
-
-    taken: lanes.LaneCounts = field(default_factory=lanes.LaneCounts)
-    sent: reporting.SendCounts = field(default_factory=reporting.SendCounts)
-
-
 class DeliveryFigures(NamedTuple):
-    """One moment. `unrouted` are records that no Configuration took, by project; `spare` is how many bytes may be
-    written before queues are down to what they leave free on the disk, below zero when they are beyond that; `faults`
-    how often the disk failed what was written for them, or did not answer.
+    """One moment. `past` counts what destinations did that are gone: a count of all never shrinks. `unrouted` are
+    records that no Configuration took, by project; `spare` is how many bytes may be written before queues are down to
+    what they leave free on the disk, below zero when they are beyond that; `faults` how often the disk failed what was
+    written for them, or did not answer.
     """
 
     lanes: Sequence[Lane]
-    past: PastFigures
+    past: DeliveryCounts
     unrouted: Mapping[str, int]
     spare: int
     faults: int

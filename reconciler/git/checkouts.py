@@ -8,7 +8,6 @@ import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 
 import pygit2
 from pygit2.enums import DeltaStatus, DiffOption, FileMode, ObjectType, RepositoryOpenFlag
@@ -216,10 +215,12 @@ class Checkout:
     def __enter__(self) -> "Checkout":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
+
+    def remotes(self) -> list[str]:
+        """The URLs of its remotes, as its configuration has them."""
+        return [remote.url for remote in self._git.remotes if remote.url]
 
     def default_base(self) -> str:
         """The full name of the default branch: what origin/HEAD names, else main, else master, of which one's own comes

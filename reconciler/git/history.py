@@ -1,36 +1,29 @@
 """History: which commit last changed a file.
 
-Pure: commits and folders come in as functions, and so does the decision to go on. Reading objects is in `snapshots`.
+Pure: commits and their differences come in as functions, and so does the decision to go on. Reading objects is in
+`snapshots`.
 
 A walk starts at a commit and looks for files that it holds. Where a commit has a file as one of its parents has it, the
 commit did not touch it, and the walk follows that parent, the first such one, for this file alone. Where it has the
 file as no parent has it, this is the commit: so a merge touches a file only when it differs from every parent, and what
-a merge left out counts for nothing. Commits are met newest first, and only folders that differ are opened, as far down
-as files that are looked for lie.
+a merge left out counts for nothing. Commits are met newest first.
 """
 
 import heapq
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from reconciler.git import trees
 from reconciler.git.faults import GitFault
+from reconciler.git.trees import TreeChange
 
 MAX_COMMITS = 100_000  # in one walk
 MAX_COMMIT_BYTES = 1 << 20  # 1 MiB of message, signature and parents; a larger commit counts as one that is not there
-FEW = 8  # names, up to which it is cheaper to look for each than to go through all entries of a large folder
 
 HEADER = re.compile(
     rb"tree ([0-9a-f]{40})\n((?:parent [0-9a-f]{40}\n)*)author [^\n]*\n(?:committer [^\n]*> (\d{1,12}) )?"
 )
-
-Folder: TypeAlias = "dict[bytes, Folder | str]"
-"""Files that are looked for: a file's name to its path, a folder's name with a slash behind it to what is below."""
-
-Held: TypeAlias = dict[bytes, tuple[bytes, bytes]]
-"""By name as in `Folder` the mode and the id of an entry."""
 
 
 class Commit(NamedTuple):
@@ -42,12 +35,12 @@ class Commit(NamedTuple):
 
 
 class Objects(NamedTuple):
-    """The objects that a walk asks for: a commit, or None where it is not there, and a folder as it is stored, which
-    is often asked for twice, since the next commit holds the same ones.
+    """The objects that a walk asks for: a commit, or None where it is not there, and the files that differ between two
+    trees. Raises GitFault for a folder that cannot be read.
     """
 
     commit: Callable[[str], Commit | None]
-    folder: Callable[[str], bytes]
+    changes: Callable[[str, str], Iterable[TreeChange]]
 
 
 def parse(data: bytes) -> Commit | None:
@@ -67,123 +60,35 @@ def last_changes(
     Left out is what `head` does not hold, what is further away than `max_commits`, what was not found when `go_on` said
     to stop, and what lies behind a commit that is not there or cannot be read.
     """
-    walk = _Walk(objects)
-    walk.begin(head, paths)
+    found: dict[str, str] = {}
+    pending: dict[str, set[str]] = {head: set(paths)}  # by commit the files to look for there; each at one commit only
+    newest = [(0, head)]
     for _ in range(max_commits):
-        if not walk.pending or not go_on():
+        if not pending or not go_on():
             break
-        walk.step()
-    return walk.found
-
-
-@dataclass(slots=True)
-class _Walk:
-    """`pending`: at which commits to look next, each with what is looked for there. A file is at one commit only."""
-
-    objects: Objects
-    found: dict[str, str] = field(default_factory=dict)
-    pending: dict[str, tuple[Commit, Folder]] = field(default_factory=dict)
-    _order: list[tuple[int, str]] = field(default_factory=list)
-
-    def begin(self, head: str, paths: Iterable[str]) -> None:
-        """Look, at `head`, for those of the paths that it holds."""
-        commit = self.objects.commit(head)
-        if commit is not None:
-            self._look(head, commit, _looked_for(self._take_changed(_looked_for(paths), commit.tree, trees.EMPTY)))
-
-    def step(self) -> None:
-        """Compare the newest pending commit with its parents; what it did not touch is looked for in one of them."""
-        _, newest = heapq.heappop(self._order)
-        commit, wanted = self.pending.pop(newest)
+        _, name = heapq.heappop(newest)
+        commit, wanted = objects.commit(name), pending.pop(name)
+        if commit is None:
+            continue
+        parents = {parent: objects.commit(parent) for parent in commit.parents}
+        held: dict[str, bool] = {}  # of files that the last parent has otherwise: whether this commit has them at all
         try:
-            self._compare(newest, commit, wanted)
-        except (GitFault, ValueError):
-            return  # a damaged folder: what is looked for here is not found; the walk goes on elsewhere
-
-    def _compare(self, ours: str, commit: Commit, wanted: Folder) -> None:
-        known = [(parent, found) for parent in commit.parents if (found := self.objects.commit(parent)) is not None]
-        for parent, theirs in known:
-            touched = self._take_changed(wanted, commit.tree, theirs.tree)
-            self._look(parent, theirs, wanted)
-            wanted = _looked_for(touched)
-        if len(known) == len(commit.parents):
-            self.found.update(dict.fromkeys(_paths(wanted), ours))
-
-    def _look(self, at: str, commit: Commit, wanted: Folder) -> None:
-        if not wanted:
-            return
-        if at in self.pending:
-            _add(self.pending[at][1], _paths(wanted))
-            return
-        self.pending[at] = (commit, wanted)
-        heapq.heappush(self._order, (-commit.seconds, at))
-
-    def _take_changed(self, wanted: Folder, ours: str, theirs: str) -> list[str]:
-        """Take out of `wanted` what one folder holds otherwise than the other, or only one of the two holds."""
-        if ours == theirs:
-            return []
-        before, now = self._held(wanted, ours, theirs)
-        taken: list[str] = []
-        for name in before.keys() | now.keys():
-            below, old, new = wanted[name], before.get(name), now.get(name)
-            if old == new:
-                continue
-            if isinstance(below, str):
-                taken.append(below)
-            else:
-                taken += self._take_changed(below, _id(new), _id(old))
-            if isinstance(below, str) or not below:
-                del wanted[name]
-        return taken
-
-    def _held(self, wanted: Folder, ours: str, theirs: str) -> tuple[Held, Held]:
-        """Return what stands under names that are looked for in theirs, and in ours, where the two may differ."""
-        old, new = self.objects.folder(theirs), self.objects.folder(ours)
-        if old and new:
-            old, new = trees.differing(old, new)
-        return _entries(old, wanted), _entries(new, wanted)
-
-
-def _entries(folder: bytes, wanted: Folder) -> Held:
-    """Return what stands in a folder under names that are looked for."""
-    if len(wanted) <= FEW:
-        names = {name.removesuffix(b"/") for name in wanted}
-        found = [entry for name in names if (entry := trees.find(folder, name)) is not None]
-    else:
-        found = trees.parse(folder)
-    held = {(name + b"/" if _is_folder(mode) else name): (mode, entry) for mode, name, entry in found}
-    return {name: held[name] for name in held.keys() & wanted.keys()}
-
-
-def _is_folder(mode: bytes) -> bool:
-    return int(mode, 8) & trees.KIND == trees.FOLDER
-
-
-def _id(entry: tuple[bytes, bytes] | None) -> str:
-    """The folder that an entry is; the empty one for none."""
-    return trees.EMPTY if entry is None else entry[1].hex()
-
-
-def _looked_for(paths: Iterable[str]) -> Folder:
-    folder: Folder = {}
-    _add(folder, paths)
-    return folder
-
-
-def _add(folder: Folder, paths: Iterable[str]) -> None:
-    for path in paths:
-        *folders, name = path.encode("utf-8", "surrogateescape").split(b"/")
-        below = folder
-        for one in folders:
-            under = below.setdefault(one + b"/", {})
-            assert isinstance(under, dict)  # a file's name never ends in a slash
-            below = under
-        below[name] = path
-
-
-def _paths(folder: Folder) -> Iterator[str]:
-    for below in folder.values():
-        if isinstance(below, str):
-            yield below
-        else:
-            yield from _paths(below)
+            for parent, before in parents.items():
+                if before is None:
+                    continue
+                held = {change.path: change.new is not None for change in objects.changes(before.tree, commit.tree)}
+                touched = {path for path in held if path in wanted}
+                wanted -= touched
+                if wanted and parent not in pending:
+                    pending[parent] = set()
+                    heapq.heappush(newest, (-before.seconds, parent))
+                if wanted:
+                    pending[parent] |= wanted
+                wanted = touched
+            if not parents:
+                held = {change.path: True for change in objects.changes(trees.EMPTY, commit.tree)}
+        except GitFault:
+            continue  # what is looked for here is not found; the walk goes on elsewhere
+        if None not in parents.values():
+            found |= {path: name for path in wanted if held.get(path)}
+    return found

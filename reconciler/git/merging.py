@@ -5,7 +5,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, TypeAlias
 
 import pygit2
@@ -224,9 +223,7 @@ class MemoryRepository:
     def __enter__(self) -> "MemoryRepository":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def snapshot(self, commit: str) -> Snapshot:

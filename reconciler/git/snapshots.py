@@ -20,18 +20,11 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.trees import Raw, TreeChange, TreeEntry, TreeFile, TreePlace
 from reconciler.model.errors import Refused
 
-# Folders as they are stored, kept for a moment: a plan looks at the same few again and again.
-
-MAX_BYTES = 16 << 20  # 16 MiB, of all that one snapshot keeps
-LARGE_BYTES, MAX_LARGE_BYTES = 1 << 20, 8 << 20  # of the one folder that outlives its snapshot: some 160,000 names
+MAX_CACHED_BYTES = 16 << 20  # 16 MiB, of all folders that are kept
 
 
 class FolderCache:
-    """The folders that one snapshot has read, by id."""
-
-    # The large folder that was read last, by any snapshot: most often the next commit is compared with it. Its id says
-    # what it is, wherever it came from; another thread may put another one in its place at any moment.
-    _last: tuple[str, bytes] = ("", b"")
+    """The folders that one snapshot has read, by id: a plan looks at the same few again and again."""
 
     def __init__(self) -> None:
         self._known: dict[str, bytes] = {}
@@ -41,23 +34,13 @@ class FolderCache:
         """A folder as it is stored; by `read`, when it is not known. Raises what `read` raises."""
         known = self._known.get(tree)
         if known is None:
-            known = _last_or_read(tree, read)
-            if self._bytes + len(known) > MAX_BYTES:
+            known = read(tree)
+            if self._bytes + len(known) > MAX_CACHED_BYTES:
                 self._known.clear()
                 self._bytes = 0
             self._known[tree] = known
             self._bytes += len(known)
         return known
-
-
-def _last_or_read(tree: str, read: Callable[[str], bytes]) -> bytes:
-    last, known = FolderCache._last
-    if last == tree:
-        return known
-    found = read(tree)
-    if LARGE_BYTES <= len(found) <= MAX_LARGE_BYTES:
-        FolderCache._last = tree, found
-    return found
 
 
 class MemoryObjects(pygit2.OdbBackend):
@@ -184,9 +167,7 @@ class Snapshot:
     def __enter__(self) -> "Snapshot":
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -284,7 +265,12 @@ class Snapshot:
 
     def last_changes(self, paths: Collection[str], *, go_on: Callable[[], bool]) -> dict[str, CommitInfo]:
         """For each path the commit that gave the file what it is here, as far as it is found: see `history`."""
-        objects = history.Objects(self._stored_commit, self._stored_folder)
+        folders = {f"{path[: end.start()]}/" for path in paths for end in re.finditer("/", path)}
+
+        def changes(old: str, new: str) -> Iterator[TreeChange]:
+            return self._compare(old, new, TreePlace("", only=folders))
+
+        objects = history.Objects(self._stored_commit, changes)
         found = history.last_changes(str(self._commit.id), paths, objects=objects, go_on=go_on)
         commits = {commit: _info(self._found(commit)) for commit in sorted(set(found.values()))}
         return {path: commits[found[path]] for path in sorted(found)}
@@ -296,14 +282,14 @@ class Snapshot:
         for entry in trees.named(entries):
             if not entry.is_folder:
                 yield place.file(entry)
-            elif entry.tree is not None:
-                yield from self._walk(entry.tree, place.below(entry))
+            elif place.enters(entry):
+                yield from self._walk(entry.id, place.below(entry))
 
-    def _compare(self, old_tree: str | None, new_tree: str | None, place: TreePlace) -> Iterator[TreeChange]:
+    def _compare(self, old_tree: str, new_tree: str, place: TreePlace) -> Iterator[TreeChange]:
         """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
-        old, new = (self._stored_folder(tree) if tree else b"" for tree in (old_tree, new_tree))
+        old, new = self._stored_folder(old_tree), self._stored_folder(new_tree)
         with damage(self._told):
-            old_entries, new_entries = map(trees.parse, trees.differing(old, new))
+            old_entries, new_entries = trees.differing(old, new)
         place.count(len(old_entries) + len(new_entries) + trees.compared(old, new))
         same = set(old_entries).intersection(new_entries)
         gone = {entry.name: entry for entry in trees.named(raw for raw in old_entries if raw not in same)}
@@ -317,8 +303,11 @@ class Snapshot:
         after = None if new is None or new.is_folder else place.file(new)
         if file := after or before:
             yield TreeChange(file.path, before.blob if before else None, after)
-        old_tree, new_tree = old.tree if old else None, new.tree if new else None
-        if folder := (new if new_tree else old if old_tree else None):
+        old_tree, new_tree = (
+            entry.id if entry is not None and place.enters(entry) else trees.EMPTY for entry in (old, new)
+        )
+        folder = new if new is not None and new.is_folder else old
+        if folder is not None and old_tree != new_tree:
             yield from self._compare(old_tree, new_tree, place.below(folder))
 
     def _found(self, commit: str) -> pygit2.Commit:

@@ -11,6 +11,7 @@ class NotificationType(StrEnum):
     PRUNE_HELD = "PruneHeld"
     RECONCILE_FAILED = "ReconcileFailed"
     RESOURCES_INVALID = "ResourcesInvalid"
+    FLOW_STOPPED = "FlowStopped"
     CONFIGURATION_INCOMPLETE = "ConfigurationIncomplete"
     DELIVERY_STALE = "DeliveryStale"
     RESOURCE_DEPRECATED = "ResourceDeprecated"

@@ -10,7 +10,7 @@ from reconciler.model import outcomes
 from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 
-FORMAT = "1.2"
+FORMAT = "1.3"
 """Of the JSON: the first number changes when something is taken away or means something else, the second when something
 is added.
 """
@@ -21,6 +21,11 @@ MOST_VALUE_BYTES = 4_096  # of the JSON of one value
 
 SENSITIVE = "(sensitive)"
 SENSITIVE_CHANGED = "(sensitive, changed)"
+UNKNOWN_TYPE = "(hidden: type unknown)"
+UNKNOWN_TYPE_CHANGED = "(hidden: type unknown, changed)"
+HIDDEN = frozenset({SENSITIVE, SENSITIVE_CHANGED, UNKNOWN_TYPE, UNKNOWN_TYPE_CHANGED})
+"""The texts in place of a value that is not shown."""
+HIDDEN_CHANGED = frozenset({SENSITIVE_CHANGED, UNKNOWN_TYPE_CHANGED})
 
 
 class _Shape(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename="camel"):
@@ -60,7 +65,8 @@ class PlanField(_Shape, frozen=True):
     brackets, else its index: `spec.parameters[endpoint].value`, `spec.attributes[2]`.
 
     `old` and `new` are values as JSON knows them, or a Cut; unset where there is none. A sensitive value is
-    `(sensitive)`; when it changed, `new` is `(sensitive, changed)`.
+    `(sensitive)`; when it changed, `new` is `(sensitive, changed)`. Of a component whose type is unknown, any value may
+    be a secret: it is `(hidden: type unknown)`.
     """
 
     path: str
@@ -84,15 +90,19 @@ class PlanStatus(_Shape, frozen=True):
 
     `existing`: it was so before, and the change did not touch it. `unresolved` are references that lead nowhere, as far
     as one can tell without a server. `owners` are those of its file (CODEOWNERS), `notes` warnings. `held`: it is
-    deleted only once somebody releases that, and stays until then.
+    deleted only once somebody releases that, and stays until then. `fields` are all of a resource that is created or
+    deleted. `reasons_before` are the lines of `reason` that were so before. `renamed` is the other name of a resource
+    that is deleted and created again with an equal spec, on both of its statuses.
     """
 
     status: UpdateStatus
     kind: str | None = None
     name: str | None = None
     reason: str | None = None
+    reasons_before: tuple[str, ...] = ()
     at: PlanPlace | None = None
     existing: bool = False
+    renamed: str | None = None
     fields: tuple[PlanField, ...] = ()
     fields_left_out: int = 0
     dependants: tuple[NamedResource, ...] = ()
@@ -172,10 +182,7 @@ class Plan(_Shape, frozen=True):
     @property
     def counts(self) -> dict[str, int]:
         """Of all entries together, in the order of the statuses."""
-        whole = [entry.counts for entry in self.entries]
-        return {
-            status.value: total for status in UpdateStatus if (total := sum(one.get(status.value, 0) for one in whole))
-        }
+        return outcomes.summed_statuses([entry.counts for entry in self.entries])
 
     @property
     def all(self) -> Iterator[tuple[PlanEntry, PlanStatus]]:

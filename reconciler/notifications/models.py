@@ -50,6 +50,7 @@ class Domain(StrEnum):
     """A part of the service that is looked at as a whole: a cause that a look does not find any more is over."""
 
     REPOSITORIES = "repositories"
+    FLOWS = "flows"
     CONFIGURATIONS = "configurations"
     DELIVERY = "delivery"
     DISK = "disk"

@@ -4,7 +4,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from datetime import datetime, timedelta
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Protocol
 
@@ -15,8 +16,10 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import ExporterState, ReportSnapshot
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model import ids
 from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
+from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
@@ -81,17 +84,18 @@ class ObserverLoop:
 
 # Repositories: the state that their reconcilers remember, and the last runs.
 
-UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
-HELD = frozenset(
-    {
-        RepositoryState.BRANCH_MISSING,
-        RepositoryState.PATH_MISSING,
-        RepositoryState.EMPTY,
-        RepositoryState.UNRELATED_ROOT,
-        RepositoryState.UNSIGNED,
-        RepositoryState.UNSUPPORTED_FORMAT,
-    }
-)
+OF_STATE: Mapping[RepositoryState, tuple[NotificationType, Severity]] = {
+    RepositoryState.UNREACHABLE: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
+    RepositoryState.UNAUTHORIZED: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
+    RepositoryState.BRANCH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.PATH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.EMPTY: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNRELATED_ROOT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNSIGNED: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNSUPPORTED_FORMAT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.PRUNE_HELD: (NotificationType.PRUNE_HELD, Severity.WARNING),
+    RepositoryState.MIRROR_CORRUPT: (NotificationType.RECONCILE_FAILED, Severity.ERROR),
+}
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
 
@@ -187,6 +191,115 @@ class RepositoryObserver:
         return found[:NAMED]
 
 
+# Flows that a commit ended.
+
+ENDED = timedelta(days=1)  # after a commit ended a flow, unless it delivers again before
+ENDED_RUNS = 1_000  # that are looked at for such commits
+BEGINS = frozenset({FlowChange.STARTED, FlowChange.RESUMED})
+
+
+class _RunFlows(msgspec.Struct, frozen=True):
+    counts: dict[str, int]
+    changes: tuple[Flow, ...]
+
+
+class FlowRun(msgspec.Struct, frozen=True):
+    """A run, as far as it is looked at."""
+
+    id: str
+    commit: str | None = None
+    flows: _RunFlows | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EndedFlows:
+    """The flows that one commit ended, as sentences by Configuration and destination; `more` have no name."""
+
+    commit: str
+    at: datetime
+    flows: Mapping[tuple[str, str], str]
+    more: int
+
+
+read_flow_run = msgspec.json.Decoder(FlowRun).decode
+
+
+class FlowObserver:
+    """Remembers of each repository the commits of the last day that ended flows, and the last run that it read.
+
+    `delivers` tells of project, Configuration and destination whether records go there now, as far as the project is
+    `followed`.
+    """
+
+    def __init__(
+        self,
+        reconcilers: Callable[[], list[Reconciler]],
+        store: Store,
+        *,
+        followed: Callable[[], Collection[str]],
+        delivers: Callable[[str, str, str], bool],
+        clock: Clock,
+    ) -> None:
+        self._reconcilers = reconcilers
+        self._store = store
+        self._followed = followed
+        self._delivers = delivers
+        self._clock = clock
+        self._read: dict[str, tuple[str, tuple[EndedFlows, ...]]] = {}  # the oldest first
+
+    async def look(self) -> Look:
+        """All repositories. Raises StoreFault."""
+        every = [one for one in self._reconcilers() if one.why_suspended is None]
+        since, read = self._clock() - ENDED, dict(self._read)
+        self._read = {one.watched.name: read.get(one.watched.name, ("", ())) for one in every}
+        findings: list[Finding] = []
+        for one in every:
+            name, last = one.watched.name, one.memory.last_run or ""
+            before, ended = self._read[name]
+            if last != before:
+                ended = ended_flows(ended, await self._runs(name, before, since))
+            ended = tuple(each for each in ended if each.at > since)
+            self._read[name] = (last, ended)
+            findings += [found for each in ended for found in self._findings(one, each)]
+        return Look(Domain.FLOWS, tuple(findings))
+
+    def _findings(self, one: Reconciler, ended: EndedFlows) -> Iterator[Finding]:
+        name, project = one.watched.name, one.watched.project
+        left = [text for flow, text in ended.flows.items() if not self._delivers(project, *flow)]
+        if left:
+            cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {ended.commit}", project)
+            names, total = tuple(left[:NAMED]), len(left) + ended.more
+            facts: Facts = {"repository": name, "commit": ended.commit, "total": total, "names": names}
+            yield Finding(cause, Severity.WARNING, facts, fading=project not in self._followed())
+
+    async def _runs(self, name: str, last: str, since: datetime) -> list[FlowRun]:
+        """Return the runs since then that are newer than the last one that was read, the oldest first."""
+        begin = since.timestamp() * 1000
+        async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=ENDED_RUNS)) as pages:
+            found = [read_flow_run(shown) async for page in pages for shown in page]
+        return [run for run in reversed(found) if run.id > last and ids.milliseconds(run.id) >= begin]
+
+
+def ended_flows(before: Iterable[EndedFlows], runs: Iterable[FlowRun]) -> tuple[EndedFlows, ...]:
+    """Add what these runs ended, in order, and take away what they began again."""
+    found = list(before)
+    for run in runs:
+        if run.flows is None:
+            continue
+        changes = run.flows.changes
+        begun = {(one.configuration, one.destination) for one in changes if one.change in BEGINS}
+        ended = {
+            (one.configuration, one.destination): one.sentence() for one in changes if one.change is FlowChange.STOPPED
+        }
+        for index, one in enumerate(found):
+            found[index] = replace(one, flows={key: text for key, text in one.flows.items() if key not in begun})
+        if ended:
+            at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
+            more = run.flows.counts.get(FlowChange.STOPPED, 0) - len(ended)
+            found.append(EndedFlows((run.commit or "")[:12], at, ended, more))
+    return tuple(one for one in found if one.flows)
+
+
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     """Yield what is wrong with a repository itself."""
     watched, row, fault = one.watched, one.memory.row, one.memory.fault
@@ -194,9 +307,8 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     if isinstance(fault, GitFault):
         state, message = fault.state, fault.message
     is_other = fault is not None and not isinstance(fault, GitFault)
-    found = _type(state)
-    if found is not None:
-        type_, severity = found
+    if state in OF_STATE:
+        type_, severity = OF_STATE[state]
         facts = {"state": state.value, "message": message}
         yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
     if isinstance(fault, ReconcilerError) and is_other:
@@ -205,16 +317,6 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     elif fault is None and one.memory.seen is None:
         # No look of this process has ended: whether it still fails is not known.
         yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
-
-
-def _type(state: RepositoryState) -> tuple[NotificationType, Severity] | None:
-    if state in UNREACHABLE:
-        return NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR
-    if state in HELD:
-        return NotificationType.REPOSITORY_HELD, Severity.ERROR
-    if state is RepositoryState.PRUNE_HELD:
-        return NotificationType.PRUNE_HELD, Severity.WARNING
-    return (NotificationType.RECONCILE_FAILED, Severity.ERROR) if state is RepositoryState.MIRROR_CORRUPT else None
 
 
 def _why(one: _Status) -> str:

@@ -59,15 +59,15 @@ class _Text:
         value = self._facts.get(name, 0)
         return value if isinstance(value, int) else 0
 
-    def names(self, name: str, *, of: int, most: int = NAMED) -> str:
+    def names(self, name: str, *, of: int, most: int = NAMED, between: str = ", ") -> str:
         """`a, b, c and 2 more`."""
         value = self._facts.get(name, ())
         found: Sequence[str] = value if isinstance(value, tuple) else ()
         shown = [visible(one)[:MOST] for one in found[:most]]
         rest = of - len(shown)
         if rest > 0:
-            return f"{', '.join(shown)} and {rest} more"
-        return ", ".join(shown)
+            return f"{between.join(shown)} and {rest} more"
+        return between.join(shown)
 
     def sentence(self, name: str) -> str:
         """A sentence of the service's own, or of git's, with an end."""
@@ -146,6 +146,16 @@ def _resources_invalid(text: _Text) -> NotificationText:
         f"{counted(total, 'resource')} of the repository {text['subject']} {are} not stored as Git says",
         f"{counts}: {text.names('names', of=total)}{why} {stays} "
         f"`reconciler runs --last {text['subject']}` names {each} with file, line and reason; mend {them} in Git.",
+    )
+
+
+def _flow_stopped(text: _Text) -> NotificationText:
+    total = text.number("total")
+    return NotificationText(
+        f"{counted(total, 'flow')} ended with the commit {text['commit']} of the repository {text['repository']}",
+        f"Log records are not delivered there any more: {text.names('names', of=total, between='; ')}. If that is not "
+        f"meant, mend it in Git; `reconciler runs --last {text['repository']}` says more. This is over when "
+        f"{'the flow delivers' if total == 1 else 'all of them deliver'} again, or after a day.",
     )
 
 
@@ -345,6 +355,7 @@ _SAID: Mapping[NotificationType, Callable[[_Text], NotificationText]] = MappingP
         NotificationType.PRUNE_HELD: _prune_held,
         NotificationType.RECONCILE_FAILED: _reconcile_failed,
         NotificationType.RESOURCES_INVALID: _resources_invalid,
+        NotificationType.FLOW_STOPPED: _flow_stopped,
         NotificationType.CONFIGURATION_INCOMPLETE: _configuration_incomplete,
         NotificationType.DELIVERY_STALE: _delivery_stale,
         NotificationType.RESOURCE_DEPRECATED: _resource_deprecated,

@@ -55,11 +55,6 @@ class Manifest(msgspec.Struct, frozen=True, rename="camel"):
         return next((file for file in self.files if file.name == kind.file), None)
 
 
-def encode_manifest(manifest: Manifest) -> bytes:
-    """As it is written: JSON that people read."""
-    return msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n"
-
-
 def read_manifest(folder: Path) -> Manifest:
     """That of a backup. Raises Refused for a folder that is none, or one that a later version made."""
     path = folder / NAME
@@ -105,15 +100,21 @@ OURS = (NAME, *(kind.file for kind in KINDS))
 
 def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: ProgressWatch) -> Manifest:
     """Make a backup of a service, running or not, as a new folder. Raises Refused, StoreFault; then there is none."""
-    _check_folder(folder)
-    found = _found(places)
+    if os.path.lexists(folder):
+        raise Refused(f"{folder} is there already; name a folder that is not, such as one with the date in its name.")
+    if not folder.parent.is_dir():
+        raise Refused(f"{folder.parent} is no folder; make it first.")
+    if not places.store.exists():
+        raise Refused(f"There is no store at {places.store}; {ELSEWHERE}.")
+    found = [kind for kind in KINDS if places.of(kind).exists()]
     needed = sum(files.identify(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
     databases.check_room(folder.parent, needed, purpose="The backup")
     try:
         with _unfinished(folder) as partial:
             copied = tuple(_copied(places.of(kind), partial / kind.file, kind=kind, watch=watch) for kind in found)
             manifest = Manifest(format=FORMAT, program=__version__, made_at=rfc3339(now), files=copied)
-            databases.write_new_file(partial / NAME, encode_manifest(manifest))
+            text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)  # for people as well
+            databases.write_new_file(partial / NAME, text + b"\n")
             databases.force_to_disk(partial)
             partial.rename(folder)
             databases.force_to_disk(folder.parent)
@@ -122,19 +123,6 @@ def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: Progr
             f"The backup {folder} cannot be written ({error.strerror}); mend that, or name another."
         ) from error
     return manifest
-
-
-def _check_folder(folder: Path) -> None:
-    if os.path.lexists(folder):
-        raise Refused(f"{folder} is there already; name a folder that is not, such as one with the date in its name.")
-    if not folder.parent.is_dir():
-        raise Refused(f"{folder.parent} is no folder; make it first.")
-
-
-def _found(places: DatabasePlaces) -> list[DatabaseKind]:
-    if not places.store.exists():
-        raise Refused(f"There is no store at {places.store}; {ELSEWHERE}.")
-    return [kind for kind in KINDS if kind is STORE or places.of(kind).exists()]
 
 
 def _copied(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWatch) -> File:
@@ -154,7 +142,10 @@ def _unfinished(folder: Path) -> Iterator[Path]:
         partial.mkdir(mode=0o700)
     descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        _take(descriptor, partial)
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
+            raise Refused(f"{partial} belongs to somebody else; remove it, or choose another name.")
         try:
             _clear(partial)
             yield partial
@@ -162,18 +153,10 @@ def _unfinished(folder: Path) -> Iterator[Path]:
             if partial.is_dir():
                 _clear(partial)
                 partial.rmdir()
-    finally:
-        os.close(descriptor)
-
-
-def _take(descriptor: int, partial: Path) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         raise Refused(f"Another backup is being made in {partial}; wait for its end, or choose another name.") from None
-    found = os.fstat(descriptor)
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Refused(f"{partial} belongs to somebody else; remove it, or choose another name.")
+    finally:
+        os.close(descriptor)
 
 
 def _clear(partial: Path) -> None:
@@ -290,7 +273,7 @@ def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: st
 
 def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: str) -> tuple[Path, ...]:
     """Sessions go first, so that none counts beside another store; then the store changes with one rename."""
-    kept = [*_aside(places.operations, stamp), *_kept(places.store, stamp)]
+    kept = [*_keep(places.operations, stamp, stays=False), *_keep(places.store, stamp, stays=True)]
     incoming[STORE].rename(places.store)
     databases.force_to_disk(places.store.parent)
     if OPERATIONS in incoming:
@@ -299,35 +282,21 @@ def _put(places: DatabasePlaces, incoming: dict[DatabaseKind, Path], *, stamp: s
     return tuple(kept)
 
 
-def _aside(path: Path, stamp: str) -> list[Path]:
-    """Have nothing under this name, and what was there under another."""
+def _keep(path: Path, stamp: str, *, stays: bool) -> list[Path]:
+    """Have what is there under another name, besides its own if it `stays`, and no log beside it that SQLite would take
+    for one of the new file.
+    """
     if not path.exists():
         return []
     files.settle(path)
-    kept = _name(path, stamp)
-    _logs_aside(path, kept)
-    path.rename(kept)
-    databases.force_to_disk(path.parent)
-    return [kept]
-
-
-def _kept(path: Path, stamp: str) -> list[Path]:
-    """Have what is there under another name besides, and no log that SQLite would take for one of the new file."""
-    if not path.exists():
-        return []
-    files.settle(path)
-    kept = _name(path, stamp)
-    databases.keep_copy(path, kept)
-    _logs_aside(path, kept)
-    return [kept]
-
-
-def _logs_aside(path: Path, kept: Path) -> None:
+    kept = path.with_name(f"{path.name}.{KEPT}-{stamp}")
+    if stays:
+        databases.keep_copy(path, kept)
     for log, other in zip(files.beside(path)[1:], files.beside(kept)[1:], strict=True):
         with contextlib.suppress(FileNotFoundError):
             log.rename(other)
     databases.force_to_disk(path.parent)
-
-
-def _name(path: Path, stamp: str) -> Path:
-    return path.with_name(f"{path.name}.{KEPT}-{stamp}")
+    if not stays:
+        path.rename(kept)
+        databases.force_to_disk(path.parent)
+    return [kept]

@@ -1,6 +1,5 @@
 """The databases of a service: verified copies, and files that are whole or absent."""
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -8,7 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from reconciler.model.errors import ReconcilerError, Refused
@@ -41,8 +40,7 @@ def missing(found: DatabasePlaces) -> str | None:
     if not copies and not found.operations.exists():
         return None
     is_ = "is empty" if store.exists() else "is missing"
-    newest = max(copies, key=lambda each: (each.stat().st_mtime, each.name), default=None)
-    backup = "BACKUP" if newest is None else f"{newest}"
+    backup = max(copies, key=lambda each: (each.stat().st_mtime, each.name), default="BACKUP")
     return (
         f"The store {store} {is_}, and {found.operations.parent} is of a service that had one; put it back, restore a "
         f"backup with `reconciler restore {backup}`, or start once with --new-store to begin with an empty one."
@@ -110,8 +108,7 @@ def give_to_owner(path: Path, *, like: Path) -> None:
 def remove_database(path: Path) -> None:
     """Remove a database's file, and those that SQLite has beside it, if they are there."""
     for name in files.beside(path):
-        with contextlib.suppress(FileNotFoundError):
-            name.unlink()
+        name.unlink(missing_ok=True)
 
 
 def check_room(folder: Path, needed: int, *, purpose: str) -> None:
@@ -119,9 +116,8 @@ def check_room(folder: Path, needed: int, *, purpose: str) -> None:
     free = shutil.disk_usage(folder).free
     if free < needed + SPARE_BYTES:
         raise Refused(
-            f"{purpose} takes {size_text(needed + SPARE_BYTES)}, and the disk of {folder} has {size_text(free)} "
-            "left; make room "
-            "there."
+            f"{purpose} takes {size_text(needed + SPARE_BYTES)}, and the disk of {folder} has {size_text(free)} left; "
+            "make room there."
         )
 
 
@@ -148,8 +144,6 @@ class ProgressWatch:
     clock: Callable[[], float]
     seconds: float
     said: Said
-    _begun: float = field(init=False)
-    _told: float = field(init=False)
 
     def __post_init__(self) -> None:
         """Begin."""
@@ -240,30 +234,28 @@ def copy_before_upgrade(
     Nobody else may use them. `clock` is monotonic, in seconds; `beating` is called while it goes on. What is none of
     ours, or a later version's, is left to whoever opens it. Raises Refused: then none is to be changed.
     """
-    found = [_copied(places.of(kind), kind, clock=clock, beating=beating) for kind in KINDS]
-    return tuple(copy for copy in found if copy is not None)
-
-
-def _copied(path: Path, kind: DatabaseKind, *, clock: Callable[[], float], beating: Callable[[], None]) -> Path | None:
-    found = _older(path, kind)
-    if found is None:
-        return None
-    copy = path.with_name(f"{path.name}.{KEPT}-{kind.latest}")
-    _copy_one(path, copy, found, kind=kind, watch=ProgressWatch(clock, SECONDS, lambda _: beating()))
-    told = "Copied the %s to %s before it is brought from version %d to %d."
-    log.info(told, kind.name, copy, found.version, kind.latest)
-    _remove_old(path)
-    return copy
+    copies = []
+    for kind in KINDS:
+        path = places.of(kind)
+        found = _older(path, kind)
+        if found is not None:
+            copy = path.with_name(f"{path.name}.{KEPT}-{kind.latest}")
+            watch = ProgressWatch(clock, SECONDS, lambda _: beating())
+            _copy_one(path, copy, found, kind=kind, watch=watch)
+            told = "Copied the %s to %s before it is brought from version %d to %d."
+            log.info(told, kind.name, copy, found.version, kind.latest)
+            _remove_old(path)
+            copies.append(copy)
+    return tuple(copies)
 
 
 def _older(path: Path, kind: DatabaseKind) -> DatabaseIdentity | None:
     if not path.exists() or path.stat().st_size == 0:
         return None
-    try:
+    with suppress(ReconcilerError):
         found = files.identify(path, kind)
-    except ReconcilerError:
-        return None
-    return found if found.version < kind.latest else None
+        return found if found.version < kind.latest else None
+    return None
 
 
 def _copy_one(path: Path, copy: Path, found: DatabaseIdentity, *, kind: DatabaseKind, watch: ProgressWatch) -> None:
@@ -275,25 +267,21 @@ def _copy_one(path: Path, copy: Path, found: DatabaseIdentity, *, kind: Database
         partial.rename(copy)
         force_to_disk(copy.parent)
     except (OSError, StoreFault) as problem:
+        why = str(problem.__cause__ or problem).rstrip(".")
+        if isinstance(problem, OSError):
+            why = problem.strerror or "the disk failed"
         raise Refused(
-            f"The {kind.name} could not be copied before it is brought to this version ({_why(problem)}), so it stays "
-            f"as it is; mend that, or install the version before."
+            f"The {kind.name} could not be copied before it is brought to this version ({why}), so it stays as it is; "
+            "mend that, or install the version before."
         ) from problem
-
-
-def _why(problem: Exception) -> str:
-    if isinstance(problem, OSError):
-        return problem.strerror or "the disk failed"
-    return str(problem.__cause__ or problem).rstrip(".")
 
 
 def _remove_old(path: Path) -> None:
     """All but the newest; best effort, since they harm nobody."""
-    numbered = re.compile(rf"{re.escape(path.name)}\.{KEPT}-([0-9]+)")
+    beginning = f"{path.name}.{KEPT}-"
     with suppress(OSError):
-        found = sorted(
-            (int(match[1]), each) for each in path.parent.iterdir() if (match := numbered.fullmatch(each.name))
-        )
-        for _, copy in found[:-NEWEST]:
+        numbers = (each.name.removeprefix(beginning) for each in path.parent.glob(f"{beginning}*"))
+        for number in sorted(int(number) for number in numbers if number.isdecimal())[:-NEWEST]:
+            copy = path.with_name(f"{beginning}{number}")
             copy.unlink()
             log.info("Removed %s, an older copy.", copy)

@@ -5,93 +5,63 @@ The five say whether a destination is behind (`queue_records`, `oldest_record_ag
 (`dead_letter_records`). All else of one destination is told by `reconciler queue status`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
-from reconciler.delivery.status import DeliveryFigures, PastFigures, fullness
-from reconciler.ops.metric_families import MetricFamily, MetricKind, Sample, Step
+from reconciler.delivery.reporting import DeliveryCounts
+from reconciler.delivery.status import DeliveryFigures, fullness
+from reconciler.ops.metric_families import Sample, counter, gauge
 
 OF_ONE = ("project", "destination")
 
-RECORDS = MetricFamily("reconciler_destination_queue_records", MetricKind.GAUGE, "Log records that are queued.", OF_ONE)
-AGE = MetricFamily(
+RECORDS = gauge("reconciler_destination_queue_records", "Log records that are queued.", *OF_ONE)
+AGE = gauge(
     "reconciler_destination_oldest_record_age_seconds",
-    MetricKind.GAUGE,
     "How long the oldest queued batch has been there; 0 for an empty queue.",
-    OF_ONE,
+    *OF_ONE,
 )
-DELIVERED = MetricFamily(
-    "reconciler_destination_delivered_records_total", MetricKind.COUNTER, "Log records that the endpoint took.", OF_ONE
-)
-DEAD = MetricFamily(
-    "reconciler_destination_dead_letter_records", MetricKind.GAUGE, "Log records in dead letters, kept.", OF_ONE
-)
-UP = MetricFamily(
+DELIVERED = counter("reconciler_destination_delivered_records_total", "Log records that the endpoint took.", *OF_ONE)
+DEAD = gauge("reconciler_destination_dead_letter_records", "Log records in dead letters, kept.", *OF_ONE)
+UP = gauge(
     "reconciler_destination_up",
-    MetricKind.GAUGE,
     "0 while requests are held back because the endpoint is down (its breaker is open), else 1. Absent for a queue of "
     "whose destination nothing is known.",
-    OF_ONE,
+    *OF_ONE,
 )
 OF_EACH = (RECORDS, AGE, DELIVERED, DEAD, UP)
 
-TAKEN = MetricFamily(
-    "reconciler_delivery_taken_records_total", MetricKind.COUNTER, "Log records that destinations took in."
-)
-FAILED = MetricFamily(
-    "reconciler_delivery_failed_records_total",
-    MetricKind.COUNTER,
-    "Log records of requests that failed, at each attempt.",
-)
-RETRIED = MetricFamily(
-    "reconciler_delivery_retried_records_total", MetricKind.COUNTER, "Log records that were sent once more."
-)
-DIED = MetricFamily(
-    "reconciler_delivery_dead_records_total", MetricKind.COUNTER, "Log records that became dead letters."
-)
-DROPPED = MetricFamily(
+TAKEN = counter("reconciler_delivery_taken_records_total", "Log records that destinations took in.")
+FAILED = counter("reconciler_delivery_failed_records_total", "Log records of requests that failed, at each attempt.")
+RETRIED = counter("reconciler_delivery_retried_records_total", "Log records that were sent once more.")
+DIED = counter("reconciler_delivery_dead_records_total", "Log records that became dead letters.")
+DROPPED = counter(
     "reconciler_delivery_dropped_records_total",
-    MetricKind.COUNTER,
     "Log records that were dropped because a queue was full, or its disk did not take them, and its destination says "
     "so (drop-newest).",
 )
-DISCARDED = MetricFamily(
-    "reconciler_delivery_discarded_records_total", MetricKind.COUNTER, "Log records that somebody discarded."
+DISCARDED = counter("reconciler_delivery_discarded_records_total", "Log records that somebody discarded.")
+EXPIRED = counter("reconciler_delivery_expired_records_total", "Log records of dead letters that expired.")
+UNROUTED = counter(
+    "reconciler_delivery_unrouted_records_total", "Log records that no Configuration of their project took.", "project"
 )
-EXPIRED = MetricFamily(
-    "reconciler_delivery_expired_records_total", MetricKind.COUNTER, "Log records of dead letters that expired."
-)
-UNROUTED = MetricFamily(
-    "reconciler_delivery_unrouted_records_total",
-    MetricKind.COUNTER,
-    "Log records that no Configuration of their project took.",
-    ("project",),
-)
-LOST = MetricFamily(
-    "reconciler_delivery_unreadable_batches",
-    MetricKind.GAUGE,
-    "Queued batches that cannot be read from the disk any more.",
-)
-BYTES = MetricFamily("reconciler_delivery_queue_bytes", MetricKind.GAUGE, "Bytes of all queued log records.")
-DISK = MetricFamily("reconciler_delivery_queue_disk_bytes", MetricKind.GAUGE, "Bytes that all queues take on the disk.")
-FULLEST = MetricFamily(
+LOST = gauge("reconciler_delivery_unreadable_batches", "Queued batches that cannot be read from the disk any more.")
+BYTES = gauge("reconciler_delivery_queue_bytes", "Bytes of all queued log records.")
+DISK = gauge("reconciler_delivery_queue_disk_bytes", "Bytes that all queues take on the disk.")
+FULLEST = gauge(
     "reconciler_delivery_fullest_queue_ratio",
-    MetricKind.GAUGE,
     "How full the fullest queue that takes records is, from 0 to 1: of its batches or of its bytes, whichever is more.",
 )
-IN_FLIGHT = MetricFamily("reconciler_delivery_in_flight_batches", MetricKind.GAUGE, "Batches that are being sent.")
-SPARE = MetricFamily(
+IN_FLIGHT = gauge("reconciler_delivery_in_flight_batches", "Batches that are being sent.")
+SPARE = gauge(
     "reconciler_delivery_disk_spare_bytes",
-    MetricKind.GAUGE,
     "Bytes until the disk is down to `delivery.freeBytes`; below zero, log records are refused.",
 )
-FAULTS = MetricFamily(
+FAULTS = counter(
     "reconciler_delivery_disk_faults_total",
-    MetricKind.COUNTER,
     "Writes of queues that the disk failed or did not answer in time; the log says what became of them.",
 )
 
@@ -118,17 +88,16 @@ class _Destination(msgspec.Struct, gc=False):
         self.dead += depth.dead_records
         if depth.oldest is not None:
             self.oldest = depth.oldest if self.oldest is None else min(self.oldest, depth.oldest)
-        if lane.exporter is not None:
-            self.delivered += lane.exporter.counts.delivered
-            if self.up is None:  # the lane that takes records comes first
-                self.up = int(lane.exporter.is_up)
+        self.delivered += lane.total.delivered
+        if lane.exporter is not None and self.up is None:  # the lane that takes records comes first
+            self.up = int(lane.exporter.is_up)
 
 
 @dataclass(slots=True)
 class _All:
     """The sum over all lanes."""
 
-    past: PastFigures = field(default_factory=PastFigures)  # and what is counted now
+    counts: DeliveryCounts = field(default_factory=DeliveryCounts)  # and those of lanes that ended
     size: int = 0
     disk: int = 0
     lost: int = 0
@@ -136,58 +105,49 @@ class _All:
     in_flight: int = 0
 
     def add(self, lane: Lane, depth: Depth) -> None:
-        self.past.taken.add(lane.counts)
+        self.counts.add(lane.total)
         self.size += depth.size
         self.disk += depth.disk
         self.lost += depth.lost
         self.fullest = max(self.fullest, fullness(lane, depth))
         if lane.exporter is not None:
-            self.past.sent.add(lane.exporter.counts)
             self.in_flight += lane.exporter.in_flight
 
 
-def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Step]:
+def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
     """All of them. `now` is in Unix milliseconds."""
     found: dict[tuple[str, str], _Destination] = {}
     every = _All()
-    every.past.taken.add(figures.past.taken)
-    every.past.sent.add(figures.past.sent)
+    every.counts.add(figures.past)
     for lane in figures.lanes:
         depth = Depth() if lane.queue is None else lane.queue.depth()
         found.setdefault((lane.project, lane.name), _Destination()).add(lane, depth)
         every.add(lane, depth)
-        yield None
     yield from _of_each(sorted(found.items()), now=now)
     yield from _of_all(every, figures)
 
 
-def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int) -> Iterator[Step]:
-    def age(one: _Destination) -> float:
-        return 0 if one.oldest is None else max(now - one.oldest, 0) / 1000
-
-    values: dict[MetricFamily, Callable[[_Destination], float | None]] = {
-        RECORDS: lambda one: one.records,
-        AGE: age,
-        DELIVERED: lambda one: one.delivered,
-        DEAD: lambda one: one.dead,
-        UP: lambda one: one.up,
-    }
-    for family in OF_EACH:
-        for names, one in found:
-            value = values[family](one)
+def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int) -> Iterator[Sample]:
+    columns: tuple[tuple[float | None, ...], ...] = tuple(
+        (one.records, 0 if one.oldest is None else max(now - one.oldest, 0) / 1000, one.delivered, one.dead, one.up)
+        for _, one in found
+    )
+    for place, family in enumerate(OF_EACH):
+        for (names, _), values in zip(found, columns, strict=True):
+            value = values[place]
             if value is not None:
                 yield Sample(family, value, names)
 
 
-def _of_all(every: _All, figures: DeliveryFigures) -> Iterator[Step]:
-    taken, sent = every.past.taken, every.past.sent
-    yield Sample(TAKEN, taken.taken)
-    yield Sample(FAILED, sent.failed)
-    yield Sample(RETRIED, sent.retried)
-    yield Sample(DIED, sent.dead)
-    yield Sample(DROPPED, taken.dropped)
-    yield Sample(DISCARDED, taken.discarded)
-    yield Sample(EXPIRED, taken.expired)
+def _of_all(every: _All, figures: DeliveryFigures) -> Iterator[Sample]:
+    counts = every.counts
+    yield Sample(TAKEN, counts.taken)
+    yield Sample(FAILED, counts.failed)
+    yield Sample(RETRIED, counts.retried)
+    yield Sample(DIED, counts.dead)
+    yield Sample(DROPPED, counts.dropped)
+    yield Sample(DISCARDED, counts.discarded)
+    yield Sample(EXPIRED, counts.expired)
     for project, records in figures.unrouted.items():
         yield Sample(UNROUTED, records, (project,))
     yield Sample(LOST, every.lost)

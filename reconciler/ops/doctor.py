@@ -1,17 +1,15 @@
 """The doctor: checks run at once, and their findings."""
 
 import asyncio
-import contextlib
-import os
-import re
-import threading
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from reconciler.model.errors import ReconcilerError, system_reason
 from reconciler.model.text import visible
+from reconciler.settings import bounded_io
 
 # Findings of `reconciler doctor`: one sentence each, a status, and what to do.
 
@@ -81,31 +79,7 @@ async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
 
 def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
     """A look that may wait for a disk, on a thread of its own: one that hangs keeps nobody from the end."""
-
-    def start() -> Awaitable[Sequence[DoctorFinding]]:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Sequence[DoctorFinding]] = loop.create_future()
-
-        def end(result: Sequence[DoctorFinding] | Exception) -> None:
-            if ended.done():
-                return
-            if isinstance(result, Exception):
-                ended.set_exception(result)
-            else:
-                ended.set_result(result)
-
-        def work() -> None:
-            try:
-                result: Sequence[DoctorFinding] | Exception = look()
-            except Exception as problem:  # whoever waits is to have it, and not a thread that died unseen
-                result = problem
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(end, result)
-
-        threading.Thread(target=work, name="doctor", daemon=True).start()
-        return ended
-
-    return start
+    return partial(bounded_io.on_thread, look)
 
 
 async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
@@ -130,44 +104,23 @@ async def _result(check: DoctorCheck) -> Sequence[DoctorFinding]:
 
 LOCK = "lock"  # in the state directory (`reconciler.server.process`)
 STORE_LOCK = ".lock"  # behind the name of the store, beside it
-LOCKS = Path("/proc/locks")
-_LINE = re.compile(r"FLOCK\s+ADVISORY\s+WRITE\s+(\d+)\s+([0-9a-f]+):([0-9a-f]+):(\d+)\s")
 
 
 def directory_holder(state_directory: Path) -> int | None:
-    """The process that uses it; None when there is none, or nobody can tell."""
+    """The process that wrote its number into the lock and has it open still; None when there is none, or nobody can
+    tell.
+    """
     lock = state_directory / LOCK
     try:
-        held = lock.stat()
-        text = LOCKS.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return None
-    return processes_holding(text, device=held.st_dev, inode=held.st_ino) or named_process(lock)
-
-
-def processes_holding(locks: str, *, device: int, inode: int) -> int | None:
-    """Return the process that holds a file, by the text of /proc/locks."""
-    wanted = os.major(device), os.minor(device), inode
-    for process, major, minor, node in _LINE.findall(locks):
-        if (int(major, 16), int(minor, 16), int(node)) == wanted:
-            return int(process)
-    return None
-
-
-def named_process(lock: Path) -> int | None:
-    """The process that wrote its number into a lock and has it open still: disks with subvolumes have other numbers in
-    /proc/locks than their files say.
-    """
-    try:
-        told = lock.read_bytes()[:20].decode("ascii", "replace").strip()
-        opened = list(Path(f"/proc/{int(told)}/fd").iterdir())
+        number = int(lock.read_bytes()[:20])
+        opened = list(Path(f"/proc/{number}/fd").iterdir())
     except (OSError, ValueError):
         return None
-    return int(told) if any(_leads_to(each, lock.resolve()) for each in opened) else None
+    return number if any(_is_same(each, lock) for each in opened) else None
 
 
-def _leads_to(descriptor: Path, file: Path) -> bool:
+def _is_same(descriptor: Path, file: Path) -> bool:
     try:
-        return descriptor.readlink() == file
+        return descriptor.samefile(file)
     except OSError:  # it was closed meanwhile
         return False

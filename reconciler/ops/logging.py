@@ -22,8 +22,7 @@ SHORT = 8  # characters of an id
 
 OURS = ("reconciler", "api")
 # What libraries may say. The HTTP server warns of every client that speaks no HTTP, which is nobody's to mend here.
-# The scheduler tells of every run, and of a cancelled one as of a fault; what matters of them `schedules` tells.
-LIBRARIES = {"apscheduler": logging.CRITICAL, "uvicorn": logging.ERROR}
+LIBRARIES = {"uvicorn": logging.ERROR}
 
 
 class TextFormatter(logging.Formatter):

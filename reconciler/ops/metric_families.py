@@ -1,10 +1,10 @@
 """Metric families, their samples, and the two text formats."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from enum import Enum, StrEnum
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from reconciler.model.histogram import Histogram
 
@@ -28,20 +28,31 @@ class MetricFamily(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
+def counter(name: str, says: str, *labels: str) -> MetricFamily:
+    """Return a family of counters."""
+    return MetricFamily(name, MetricKind.COUNTER, says, labels)
+
+
+def gauge(name: str, says: str, *labels: str) -> MetricFamily:
+    """Return a family of gauges."""
+    return MetricFamily(name, MetricKind.GAUGE, says, labels)
+
+
+def histogram(name: str, says: str, *labels: str) -> MetricFamily:
+    """Return a family of histograms."""
+    return MetricFamily(name, MetricKind.HISTOGRAM, says, labels)
+
+
 class Sample(NamedTuple):
     """One value of a family; `labels` are in the order of the family's. Names in them are bounded where they are given:
     no text of a stranger becomes one.
+
+    A source yields all samples of a family together, in the order of their labels.
     """
 
     family: MetricFamily
     value: float | Histogram
     labels: tuple[str, ...] = ()
-
-
-Step: TypeAlias = Sample | None
-"""A source yields steps: a sample, or None for a bit of work that gave none. All samples of a family come together, in
-the order of their labels. A step takes 10 microseconds at most, so that a slice of them stays short.
-"""
 
 
 # Samples as text, in the format that Prometheus reads and in OpenMetrics, one slice after the other.
@@ -50,7 +61,7 @@ the order of their labels. A step takes 10 microseconds at most, so that a slice
 # the name of a counter's family and in the last line, by which a reader of OpenMetrics sees that an answer did not
 # break off.
 
-MOST_STEPS = 50  # of a slice: a tenth of a millisecond of most, half of one where queues are looked at
+MOST_SAMPLES = 50  # of a slice: a tenth of a millisecond of most
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
@@ -62,25 +73,19 @@ class TextFormat(Enum):
     OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
-async def text_slices(steps: Iterable[Step], *, format_: TextFormat) -> AsyncGenerator[bytes, None]:
+async def text_slices(samples: Iterable[Sample], *, format_: TextFormat) -> AsyncGenerator[bytes, None]:
     """All samples as text. Between two slices, the event loop has its turn."""
     lines: list[str] = []
-    family, template, left = None, "", MOST_STEPS
-    for step in steps:
-        if step is None:
-            left -= 1
-        else:
-            if step.family is not family:
-                family = step.family
-                template = _template(family)
-                lines.append(_head(family, format_))
-            left -= _write(lines, step, template)
-        if left <= 0:
-            left = MOST_STEPS
-            if lines:
-                yield "".join(lines).encode()
-                lines.clear()
+    family = None
+    for number, sample in enumerate(samples):
+        if number and not number % MOST_SAMPLES:
+            yield "".join(lines).encode()
+            lines.clear()
             await asyncio.sleep(0)
+        if sample.family is not family:
+            family = sample.family
+            lines.append(_head(family, format_))
+        lines.extend(_lines(sample))
     if format_ is TextFormat.OPENMETRICS:
         lines.append("# EOF\n")
     yield "".join(lines).encode()
@@ -93,31 +98,18 @@ def _head(family: MetricFamily, format_: TextFormat) -> str:
     return f"# HELP {name} {family.says}\n# TYPE {name} {family.kind}\n"
 
 
-def _template(family: MetricFamily) -> str:
-    """Return the text before the value, with a place for each label: made once for thousands of samples."""
-    labels = ",".join(f'{label}="%s"' for label in family.labels)
-    if family.kind is MetricKind.HISTOGRAM:
-        return labels
-    return f"{family.name}{{{labels}}} " if labels else f"{family.name} "
-
-
-def _write(lines: list[str], sample: Sample, template: str) -> int:
-    """Add the lines of a sample: how many."""
-    _, value, labels = sample
-    filled = template % tuple([_escaped(label) for label in labels])
-    if isinstance(value, Histogram):
-        return _write_histogram(lines, sample.family.name, value, filled)
-    lines.append(f"{filled}{value}\n")
-    return 1
-
-
-def _write_histogram(lines: list[str], name: str, histogram: Histogram, labels: str) -> int:
-    before, braced = f"{labels}," if labels else "", f"{{{labels}}}" if labels else ""
-    reached = [*accumulate(histogram.counts)]
-    for bound, count in zip((*map(str, histogram.bounds), "+Inf"), reached, strict=True):
-        lines.append(f'{name}_bucket{{{before}le="{bound}"}} {count}\n')
-    lines.append(f"{name}_sum{braced} {histogram.total}\n{name}_count{braced} {reached[-1]}\n")
-    return len(reached) + 2
+def _lines(sample: Sample) -> Iterator[str]:
+    (name, _, _, names), value, texts = sample
+    labels = [f'{label}="{_escaped(text)}"' for label, text in zip(names, texts, strict=True)]
+    braced = f"{{{','.join(labels)}}}" if labels else ""
+    if not isinstance(value, Histogram):
+        yield f"{name}{braced} {value}\n"
+        return
+    reached = [*accumulate(value.counts)]
+    for bound, count in zip((*value.bounds, "+Inf"), reached, strict=True):
+        bucket = ",".join([*labels, f'le="{bound}"'])
+        yield f"{name}_bucket{{{bucket}}} {count}\n"
+    yield f"{name}_sum{braced} {value.total}\n{name}_count{braced} {reached[-1]}\n"
 
 
 def _escaped(text: str) -> str:

@@ -1,14 +1,14 @@
 """Metrics of the service: their names and the sources of their values; those of delivery are in `delivery_metrics`."""
 
+import contextlib
 import gc
-import os
 import platform
 import resource
 import time
-from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.outbox import AlertTally
 from reconciler.ops import delivery_metrics
-from reconciler.ops.metric_families import MetricFamily, MetricKind, Sample, Step
+from reconciler.ops.metric_families import MetricFamily, Sample, counter, gauge, histogram
 from reconciler.reconcile.repositories import Repositories
 from reconciler.store.contract import Store
 from reconciler.store.records import StoreFigures
@@ -27,17 +27,13 @@ from reconciler.version import __version__
 
 # Metrics of what is asked of remotes.
 
-LOOKS = MetricFamily(
-    "reconciler_git_looks_total", MetricKind.COUNTER, "Times that a remote was asked where something is."
-)
-FETCHES = MetricFamily(
-    "reconciler_git_fetches_total", MetricKind.COUNTER, "Times that something new was to be brought from one."
-)
-FAILURES = MetricFamily(
+LOOKS = counter("reconciler_git_looks_total", "Times that a remote was asked where something is.")
+FETCHES = counter("reconciler_git_fetches_total", "Times that something new was to be brought from one.")
+FAILURES = counter(
     "reconciler_git_failures_total",
-    MetricKind.COUNTER,
     "Looks and fetches that failed, by the state that this puts a repository in; `other` if none.",
-    ("call", "state"),
+    "call",
+    "state",
 )
 
 SETTLED = frozenset(
@@ -52,7 +48,7 @@ KINDS = tuple(
 GIT_FAMILIES = (LOOKS, FETCHES, FAILURES)
 
 
-def git_steps(tally: RemoteTally) -> Iterator[Step]:
+def git_steps(tally: RemoteTally) -> Iterator[Sample]:
     """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
     yield Sample(LOOKS, tally.calls[RemoteCall.LOOK])
     yield Sample(FETCHES, tally.calls[RemoteCall.FETCH])
@@ -65,221 +61,133 @@ def git_steps(tally: RemoteTally) -> Iterator[Step]:
 # Source of the names: "Writing client libraries" of the Prometheus documentation, "Process metrics".
 
 PROCESS = Path("/proc/self")
-FILES_A_STEP = 10
+BEGAN = time.time()  # of this module, which the start of the process loads
 
-CPU = MetricFamily("process_cpu_seconds_total", MetricKind.COUNTER, "Processor time of the main process, all threads.")
-RESIDENT = MetricFamily("process_resident_memory_bytes", MetricKind.GAUGE, "Its resident memory.")
-VIRTUAL = MetricFamily("process_virtual_memory_bytes", MetricKind.GAUGE, "Its virtual memory.")
-FILES = MetricFamily("process_open_fds", MetricKind.GAUGE, "Its open files.")
-MOST_FILES = MetricFamily("process_max_fds", MetricKind.GAUGE, "How many it may open.")
-STARTED = MetricFamily("process_start_time_seconds", MetricKind.GAUGE, "When it started, in Unix seconds.")
-COLLECTIONS = MetricFamily(
-    "python_gc_collections_total", MetricKind.COUNTER, "Rounds of the garbage collector.", ("generation",)
-)
-BUILD = MetricFamily(
-    "reconciler_build_info", MetricKind.GAUGE, "1; the labels say which program this is.", ("python", "version")
-)
+CPU = counter("process_cpu_seconds_total", "Processor time of the main process, all threads.")
+RESIDENT = gauge("process_resident_memory_bytes", "Its resident memory.")
+VIRTUAL = gauge("process_virtual_memory_bytes", "Its virtual memory.")
+FILES = gauge("process_open_fds", "Its open files.")
+MOST_FILES = gauge("process_max_fds", "How many it may open.")
+STARTED = gauge("process_start_time_seconds", "When it started, in Unix seconds.")
+COLLECTIONS = counter("python_gc_collections_total", "Rounds of the garbage collector.", "generation")
+BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.", "python", "version")
 
 PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
 
 
-def process_steps() -> Iterator[Step]:
+def process_steps() -> Iterator[Sample]:
     """All of them."""
     yield Sample(CPU, time.process_time())
-    memory = _memory()
-    if memory is not None:
-        yield Sample(RESIDENT, memory[1])
-        yield Sample(VIRTUAL, memory[0])
-    yield from _files()
+    with contextlib.suppress(OSError):  # where there is no /proc
+        virtual, resident, *_ = map(int, (PROCESS / "statm").read_text().split())
+        files = len(list((PROCESS / "fd").iterdir()))
+        yield Sample(RESIDENT, resident * resource.getpagesize())
+        yield Sample(VIRTUAL, virtual * resource.getpagesize())
+        yield Sample(FILES, files - 1)  # without the one that this was read through
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY:
         yield Sample(MOST_FILES, soft)
-    started = _started()
-    if started is not None:
-        yield Sample(STARTED, started)
+    yield Sample(STARTED, BEGAN)
     for generation, seen in enumerate(gc.get_stats()):
         yield Sample(COLLECTIONS, seen["collections"], (str(generation),))
     yield Sample(BUILD, 1, (platform.python_version(), __version__))
-
-
-def _memory() -> tuple[int, int] | None:
-    """Virtual and resident, in bytes."""
-    try:
-        virtual, resident, *_ = (PROCESS / "statm").read_text().split()
-    except OSError:
-        return None
-    size = resource.getpagesize()
-    return int(virtual) * size, int(resident) * size
-
-
-def _files() -> Iterator[Step]:
-    """Counted a few at a time, since there may be tens of thousands."""
-    number = 0
-    try:
-        with os.scandir(PROCESS / "fd") as entries:
-            for _ in entries:
-                number += 1
-                if not number % FILES_A_STEP:
-                    yield None
-    except OSError:
-        return
-    yield Sample(FILES, number - 1)  # without the one that this was read through
-
-
-@cache
-def _started() -> float | None:
-    """In Unix seconds: proc(5), `starttime` of `/proc/PID/stat`, and `btime` of `/proc/stat`."""
-    try:
-        ticks = int((PROCESS / "stat").read_text().rpartition(")")[2].split()[19])
-        lines = (PROCESS.parent / "stat").read_text().splitlines()
-    except OSError:
-        return None
-    booted = next((int(line.split()[1]) for line in lines if line.startswith("btime ")), None)
-    return None if booted is None else booted + ticks / os.sysconf("SC_CLK_TCK")
 
 
 # Requests, counted as they end.
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # of statuses
 OTHER = "other"  # any other method: a client may send what it likes
 UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
 
 
-class TrafficSlot:
-    """The requests of one route and method: `statuses` by class, of which 0 is for those that were not answered."""
-
-    __slots__ = ("buckets", "method", "route", "seconds", "statuses")
-
-    def __init__(self, route: str, method: str) -> None:
-        self.route = route
-        self.method = method
-        self.statuses = [0] * 6
-        self.buckets = [0] * (len(BUCKETS) + 1)
-        self.seconds = 0.0
-
-
 class Traffic:
-    """All requests since the start. What leads a request to its handler stands for its route: `know` says of which."""
-
-    __slots__ = ("_routes", "_slots", "_unmatched")
+    """All requests since the start, by route and method: `statuses` by class, of which 0 is for those that were not
+    answered, and `seconds`.
+    """
 
     def __init__(self) -> None:
-        self._routes: dict[object, str] = {}
-        self._slots: dict[tuple[object, str], TrafficSlot] = {}
-        self._unmatched: dict[str, TrafficSlot] = {}
+        self.statuses: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(CLASSES))
+        self.seconds: defaultdict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(BUCKETS))
 
-    def know(self, routes: Mapping[object, str]) -> None:
-        """These lead to requests of those paths, with their parameters in braces."""
-        self._routes.update(routes)
-
-    def note(self, leads: object, method: str, status: int, seconds: float) -> None:
-        """A request ended. `status` is 0 when it was not answered."""
-        slot = self._slots.get((leads, method)) or self._slot(leads, method)
-        slot.statuses[status // 100] += 1
-        slot.buckets[bisect_left(BUCKETS, seconds)] += 1
-        slot.seconds += seconds
-
-    def slots(self) -> list[TrafficSlot]:
-        """By route and method, in their order."""
-        every = [*self._slots.values(), *self._unmatched.values()]
-        return sorted(every, key=lambda slot: (slot.route, slot.method))
-
-    def _slot(self, leads: object, method: str) -> TrafficSlot:
-        """The slot of a pair that has none yet; one for all methods that nobody knows, however many there are."""
-        route, told = self._routes.get(leads), method if method in METHODS else OTHER
-        if route is not None and told is not OTHER:
-            return self._slots.setdefault((leads, method), TrafficSlot(route, method))
-        return self._unmatched.setdefault(f"{route} {told}", TrafficSlot(route or UNMATCHED, told))
+    def note(self, route: str, method: str, status: int, seconds: float) -> None:
+        """A request ended. `route` is its path with the parameters in braces, empty for one that reached none; `status`
+        is 0 when it was not answered.
+        """
+        key = route or UNMATCHED, method if method in METHODS else OTHER
+        self.statuses[key][status // 100] += 1
+        self.seconds[key].note(seconds)
 
 
 # Metrics of requests to the API.
 
 OF_ONE = ("route", "method")
 
-REQUESTS = MetricFamily(
+REQUESTS = counter(
     "reconciler_http_requests_total",
-    MetricKind.COUNTER,
     "Requests that ended, by the template of their path and the class of their status; `none` for those whose client "
     "went away before an answer.",
-    (*OF_ONE, "status"),
+    *OF_ONE,
+    "status",
 )
-SECONDS = MetricFamily(
+SECONDS = histogram(
     "reconciler_http_request_duration_seconds",
-    MetricKind.HISTOGRAM,
     "How long they took, from the end of their headers to the end of the answer.",
-    OF_ONE,
+    *OF_ONE,
 )
-IN_FLIGHT = MetricFamily(
-    "reconciler_http_requests_in_flight",
-    MetricKind.GAUGE,
-    "Requests with a credential that are under way.",
-)
+IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credential that are under way.")
 
 REQUEST_FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
 
-CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # as `Slot.statuses` has them
 
-
-def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Step]:
+def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Sample]:
     """All of them; `in_flight` counts requests by who asks."""
-    slots = seen.slots()
-    for slot in slots:
-        for name, number in sorted(zip(CLASSES, slot.statuses, strict=True)):
+    for names, statuses in sorted(seen.statuses.items()):
+        for status, number in sorted(zip(CLASSES, statuses, strict=True)):
             if number:
-                yield Sample(REQUESTS, number, (slot.route, slot.method, name))
-    for slot in slots:
-        yield Sample(SECONDS, _histogram(slot), (slot.route, slot.method))
+                yield Sample(REQUESTS, number, (*names, status))
+    for names, seconds in sorted(seen.seconds.items(), key=itemgetter(0)):
+        yield Sample(SECONDS, seconds, names)
     yield Sample(IN_FLIGHT, sum(in_flight.values()))
-
-
-def _histogram(slot: TrafficSlot) -> Histogram:
-    """As others show theirs; requests pay for no object more."""
-    seen = Histogram(BUCKETS)
-    seen.counts, seen.total = slot.buckets, slot.seconds
-    return seen
 
 
 # Metrics of repositories and their runs.
 
 RUN_OF_ONE = ("project", "repository")
 
-RUNS = MetricFamily(
-    "reconciler_runs_total",
-    MetricKind.COUNTER,
-    "Runs that were recorded, by outcome; a look that finds nothing new is none.",
-    ("outcome",),
+RUNS = counter(
+    "reconciler_runs_total", "Runs that were recorded, by outcome; a look that finds nothing new is none.", "outcome"
 )
-RUN_SECONDS = MetricFamily("reconciler_run_duration_seconds", MetricKind.HISTOGRAM, "How long these runs took.")
-STATE = MetricFamily(
+RUN_SECONDS = histogram("reconciler_run_duration_seconds", "How long these runs took.")
+STATE = gauge(
     "reconciler_repository_state",
-    MetricKind.GAUGE,
     "1 for the state that a repository is in; it has no sample for any other state.",
-    (*RUN_OF_ONE, "state"),
+    *RUN_OF_ONE,
+    "state",
 )
-FAILING = MetricFamily(
+FAILING = gauge(
     "reconciler_repository_failing",
-    MetricKind.GAUGE,
     "1 while the last look at a repository failed, 0 otherwise. Counts also what could not be written to the store.",
-    RUN_OF_ONE,
+    *RUN_OF_ONE,
 )
-SUCCEEDED = MetricFamily(
+SUCCEEDED = gauge(
     "reconciler_repository_last_success_timestamp_seconds",
-    MetricKind.GAUGE,
     "When a look last ended without a fault, with the repository ready. Absent until the first such look.",
-    RUN_OF_ONE,
+    *RUN_OF_ONE,
 )
-RESOURCES = MetricFamily(
+RESOURCES = gauge(
     "reconciler_repository_resources",
-    MetricKind.GAUGE,
     "Resources of the last run that read something, by kind and status. Absent until the first such run.",
-    (*RUN_OF_ONE, "kind", "status"),
+    *RUN_OF_ONE,
+    "kind",
+    "status",
 )
 
 RUN_FAMILIES = (RUNS, RUN_SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
 
 
-def run_steps(repositories: Repositories) -> Iterator[Step]:
+def run_steps(repositories: Repositories) -> Iterator[Sample]:
     """All of them."""
     for outcome, number in repositories.tally.runs.items():
         yield Sample(RUNS, number, (outcome,))
@@ -301,28 +209,23 @@ def run_steps(repositories: Repositories) -> Iterator[Step]:
 
 # Metrics of the store.
 
-STORE_SECONDS = MetricFamily(
-    "reconciler_store_commit_duration_seconds",
-    MetricKind.HISTOGRAM,
-    "How long commits took, waiting for those before them included.",
+STORE_SECONDS = histogram(
+    "reconciler_store_commit_duration_seconds", "How long commits took, waiting for those before them included."
 )
-STORE_FAILURES = MetricFamily(
+STORE_FAILURES = counter(
     "reconciler_store_commit_failures_total",
-    MetricKind.COUNTER,
     "Commits that stored nothing: `moved` is an approval of what is not held any more, `fault` is the disk's or the "
     "file's.",
-    ("reason",),
+    "reason",
 )
-REVISION = MetricFamily(
-    "reconciler_store_revision", MetricKind.GAUGE, "The revision of the store. Absent while the store cannot be read."
-)
-FILE = MetricFamily("reconciler_store_file_bytes", MetricKind.GAUGE, "Size of the store's file.")
-LOG = MetricFamily("reconciler_store_wal_bytes", MetricKind.GAUGE, "Size of its write-ahead log.")
+REVISION = gauge("reconciler_store_revision", "The revision of the store. Absent while the store cannot be read.")
+FILE = gauge("reconciler_store_file_bytes", "Size of the store's file.")
+LOG = gauge("reconciler_store_wal_bytes", "Size of its write-ahead log.")
 
 STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, REVISION, FILE, LOG)
 
 
-def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Step]:
+def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Sample]:
     """All of them. `revision` is None when it could not be read."""
     yield Sample(STORE_SECONDS, figures.commits.seconds)
     yield Sample(STORE_FAILURES, figures.commits.failed, ("fault",))
@@ -336,37 +239,29 @@ def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Step]:
 
 OF_A_TARGET = ("target",)
 
-OPEN_NOTIFICATIONS = MetricFamily(
+OPEN_NOTIFICATIONS = gauge(
     "reconciler_notifications_open",
-    MetricKind.GAUGE,
     "Notifications whose cause is there, by type and severity. Absent where there is none.",
-    ("type", "severity"),
+    "type",
+    "severity",
 )
-ALERTS_SENT = MetricFamily(
-    "reconciler_alerts_sent_total", MetricKind.COUNTER, "Alerts that the target took.", OF_A_TARGET
+ALERTS_SENT = counter("reconciler_alerts_sent_total", "Alerts that the target took.", *OF_A_TARGET)
+ALERTS_FAILED = counter(
+    "reconciler_alerts_failed_attempts_total", "Attempts to send an alert that the target did not take.", *OF_A_TARGET
 )
-ALERTS_FAILED = MetricFamily(
-    "reconciler_alerts_failed_attempts_total",
-    MetricKind.COUNTER,
-    "Attempts to send an alert that the target did not take.",
-    OF_A_TARGET,
-)
-ALERTS_GIVEN_UP = MetricFamily(
+ALERTS_GIVEN_UP = counter(
     "reconciler_alerts_given_up_total",
-    MetricKind.COUNTER,
     "Alerts that the target never got: refused, an hour old, or too many.",
-    OF_A_TARGET,
+    *OF_A_TARGET,
 )
-ALERTS_WAITING = MetricFamily(
-    "reconciler_alerts_waiting", MetricKind.GAUGE, "Alerts that are still to be sent.", OF_A_TARGET
-)
+ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be sent.", *OF_A_TARGET)
 
 NOTIFICATION_FAMILIES = (OPEN_NOTIFICATIONS, ALERTS_SENT, ALERTS_FAILED, ALERTS_GIVEN_UP, ALERTS_WAITING)
 
 
 def notification_steps(
     found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
-) -> Iterator[Step]:
+) -> Iterator[Sample]:
     """All of them. `found` counts those that are open, by type and severity."""
     for (type_, severity), number in sorted(found.items()):
         if number:
@@ -387,15 +282,12 @@ def notification_steps(
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The counts; `alerts` has those of each target. `more` are sources that other parts add at the start; their
-    families are in `metrics.ALL_FAMILIES`.
-    """
+    """The counts; `alerts` has those of each target."""
 
     traffic: Traffic = field(default_factory=Traffic)
     repositories: Repositories | None = None
-    deliveries: Callable[[int], Iterable[Step]] | None = None
+    deliveries: Callable[[int], Iterable[Sample]] | None = None
     alerts: Callable[[], Sequence[AlertTally]] | None = None
-    more: list[Callable[[], Iterable[Step]]] = field(default_factory=list)
 
 
 class MetricSources(NamedTuple):
@@ -412,8 +304,7 @@ class MetricSources(NamedTuple):
 
 # All metrics, in their one order, and where their values come from.
 #
-# A source is a function that yields steps, and its families. Another one takes a line in ALL_FAMILIES and an entry in
-# `Measured.more`; docs/metrics.md names each family.
+# A source is a function that yields samples, and its families. docs/metrics.md names each family.
 
 ALL_FAMILIES: tuple[MetricFamily, ...] = (
     *RUN_FAMILIES,
@@ -426,7 +317,7 @@ ALL_FAMILIES: tuple[MetricFamily, ...] = (
 )
 
 
-async def all_steps(sources: MetricSources) -> Iterator[Step]:
+async def all_steps(sources: MetricSources) -> Iterator[Sample]:
     """All of them, as far as the sources are there. They are looked at while the steps are taken."""
     try:
         revision = await sources.store.revision()
@@ -435,7 +326,7 @@ async def all_steps(sources: MetricSources) -> Iterator[Step]:
     return _steps(sources, revision)
 
 
-def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
+def _steps(sources: MetricSources, revision: int | None) -> Iterator[Sample]:
     measured = sources.measured
     if measured.repositories is not None:
         yield from run_steps(measured.repositories)
@@ -445,6 +336,4 @@ def _steps(sources: MetricSources, revision: int | None) -> Iterator[Step]:
     if measured.deliveries is not None:
         yield from measured.deliveries(sources.now)
     yield from notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
-    for more in measured.more:
-        yield from more()
     yield from process_steps()

@@ -28,7 +28,7 @@ from reconciler.store.contract import PlanningView
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
-RENEWED = 100  # stored documents that are read together
+TOGETHER = 100  # stored documents that are read together
 NAMED = 10  # a note names this many resources, and counts the rest
 
 
@@ -90,8 +90,8 @@ class Decided:
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
     """Decide one outcome for each document of each batch, in order, and what follows from them.
 
-    All batches are judged together, as one change. No two of them have a key in common. What follows for others is told
-    with the first.
+    All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
+    others is told with the first.
     """
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
@@ -168,12 +168,16 @@ class _Change:
     def _coming(self) -> Coming:
         """Judge whatever its role, its repository's settings, and the document itself do not rule out already."""
         judged: dict[Key, Desired] = {}
-        arriving, accepting = set(), set()
+        arriving, accepting, invalid = set(), set(), set()
         for batch, planned in zip(self.batches, self.planned, strict=True):
             for one in planned:
                 # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
+                if one.status in UNJUDGED and one.key is not None:
+                    invalid.add(one.key)
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
+                    continue
+                if one.key in judged and one.is_of_another(batch.actor.repository or ""):
                     continue
                 judged[one.key] = batch.documents[one.ordinal]
                 if one.status in ARRIVING or one.change is Change.CREATE:
@@ -183,7 +187,8 @@ class _Change:
         targets = set[Key]().union(*[document.references for document in judged.values()])
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
-        return Coming(judged, arriving, there, accepting, refuse_unknown=self._snapshot.refuse_unknown)
+        refuse_unknown = self._snapshot.refuse_unknown
+        return Coming(judged, arriving, there, accepting, refuse_unknown=refuse_unknown, invalid=invalid)
 
     def arriving_types(self) -> dict[Key, Desired]:
         """Return the types that will be stored, or are already, if nothing is wrong with them."""
@@ -294,8 +299,8 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
         if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
     ]
     renewed = {}
-    for start in range(0, len(differing), RENEWED):
-        found = snapshot.view.documents(snapshot.project, differing[start : start + RENEWED])
+    for start in range(0, len(differing), TOGETHER):
+        found = snapshot.view.documents(snapshot.project, differing[start : start + TOGETHER])
         for key, document in found.items():
             digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
             if digest is not None:
@@ -340,9 +345,9 @@ def id_conflicts(
     }
     if not proposed:
         return {}
-    view, project = snapshot.view, snapshot.project
-    freed = {identity.resource_id for identity in view.identities(project, leaving).values()}
-    taken = view.taken_ids(project, sorted(set(proposed.values()))) - freed
+    owners = snapshot.view.taken_ids(snapshot.project, sorted(set(proposed.values())))
+    freed = set(leaving)
+    taken = {resource_id for resource_id, owner in owners.items() if owner not in freed}
     bringing = Counter(proposed.values())
     reasons = {}
     for ordinal, resource_id in proposed.items():

@@ -4,10 +4,12 @@ These depend on each other. What the files hold, what is gone, and what other re
 """
 
 import hashlib
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from itertools import accumulate
+from typing import TypeAlias
 
 import msgspec
 from msgspec import structs
@@ -16,7 +18,7 @@ from reconciler.model import principals, values
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import REFUSED, Change, Outcome
+from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
@@ -29,6 +31,19 @@ from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
 MOST_ROUNDS = 3  # judgements of the whole head
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The head of a repository before it is judged: its files, what they do not hold any more, and what decides about
+    both.
+    """
+
+    reading: TreeReading
+    removed: RemovedResources
+    rules: RepositoryRules
+    around: PruneCircumstances
+    tell: Tell
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,81 +118,206 @@ class HeadDecision:
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
-def judge_head(
-    reading: TreeReading,
-    removed: RemovedResources,
-    claims: Iterable[OwnershipClaim],
-    snapshot: StoreSnapshot,
-    *,
-    rules: RepositoryRules,
-    around: PruneCircumstances,
-    tell: Tell,
-) -> HeadDecision:
+def judge_head(head: Head, claims: Iterable[OwnershipClaim], snapshot: StoreSnapshot) -> HeadDecision:
     """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
     one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
     deleted, and so on. If deletions are held, nothing is transferred either.
     """
-    documents = [_ruled(one, rules, lenient=snapshot.lenient) for one in reading.documents()]
-    stored = snapshot.stored(one.key for one in documents if one.key is not None)
-    budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
-    leaving = [one.key for one in pruning.removed_resources(removed.gone)] if rules.prune else []
-    actor = principals.repository_actor(rules.name)
+    [decision] = _Judgement([head], claims, snapshot).decide()
+    return decision
 
-    def batch(conflicts: Mapping[int, str]) -> DocumentBatch:
-        own = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(documents)] if conflicts else documents
-        return DocumentBatch(own, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=tell)
 
-    def prune(decided: Decided, transfers: Sequence[OwnershipTransfer], refused: Mapping[str, str]) -> Pruning:
-        passing = {key: one for transfer in transfers for key, one in transfer.documents.items()}
-        going = [key for key in leaving if key not in passing]
-        is_most = budget is not None and not budget.spares(len(going), owned=removed.owned)
-        references = snapshot.references(going, decided.written() | passing) if going else {}
-        return pruning.decide_prune(
-            removed,
-            around,
-            budget=budget,
-            in_use=planner.resources_in_use(going, references),
-            passing=passing.keys(),
-            renamed=_renamed(decided, going, snapshot) if is_most else frozenset(),
-            refused=refused,
+def judge_heads(heads: Sequence[Head], snapshot: StoreSnapshot) -> tuple[HeadDecision, ...]:
+    """Decide about heads of several repositories of one project, as if all of them were applied: documents of each may
+    refer to those of all. A resource that one drops passes to the first other one that has it, by name.
+    """
+    found = _Judgement(heads, (), snapshot).decide()
+    applied = [head for head, decision in zip(heads, found, strict=True) if not decision.refused]
+    if len(applied) in (0, len(heads)):
+        return found
+    # Nothing of an atomic head that is refused is stored, and that is what the others meet.
+    again = iter(judge_heads(applied, snapshot))
+    return tuple(decision if decision.refused else next(again) for decision in found)
+
+
+Owners: TypeAlias = Mapping[Key, tuple[int, Desired]]
+"""The head that has a resource, by its number, and its document: of what several have, or what one drops and another
+has.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One judgement of all heads."""
+
+    conflicts: Mapping[int, str]  # by the numbers of all documents
+    owners: Owners
+    decided: Sequence[Decided]
+    transfers: Sequence[Sequence[OwnershipTransfer]]
+    pruned: Sequence[Pruning]
+
+
+class _Judgement:
+    """Heads that are judged in rounds: what stays although its head does not hold it is known only afterwards."""
+
+    def __init__(self, heads: Sequence[Head], claims: Iterable[OwnershipClaim], snapshot: StoreSnapshot) -> None:
+        self._heads = heads
+        self._claims = list(claims)
+        self._snapshot = snapshot
+        self._documents = [
+            [_ruled(one, head.rules, lenient=snapshot.lenient) for one in head.reading.documents()] for head in heads
+        ]
+        self._firsts = list(accumulate((len(each) for each in self._documents), initial=0))
+        self._stored = snapshot.stored(one.key for each in self._documents for one in each if one.key is not None)
+        self._leaving = [
+            [one.key for one in pruning.removed_resources(head.removed.gone)] if head.rules.prune else []
+            for head in heads
+        ]
+        self._held: set[Key] = set()  # deletions that a guard holds
+        self._unfit: set[tuple[int, Key]] = set()  # documents that would take over a resource, and are refused
+
+    def decide(self) -> tuple[HeadDecision, ...]:
+        """Judge until no more stays than was assumed."""
+        freed, rounds = [key for keys in self._leaving for key in keys], 0
+        while True:
+            found = self._round(freed)
+            deleted = {one.key for pruned in found.pruned for one in pruned.deletions}
+            held = {
+                key for number, pruned in enumerate(found.pruned) for key in self._holds(number, pruned)
+            } - self._held
+            passing = {key for each in found.transfers for one in each for key in one.documents}
+            unfit = self._refused_owners(found)
+            is_more = unfit or held & passing or (held and (deleted or len(self._heads) > 1))
+            still = [key for key in freed if key in deleted]
+            if not is_more and (len(still) == len(freed) or self._conflicts(still) == found.conflicts):
+                return tuple(self._decision(number, found) for number in range(len(self._heads)))
+            self._held |= held
+            self._unfit |= unfit
+            # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
+            rounds += 1
+            freed = still if rounds < MOST_ROUNDS else []
+
+    def _holds(self, number: int, pruned: Pruning) -> Iterable[Key]:
+        return self._leaving[number] if pruned.holds_all else [one.key for one in pruned.held]
+
+    def _round(self, freed: Sequence[Key]) -> _Round:
+        conflicts = self._conflicts(freed)
+        owners = self._owners() if len(self._heads) > 1 else {}
+        claims = list(_without(self._claims, self._held))
+        batches = [self._batch(number, owners, conflicts) for number in range(len(self._heads))]
+        made = decisions.decide([*batches, *(claim.batch for claim in claims)], self._snapshot)
+        decided = made[: len(batches)]
+        taken = [_transfer(claim, one) for claim, one in zip(claims, made[len(batches) :], strict=True)]
+        transfers = [[*taken, *self._passing(number, owners)] for number in range(len(self._heads))]
+        return _Round(conflicts, owners, decided, transfers, self._prune(decided, transfers))
+
+    def _conflicts(self, freed: Sequence[Key]) -> Mapping[int, str]:
+        every = [one for each in self._documents for one in each]
+        return decisions.id_conflicts(every, self._stored, self._snapshot, leaving=freed)
+
+    def _owners(self) -> Owners:
+        holders: dict[Key, list[tuple[int, Desired]]] = defaultdict(list)
+        for number in sorted(range(len(self._heads)), key=self._name):
+            for one in self._documents[number]:
+                if one.key is not None and one.owned and one.allowed and (number, one.key) not in self._unfit:
+                    holders[one.key].append((number, one))
+        dropped = {key for keys in self._leaving for key in keys} - self._held
+        owners = {}
+        for key, found in holders.items():
+            owner = self._stored[key].owner if key in self._stored else None
+            own = [each for each in found if self._name(each[0]) == owner]
+            is_shared = len({number for number, _ in found}) > 1 and (owner is None or bool(own))
+            if key in dropped or is_shared:
+                owners[key] = (own or found)[0]
+        return owners
+
+    def _batch(self, number: int, owners: Owners, conflicts: Mapping[int, str]) -> DocumentBatch:
+        first, rules = self._firsts[number], self._heads[number].rules
+        documents = self._documents[number]
+        if conflicts:
+            documents = [one.refused(conflicts.get(first + ordinal)) for ordinal, one in enumerate(documents)]
+        others = {}
+        for key, (owner, document) in owners.items():
+            if owner != number:  # what it will be
+                others[key] = StoredState(key, digest=document.digest, version=0, owner=self._name(owner))
+            elif key in self._stored:
+                others[key] = structs.replace(self._stored[key], owner=None)
+        stored = {**self._stored, **others} if others else self._stored
+        actor = principals.repository_actor(rules.name)
+        return DocumentBatch(
+            documents, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=self._heads[number].tell
         )
 
-    freed, claims, rounds = leaving, list(claims), 0
-    while True:
-        conflicts = decisions.id_conflicts(documents, stored, snapshot, leaving=freed)
-        decided, *taken = decisions.decide([batch(conflicts), *(claim.batch for claim in claims)], snapshot)
-        files = _refused_files(decided) if removed.gone else {}
-        unsure = {one.key for one in removed.gone if pruning.is_unsure(one, refused=files, approved=around.approved)}
-        if any(one.key in unsure for claim in claims for one in claim.batch.documents):
-            claims = list(_without(claims, unsure))
-            continue
-        transfers = tuple(_transfer(claim, each) for claim, each in zip(claims, taken, strict=True))
-        pruned = prune(decided, transfers, files)
-        if pruned.holds_all and claims:
-            transfers, [decided] = (), decisions.decide([batch(conflicts)], snapshot)
-        going = {outcome.key for outcome in pruned.deletions}
-        still = [key for key in freed if key in going]
-        if len(still) == len(freed) or decisions.id_conflicts(documents, stored, snapshot, leaving=still) == conflicts:
-            break
-        # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
-        rounds += 1
-        freed = still if rounds < MOST_ROUNDS else []
-    told = decided.outcomes
-    # Deletions first: a new resource may get the id of a deleted one, and no two rows may ever have the same id.
-    outcomes = (*pruned.deletions, *pruned.in_use, *told)
-    refused = rules.atomic and bool(planner.refusals(outcomes, actor=actor))
-    mendable = conflicts.keys() | {ordinal for ordinal, one in enumerate(documents) if one.key in decided.unresolved}
-    return HeadDecision(
-        reading=reading,
-        decided=replace(decided, outcomes=outcomes),
-        transfers=() if refused else tuple(one for one in transfers if one.documents),
-        unconverged=tuple(_unconverged(one, mendable, repository=rules.name) for one in told),
-        pruning=pruned,
-        owned=removed.owned,
-        stayed=around.stayed,
-        claimed_from=_claimed_from(told, reading, snapshot.view, repository=rules.name),
-        refused=refused or not pruned.applies,
-    )
+    def _passing(self, number: int, owners: Owners) -> Iterator[OwnershipTransfer]:
+        """Yield what a head drops and others take over with their own documents."""
+        taken: dict[int, dict[Key, Desired]] = defaultdict(dict)
+        for key in self._leaving[number] if owners else ():
+            if key in owners:
+                owner, document = owners[key]
+                taken[owner][key] = document
+        for owner, documents in sorted(taken.items()):
+            batch = DocumentBatch(
+                [], {}, principals.repository_actor(self._name(owner)), False, self._heads[owner].tell
+            )
+            yield OwnershipTransfer(OwnershipClaim(self._name(owner), batch, {}), Decided((), ()), documents)
+
+    def _prune(self, decided: Sequence[Decided], transfers: Sequence[Sequence[OwnershipTransfer]]) -> list[Pruning]:
+        passing = {key: one for each in transfers for transfer in each for key, one in transfer.documents.items()}
+        going = [key for keys in self._leaving for key in keys if key not in passing and key not in self._held]
+        written = {key: document for one in decided for key, document in one.written().items()}
+        references = self._snapshot.references(going, written | passing) if going else {}
+        in_use = planner.resources_in_use(going, references)
+        found = []
+        for head, own, leaving in zip(self._heads, decided, self._leaving, strict=True):
+            rules, lost = head.rules, [key for key in leaving if key not in passing]
+            budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
+            is_most = budget is not None and not budget.spares(len(lost), owned=head.removed.owned)
+            found.append(
+                pruning.decide_prune(
+                    head.removed,
+                    head.around,
+                    budget=budget,
+                    in_use={key: in_use[key] for key in leaving if key in in_use},
+                    passing=passing.keys(),
+                    renamed=renamed_resources(own, lost, self._snapshot).keys() if is_most else frozenset(),
+                    refused=_refused_files(own) if head.removed.gone else {},
+                )
+            )
+        return found
+
+    def _refused_owners(self, found: _Round) -> set[tuple[int, Key]]:
+        """Return the documents by which a head would be the owner, and that are refused."""
+        return {
+            (number, one.key)
+            for number, decided in enumerate(found.decided)
+            for one in decided.outcomes
+            if one.key is not None and one.key in found.owners and found.owners[one.key][0] == number
+            if one.status in REFUSED and (one.stored is None or one.stored.owner != self._name(number))
+        }
+
+    def _decision(self, number: int, found: _Round) -> HeadDecision:
+        head, decided, pruned = self._heads[number], found.decided[number], found.pruned[number]
+        told, rules = decided.outcomes, head.rules
+        # Deletions first: a new resource may get the id of a deleted one, and no two rows may ever have the same id.
+        outcomes = (*pruned.deletions, *pruned.in_use, *told)
+        refused = rules.atomic and bool(planner.refusals(outcomes, actor=principals.repository_actor(rules.name)))
+        first, end = self._firsts[number : number + 2]
+        mendable = {ordinal - first for ordinal in found.conflicts if first <= ordinal < end}
+        mendable |= {ordinal for ordinal, one in enumerate(decided.documents) if one.key in decided.unresolved}
+        return HeadDecision(
+            reading=head.reading,
+            decided=replace(decided, outcomes=outcomes),
+            transfers=() if refused else tuple(one for one in found.transfers[number] if one.documents),
+            unconverged=tuple(_unconverged(one, mendable, repository=rules.name) for one in told),
+            pruning=pruned,
+            owned=head.removed.owned,
+            stayed=head.around.stayed,
+            claimed_from=_claimed_from(told, head.reading, self._snapshot.view, repository=rules.name),
+            refused=refused or pruned.hold is pruning.PruneHold.UNRELATED_ROOT,
+        )
+
+    def _name(self, number: int) -> str:
+        return self._heads[number].rules.name
 
 
 def _claimed_from(
@@ -191,7 +331,7 @@ def _claimed_from(
     if not of_others:
         return frozenset()
     paths = [] if reading.full else [file.path for file in reading.files]
-    before = {(row.kind, row.name) for row in view.wanted_in(repository, paths)}
+    before = {row.key for row in view.wanted_in(repository, paths)}
     return frozenset(owner for key, owner in of_others.items() if owner is not None and key not in before)
 
 
@@ -251,27 +391,26 @@ def _refused_files(decided: Decided) -> dict[str, str]:
     return found
 
 
-def _renamed(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> frozenset[Key]:
-    """Find what the head creates under another name with an equal spec. Secrets are not compared: an answer must not
-    tell that a guess is one.
+def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreSnapshot) -> dict[Key, Key]:
+    """Find what the head creates under another name with an equal spec, by the name before. Secrets are not compared:
+    an answer must not tell that a guess is one.
     """
     kinds = {key.kind for key in leaving}
-    created: Counter[tuple[str, bytes]] = Counter()
+    created: dict[tuple[str, bytes], list[Key]] = defaultdict(list)
     for outcome in decided.outcomes:
         if outcome.change is Change.CREATE and outcome.key is not None and outcome.key.kind in kinds:
             secrets = dict.fromkeys((at for at, _ in decided.fits.get(outcome.key, FITTING).secrets), MASK)
             masked = values.replaced(decided.document(outcome).document(), secrets)
-            created[outcome.key.kind, _digest(masked["spec"])] += 1
+            created[outcome.key.kind, _digest(masked["spec"])].append(outcome.key)
             snapshot.check()
-    found = set()
-    for key, document in sorted(snapshot.view.documents(snapshot.project, leaving).items()):
+    found = {}
+    for key, document in sorted(snapshot.view.documents(snapshot.project, leaving if created else ()).items()):
         if not document.body:
             continue  # of one that is damaged nobody knows what it was
-        spec = key.kind, _digest(msgspec.json.decode(document.body).get("spec"))
-        if created[spec]:
-            created[spec] -= 1
-            found.add(key)
-    return frozenset(found)
+        names = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
+        if names:
+            found[key] = names.pop(0)
+    return found
 
 
 def _digest(spec: Value) -> bytes:

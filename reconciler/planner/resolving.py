@@ -161,8 +161,7 @@ class BlindTypes:
         for component in components.find_components(kind, document["spec"]):
             for index, parameter in enumerate(component.parameters):
                 if component.type_key in self.tried and (*component.at, index) in holding:
-                    name = parameter.get("name") if isinstance(parameter, dict) else None
-                    names[component.type_key].add(str(name))
+                    names[component.type_key].add(str(components.parameter_name(parameter)))
         return _without(self.lookup, names) if names else self.lookup
 
 
@@ -195,7 +194,7 @@ class Coming:
     so that an actor who may not change a resource still learns what is wrong with the document. `there` is what is
     stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are
     the types of those that must not be judged by all that their types say (`stored_secrets`). `refuse_unknown` as in
-    `type_checks.fit`.
+    `type_checks.fit`. `invalid` are resources that come and are not judged, since they are wrong by themselves.
     """
 
     judged: Mapping[Key, Desired]
@@ -204,6 +203,7 @@ class Coming:
     accepting: Collection[Key]
     blinded: Mapping[Key, Lookup] = field(default_factory=dict)
     refuse_unknown: bool = False
+    invalid: AbstractSet[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +253,7 @@ def resolve(
     if not unfit and not faults and needed.issubset(coming.there):
         return Resolved(fits=fits)  # nothing refers to anything else that comes: the most common change by far
     present = _present(coming, unfit | faults.keys())
-    refused = coming.judged.keys() - present
+    refused = (coming.judged.keys() | coming.invalid) - present
     broken = {}
     for key, document in coming.judged.items():
         lost = not present.issuperset(document.references)
@@ -330,6 +330,6 @@ def which_reference(reference: Reference) -> str:
 def _missing(reference: Reference, refused: Collection[Key]) -> Violation:
     if reference.key in refused:
         return Violation(
-            reference.pointer, f"the {which_reference(reference)} is refused itself and not stored yet; mend that first"
+            reference.pointer, f"the {which_reference(reference)} is invalid and not stored yet; mend that first"
         )
     return Violation(reference.pointer, f"there is no {which_reference(reference)}; create it, or correct the name")

@@ -53,8 +53,13 @@ def render_annotations(plan: Plan) -> Iterator[str]:
     """Yield lines: the verdict as a notice, then errors, notes, warnings and changes, the riskiest first."""
     yield command(AnnotationMark(NOTICE, "Reconciler plan", review_plan.first_line(plan)))
     of_level: dict[str, list[AnnotationMark]] = {ERROR: [], WARNING: [], NOTICE: []}
-    for entry, status in by_risk(plan):
-        for mark in () if status.existing else _marks(status, _of(plan, entry)):
+    fresh = [(entry, status) for entry, status in by_risk(plan) if not status.existing]
+    groups = list(review_plan.resource_groups(fresh))
+    others = {id(group.statuses[0]): group.statuses[1:] for group in groups if group.cause}
+    told = {id(one) for statuses in others.values() for one in statuses}
+    for entry, status in fresh:
+        is_told = id(status) in told or (status.renamed and status.status is UpdateStatus.DELETED)
+        for mark in () if is_told else _marks(status, _of(plan, entry), others.get(id(status), ())):
             of_level[mark.level].append(mark)
     notes = [mark for entry in plan.entries for mark in _entry_marks(entry, _of(plan, entry))]
     yield from _bounded(of_level[ERROR], SHOWN)
@@ -78,12 +83,18 @@ def _entry_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
     yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
 
 
-def _marks(status: PlanStatus, of: str) -> Iterator[AnnotationMark]:
-    """Yield the marks of a resource: its status, its notes, and each reference that leads nowhere."""
+def _marks(status: PlanStatus, of: str, others: Sequence[PlanStatus]) -> Iterator[AnnotationMark]:
+    """Yield the marks of a resource: its status, its notes, and each reference that leads nowhere. `others` are invalid
+    for the same cause.
+    """
     title = status_title(status)
     if level := _LEVELS.get(status.status):
         said = [line.text for line in review_plan.status_reason(status)]
         said = said or list(_changed(status)) or [_HELD if status.held else level[1]]
+        if others:
+            names = ", ".join(status_title(one) for one in others[:FEW])
+            rest = len(others) - FEW
+            said.append(f"the same holds for {names}{f' and {rest:,} more' if rest > 0 else ''}")
         if status.dependants:
             said.append(review_plan.affects(status))
         yield AnnotationMark(level[0], f"{title} {review_plan.word(status)}{of}", "\n".join(said), _place(status))

@@ -17,13 +17,21 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import RISK, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
-from reconciler.review.plan import GONE, LIMIT, MINIMUM, VALUE, PlanLine, by_risk, clean_text
-from reconciler.review.text import OwnerGroup, owner_groups
+from reconciler.review.plan import (
+    GONE,
+    LIMIT,
+    MINIMUM,
+    VALUE,
+    PlanLine,
+    ResourceGroup,
+    by_risk,
+    clean_text,
+    resource_groups,
+)
 
 _TICKS = re.compile(r"`+")
 _URL = re.compile(r"https?://[^/\s]+(?:/.*)?", re.DOTALL)
@@ -100,9 +108,10 @@ class Sheet:
 Link = Callable[[PlanPlace, PlanTip], str | None]
 _Address = Callable[[PlanStatus], str | None]
 
-_OPEN = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR, UpdateStatus.FORBIDDEN, UpdateStatus.DELETED})
+_OPEN = 10  # resources of a section that is open; larger ones are folded
+_LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
-_LINES = 60  # of one resource, which has a quarter of the limit at most
+_LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
 
 
@@ -111,7 +120,7 @@ class _Section(NamedTuple):
 
     summary: str
     is_open: bool
-    groups: tuple[OwnerGroup, ...]
+    groups: tuple[ResourceGroup, ...]
 
 
 def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link | None = None) -> str:
@@ -204,51 +213,74 @@ def _sections(plan: Plan) -> Iterator[_Section]:
     """Yield a fold for each status, the riskiest first, and one for the statuses of before."""
     pairs = by_risk(plan)
     for status in RISK:
-        if found := [(entry, one) for entry, one in pairs if one.status is status and not one.existing]:
-            held = sum(one.held for _, one in found)
+        groups = tuple(
+            resource_groups((entry, one) for entry, one in pairs if one.status is status and not one.existing)
+        )
+        shown = [one for group in groups for one in group.statuses]
+        if shown:
+            held = sum(one.held for one in shown)
             more = f", {held:,} {review_plan.HELD}" if held else ""
-            summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(Counter({status: len(found)}))}{more}"
-            yield _Section(summary, status in _OPEN, tuple(owner_groups(found)))
-    if existing := [(entry, one) for entry, one in pairs if one.existing]:
-        yield _Section(f"{len(existing):,} already in trouble: it was so before", False, tuple(owner_groups(existing)))
+            summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(Counter({status: len(shown)}))}{more}"
+            yield _Section(summary, len(shown) <= _OPEN, groups)
+    groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
+    if existing := sum(len(group.statuses) for group in groups):
+        yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
 
 
 def _fill(sheet: Sheet, sections: Sequence[_Section], address: _Address, *, several: bool) -> int:
-    """Add the resources that fit, and return their number."""
+    """Add the resources that fit, and return their number. The names come before the lines of each."""
     most = sheet.left // 4 + _LINES
+    names = [_name(one, address) for section in sections for group in section.groups for one in group.statuses]
+    left = sum(sheet_size(name) + 1 for name in names)
     shown = 0
     for section in sections:
         begin = ahead = f"<details{' open' if section.is_open else ''}><summary>{section.summary}</summary>\n"
         for group in section.groups:
-            entry = f"entry {span(clean_text(group.entry.name))}, " if several else ""
-            owners = f", owned by {', '.join(map(span, group.owned_by))}" if group.owners else ""
-            ahead += f"\n{entry}{span(group.heading)}{owners}\n\n"
+            ahead += _heading(group, several=several)
             for status in group.statuses:
-                piece = _resource(status, address, min(sheet.left - sheet_size(ahead + _CLOSE), most))
-                if piece is None:
+                name = names[shown]
+                left -= sheet_size(name) + 1
+                room = sheet.left - sheet_size(ahead + _CLOSE)
+                if sheet_size(name) + 1 > room:
                     if not ahead.startswith(begin):
                         sheet.add(_CLOSE)
                     return shown
-                sheet.add(ahead + piece)
+                lines = list(_lines(status, with_reason=not group.cause))
+                sheet.add(ahead + _resource(name, lines, min(room - min(left, room // 2), most)))
                 ahead = ""
                 shown += 1
         sheet.add(_CLOSE)
     return shown
 
 
-def _resource(status: PlanStatus, address: _Address, room: int) -> str | None:
-    """Return a resource with as many of its lines as fit; None when not even its name does."""
+def _heading(group: ResourceGroup, *, several: bool) -> str:
+    entry = f"entry {span(clean_text(group.entry.name))}, " if several else ""
+    owners = f", owned by {', '.join(map(span, group.owned_by))}" if group.owners else ""
+    cause = "\n" + _block([f"{line}\n" for line in group.cause], 4 * VALUE) if group.cause else ""
+    heading = group.heading if group.cause else span(group.heading)
+    return f"\n{entry}{heading}{owners}{cause}\n\n"
+
+
+def _name(status: PlanStatus, address: _Address) -> str:
+    """Return the line of a resource that says which one it is."""
     at = status.at
     place = "" if at is None or not status.name else f" in {linked(review_plan.place_at_line(at), address(status))}"
-    why = review_plan.word(status) if status.existing or status.held else ""
+    why = review_plan.word(status) if status.existing or status.held or status.renamed else ""
     why += review_plan.briefly(status) if status.existing else ""
-    name = f"- {span(review_plan.status_title(status))}{place}{f': {span(why)}' if why else ''}"
-    lines = [] if status.existing else [f"{line}\n" for line in _lines(status)]
-    block = _block(lines, room - sheet_size(name) - 1)
-    if lines and not block:
-        name += f" ({counted(len(lines), 'line')} not shown)"
-    whole = f"{name}\n{block}"
-    return whole if sheet_size(whole) <= room else None
+    return f"- {span(review_plan.status_title(status))}{place}{f': {span(why)}' if why else ''}"
+
+
+def _resource(name: str, lines: Sequence[PlanLine], room: int) -> str:
+    """Return a resource with as many of its lines as fit; many of them are folded."""
+    texts = [f"{line}\n" for line in lines]
+    begin, end = "", ""
+    if len(texts) > _LONG:
+        begin, end = f"\n<details><summary>{counted(len(texts), 'line')}</summary>\n", "\n</details>\n\n"
+    block = _block(texts, room - sheet_size(name) - 1 - sheet_size(begin + end))
+    if block:
+        return f"{name}\n{begin}{block}{end}"
+    hidden = f" ({counted(len(texts), 'line')} not shown)" if texts else ""
+    return f"{name}{hidden}\n" if sheet_size(name + hidden) < room else f"{name}\n"
 
 
 def _block(lines: Sequence[str], room: int) -> str:
@@ -264,9 +296,12 @@ def _block(lines: Sequence[str], room: int) -> str:
     return f"\n{begin}{inner}{rest}{end}" if shown else ""
 
 
-def _lines(status: PlanStatus) -> Iterator[PlanLine]:
+def _lines(status: PlanStatus, *, with_reason: bool) -> Iterator[PlanLine]:
     """Yield the lines of a resource, as a forge colours them: it has `!` for `~`."""
-    yield from review_plan.status_reason(status)
+    if status.existing:
+        return  # its name says it
+    if with_reason:
+        yield from review_plan.status_reason(status)
     for field in status.fields:
         sides = text.field_sides(field, status.at)
         for line in text.field_lines(field, status.at) if sides is None else ():

@@ -8,12 +8,13 @@ A status that was so before the change (`existing`) is counted apart and decides
 """
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from reconciler.model import flows
 from reconciler.model.flows import Flow, FlowChange
@@ -21,6 +22,7 @@ from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, RISK, NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import counted, visible, visible_json
 
+OWNERS = 10  # names in one heading
 NAME = 200  # characters of a name, a path, a ref
 VALUE = 500  # characters of a value or a sentence
 LINE = 300  # characters of a line of text
@@ -35,6 +37,11 @@ MINIMUM = 1_000  # bytes. In a smaller limit the mark, the verdict and the count
 
 ORDERS = re.compile(r"(##\w*)\[")
 """The orders that runners of GitHub and Azure find anywhere in a line; the bracket is to be written otherwise."""
+
+
+WAS_SO = " (was so before)"
+_PLACED = re.compile(r"^.+?:[0-9]+:[0-9]+: ")  # the file and the place in it, before a line of a reason
+SAME = 3  # resources that are invalid for one cause, from which on they are told together
 
 
 class PlanLine(NamedTuple):
@@ -66,7 +73,9 @@ def status_title(one: PlanStatus | NamedResource) -> str:
 
 
 def word(one: PlanStatus) -> str:
-    """Return the status, or that the deletion is held."""
+    """Return the status, or that the deletion is held; of a new name, the one before."""
+    if one.renamed and one.status in (UpdateStatus.CREATED, UpdateStatus.DEPRECATED):
+        return f"{one.status.value}, was {clean_text(one.renamed)} before, with an equal spec"
     return "held" if one.held else one.status.value
 
 
@@ -76,11 +85,69 @@ def place_at_line(place: PlanPlace) -> str:
 
 
 def status_reason(one: PlanStatus) -> Iterator[PlanLine]:
-    """Yield the reason."""
+    """Yield the reason. Of a resource that was wrong before, the lines that were so are marked."""
     lines = (one.reason or "").strip("\n").split("\n")
-    yield from (PlanLine("!", clean_text(line, LINE)) for line in lines[:REASONS] if line)
+    for line in lines[:REASONS]:
+        if line:
+            yield PlanLine("!", f"{clean_text(line, LINE)}{WAS_SO if line in one.reasons_before else ''}")
     if len(lines) > REASONS:
         yield PlanLine("#", f"and {counted(len(lines) - REASONS, 'more line')}")
+
+
+class ResourceGroup(NamedTuple):
+    """The resources of one folder with the same owners; or, in any folder, those that are invalid for the same `cause`,
+    whose lines then stand for the reason of each.
+    """
+
+    entry: PlanEntry
+    statuses: list[PlanStatus]
+    folder: str = ""
+    owners: tuple[str, ...] = ()
+    cause: tuple[PlanLine, ...] = ()
+
+    @property
+    def heading(self) -> str:
+        """The folder as people write it, or how many have the cause."""
+        if self.cause:
+            return f"{counted(len(self.statuses), 'resource')}, of one cause"
+        if self.statuses[0].at is None:
+            return "without a file"
+        return clean_text(self.folder) if self.folder else "./"
+
+    @property
+    def owned_by(self) -> tuple[str, ...]:
+        """The owners, as many as a heading bears."""
+        rest = len(self.owners) - OWNERS
+        shown = tuple(clean_text(one, NAME) for one in self.owners[:OWNERS])
+        return (*shown, f"and {rest} more") if rest > 0 else shown
+
+
+def resource_groups(found: Iterable[tuple[PlanEntry, PlanStatus]]) -> Iterator[ResourceGroup]:
+    """Yield groups, those of one cause first, then in the order of their first resources; inside one the order stays.
+
+    Of a resource that only gets another name, the deletion is told with the new name.
+    """
+    shown = [(entry, one) for entry, one in found if not (one.renamed and one.status is UpdateStatus.DELETED)]
+    causes: defaultdict[tuple[str, ...], list[tuple[PlanEntry, PlanStatus]]] = defaultdict(list)
+    for entry, one in shown:
+        if one.status is UpdateStatus.INVALID and one.reason and not one.existing and not one.reasons_before:
+            causes[entry.name, *(_PLACED.sub("", line) for line in one.reason.split("\n"))].append((entry, one))
+    together = set[int]()
+    for pairs in causes.values():
+        if len(pairs) >= SAME:
+            together.update(id(one) for _, one in pairs)
+            entry, first = pairs[0]
+            lines = (_PLACED.sub("", line) for line in (first.reason or "").split("\n"))
+            cause = status_reason(replace(first, reason="\n".join(lines)))
+            yield ResourceGroup(entry, [one for _, one in pairs], cause=tuple(cause))
+    seen: dict[tuple[str, bool, str, tuple[str, ...]], ResourceGroup] = {}
+    for entry, one in shown:
+        if id(one) not in together:
+            key = (entry.name, one.at is None, one.folder, one.owners)
+            if key not in seen:
+                seen[key] = ResourceGroup(entry, [], one.folder, one.owners)
+            seen[key].statuses.append(one)
+    yield from seen.values()
 
 
 def beside(one: PlanStatus) -> Iterator[PlanLine]:

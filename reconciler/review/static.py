@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from msgspec.structs import replace as replace_struct
+from msgspec import structs
 
 from reconciler.git import file_selection
 from reconciler.git.faults import GitFault, RepositoryState
@@ -26,10 +26,11 @@ from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.plan import PlanEntry
 from reconciler.model.repository_rules import RepositoryRules
+from reconciler.planner import heads
 from reconciler.store.engines import ScratchStore, open_scratch
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, messages, reviews, trees
-from reconciler.worker.commits import PlanMode
+from reconciler.worker import commits, reviews, trees
+from reconciler.worker.commits import CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, Context
 from reconciler.worker.trees import Allowance, FileScope
 
@@ -60,7 +61,7 @@ class StaticOptions:
 
 @dataclass(frozen=True, slots=True)
 class RelevantFiles:
-    """The files to read, by path, None for all; `untouched` counts the other files.
+    """The files to read, by path, None for all.
 
     `held` are the resources in these files, `missing` are those that they refer to and no file has. `unsought` are the
     resources whose files were not searched: only those refer to them that stand beside one that matters.
@@ -70,7 +71,6 @@ class RelevantFiles:
     missing: frozenset[Key]
     unsought: frozenset[Key]
     held: frozenset[Key]
-    untouched: int
 
 
 def plan_static(
@@ -81,29 +81,42 @@ def plan_static(
     now: datetime,
     options: StaticOptions,
 ) -> tuple[PlanEntry, ...]:
-    """Return the plan of each entry, in order. Raises GitFault, Refused."""
+    """Return the plan of each entry, in order; those of one project are judged together. Raises GitFault, Refused."""
+    projects: defaultdict[str, list[EntrySettings]] = defaultdict(list)
+    for entry in entries:
+        projects[entry.project].append(entry)
+    planned: dict[str, PlanEntry] = {}
     with open_scratch() as store:
         rules = DocumentRules(api_versions=api_versions, hmac_key=store.hmac_key)
-        found = [(entry, _relevant(merged, entry, rules, is_whole=options.whole)) for entry in entries]
-        held: defaultdict[str, frozenset[Key]] = defaultdict(frozenset)
-        for entry, relevant in found:
-            held[entry.project] |= relevant.held
-        judged = []
-        for entry, relevant in found:
-            # Without a server, a missing resource may exist nevertheless. With `strict` it does not, unless another
-            # entry of the project has it.
-            assumed = relevant.missing & held[entry.project] if options.strict else relevant.missing
-            assumed |= relevant.unsought
-            mode = PlanMode(only=relevant.only, assumed=assumed, live=False, elsewhere=relevant.untouched)
-            context = _context(store, entry.project, rules, now=now, refuse_unknown=options.refuse_unknown)
-            judged.append((_job(entry, context, merged.base, is_whole=options.whole), mode))
-        for job, mode in judged:
-            _store_base(store, job, merged.base, mode)
-        plans = []
-        for (_, relevant), (job, mode) in zip(found, judged, strict=True):
-            reviewed = reviews.review(job, merged, store.view, allowance=Allowance(), terms=mode)
-            plans.append(replace_struct(reviewed.entry, untouched_files=relevant.untouched))
-        return tuple(plans)
+        for project, together in projects.items():
+            context = _context(store, project, rules, now=now, refuse_unknown=options.refuse_unknown)
+            for plan in _plan_project(store, merged, together, context, options=options):
+                planned[plan.name] = plan
+    return tuple(planned[entry.name] for entry in entries)
+
+
+def _plan_project(
+    store: ScratchStore,
+    merged: Merged,
+    entries: Sequence[EntrySettings],
+    context: Context,
+    *,
+    options: StaticOptions,
+) -> Iterator[PlanEntry]:
+    rules = DocumentRules(api_versions=context.api_versions, hmac_key=context.hmac_key)
+    files = [_files(merged.merged, entry, rules) for entry in entries]
+    relevant = _relevant(merged, entries, files, rules, is_whole=options.whole)
+    # Without a server, a missing resource may exist nevertheless.
+    assumed = relevant.unsought if options.strict else relevant.missing | relevant.unsought
+    untouched = [
+        0 if relevant.only is None else sum(file.readable and file.path not in relevant.only for file in each)
+        for each in files
+    ]
+    modes = [PlanMode(only=relevant.only, assumed=assumed, live=False, elsewhere=number) for number in untouched]
+    jobs = [_job(entry, context, merged.base, is_whole=options.whole) for entry in entries]
+    _store_base(store, jobs, merged.base, modes)
+    for entry, number in zip(reviews.review_together(jobs, merged, store.view, terms=modes), untouched, strict=True):
+        yield structs.replace(entry, untouched_files=number)
 
 
 def _context(
@@ -127,8 +140,8 @@ def _context(
 def _job(entry: EntrySettings, context: Context, commit: Snapshot, *, is_whole: bool) -> CommitJob:
     """Return the job that reads the entry. Guards of deletions need the whole tree."""
     return CommitJob(
-        context=context,
-        rules=entry if is_whole else replace_struct(entry, prune_min_count=UNBOUNDED, prune_max_percent=100),
+        context=structs.replace(context, seed=os.urandom(SEED_BYTES)),
+        rules=entry if is_whole else structs.replace(entry, prune_min_count=UNBOUNDED, prune_max_percent=100),
         mirror="",
         commit=commit.commit.id,
         branch="",
@@ -139,45 +152,60 @@ def _job(entry: EntrySettings, context: Context, commit: Snapshot, *, is_whole: 
     )
 
 
-def _store_base(store: ScratchStore, job: CommitJob, base: Snapshot, mode: PlanMode) -> None:
+def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, modes: Sequence[PlanMode]) -> None:
     """Store the base, as if a service had stored it long ago. Raises GitFault, StoreFault."""
-    parts: list[Changes] = []
-    lenient = replace(mode, lenient=True)
-    planned = messages.finished(
-        commits.plan_commit(job, base, store.view, emit=parts.append, allowance=Allowance(), terms=lenient)
-    )
-    row = RepositoryRow(
-        name=job.rules.name,
-        project=job.context.project,
-        fingerprint="",
-        commit=job.commit,
-        tree=planned.tree,
-        head=job.commit,
-        state=RepositoryState.READY.value,
-        message=None,
-        since=job.context.at,
-        origin=job.origin,
-    )
-    store.commit(parts, record=Record(repository=row, forget_files_of=job.rules.name))
+    view = store.view
+    read = []
+    with view.snapshot():
+        for job, mode in zip(jobs, modes, strict=True):
+            commit = CommitReading(job, base, view, allowance=Allowance(), terms=replace(mode, lenient=True))
+            read.append((commit, commit.read(), commit.world()))
+        world = read[0][2]
+        decided = heads.judge_heads([commit.head(reading, world) for commit, reading, world in read], world)
+    for (commit, _, world), decision in zip(read, decided, strict=True):
+        parts: list[Changes] = []
+        # The others of them are stored meanwhile, which is what it was judged for.
+        with view.snapshot() as revision:
+            planned = commits.write_commit(commit, decision, world, revision=revision, changed_by={}, emit=parts.append)
+        row = RepositoryRow(
+            name=commit.rules.name,
+            project=world.project,
+            fingerprint="",
+            commit=commit.job.commit,
+            tree=planned.tree,
+            head=commit.job.commit,
+            state=RepositoryState.READY.value,
+            message=None,
+            since=world.at,
+            origin=commit.job.origin,
+        )
+        store.commit(parts, record=Record(repository=row, forget_files_of=commit.rules.name))
 
 
-def _relevant(merged: Merged, entry: EntrySettings, rules: DocumentRules, *, is_whole: bool) -> RelevantFiles:
-    """Return the files that a plan of this entry must read."""
-    scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
-    changes = merged.changes(entry.path)
-    matter, before = _files(merged.merged, scope), _files(merged.base, scope)
-    counted = {file.path for file in before}
-    if is_whole or any(change.path.rpartition("/")[2] == file_selection.FILE_NAME for change in changes):
+def _relevant(
+    merged: Merged,
+    entries: Sequence[EntrySettings],
+    files: Sequence[Sequence[TreeFile]],
+    rules: DocumentRules,
+    *,
+    is_whole: bool,
+) -> RelevantFiles:
+    """Return the files that a plan of these entries must read; `files` are those of the merge."""
+    changes = {change.path: change for entry in entries for change in merged.changes(entry.path)}
+    matter = {file.path: file for each in files for file in each}
+    before = {file.path: file for entry in entries for file in _files(merged.base, entry, rules)}
+    if is_whole or any(path.rpartition("/")[2] == file_selection.FILE_NAME for path in changes):
         # A change of the rules which files count is one of every file.
-        found = find_relevant(merged.base, merged.merged, (), matter, rules=rules, before=before)
-        return replace(found, only=None, unsought=frozenset(), untouched=0)
+        found = find_relevant(merged.base, merged.merged, (), matter.values(), rules=rules, before=before.values())
+        return replace(found, only=None, unsought=frozenset())
     # A file that did not count had no resources.
-    changes = [one if one.path in counted else one._replace(old_blob=None) for one in changes]
-    return find_relevant(merged.base, merged.merged, changes, matter, rules=rules)
+    counted = [one if path in before else one._replace(old_blob=None) for path, one in sorted(changes.items())]
+    return find_relevant(merged.base, merged.merged, counted, matter.values(), rules=rules)
 
 
-def _files(snapshot: Snapshot, scope: FileScope) -> list[TreeFile]:
+def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> list[TreeFile]:
     """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
+    scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     try:
         found, _, _ = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
@@ -223,7 +251,6 @@ def find_relevant(
         missing=frozenset((search.named & search.sought) - known),
         unsought=frozenset(search.named - search.sought - known),
         held=frozenset(search.held),
-        untouched=len(files.keys() - search.included),
     )
 
 

@@ -1,21 +1,21 @@
 """A plan for a terminal: the verdict, the symbols, each resource with its fields, and the counts.
 
 Each line begins with a word or a sign of ours, so that no runner of a pipeline takes it for an order of its own. The
-fields as lines and the groups of resources are for every rendering.
+fields as lines are for every rendering.
 """
 
 import difflib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
 
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import (
+    HIDDEN,
+    HIDDEN_CHANGED,
     RISK,
-    SENSITIVE,
-    SENSITIVE_CHANGED,
     CutText,
     Plan,
     PlanDifference,
@@ -27,7 +27,7 @@ from reconciler.model.plan import (
 )
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
-from reconciler.review.plan import LINE, NAME, SYMBOLS, VALUE, PlanLine, clean_text, where
+from reconciler.review.plan import LINE, SYMBOLS, VALUE, PlanLine, clean_text, where
 
 CONTEXT = 2  # lines around what differs
 COMPARED = 60  # lines of each side between which the shortest difference is looked for: it takes their product
@@ -74,7 +74,6 @@ def _common(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 
 TEXT_LINES = 40  # lines of one text's difference
 ELEMENTS = 20  # of a list in another order
-OWNERS = 10  # names in one heading
 
 _COLORS = {"+": "32", "~": "33", "-": "31", "!": "1;31", "=": "35", "#": "36"}
 _PLAIN = (UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.DELETED)  # the symbol says enough
@@ -107,7 +106,7 @@ def field_sides(field: PlanField, of: PlanPlace | None) -> Sides | None:
     def side(given: Any) -> str | None:
         if given is msgspec.UNSET:
             return None
-        return SENSITIVE if field.sensitive and given == SENSITIVE else shown_value(given)
+        return str(given) if field.sensitive and isinstance(given, str) and given in HIDDEN else shown_value(given)
 
     return Sides(clean_text(field.path), side(field.old), side(field.new), where(field.at, of))
 
@@ -116,7 +115,7 @@ def field_lines(field: PlanField, of: PlanPlace | None) -> Iterator[PlanLine]:
     """Yield a field that is more than two values: another order, lines of text, a secret that is another one."""
     path, place = clean_text(field.path), where(field.at, of)
     if _is_other_secret(field):
-        yield PlanLine("~", f"{path}: {SENSITIVE_CHANGED}{place}")
+        yield PlanLine("~", f"{path}: {field.new}{place}")
     elif field.difference is PlanDifference.REORDERED:
         yield PlanLine("~", f"{path}: order changed: {_elements(field.old)} -> {_elements(field.new)}{place}")
     else:
@@ -129,7 +128,7 @@ def field_lines(field: PlanField, of: PlanPlace | None) -> Iterator[PlanLine]:
 
 
 def _is_other_secret(field: PlanField) -> bool:
-    return field.sensitive and field.new == SENSITIVE_CHANGED
+    return field.sensitive and isinstance(field.new, str) and field.new in HIDDEN_CHANGED
 
 
 def _split(given: Any) -> list[str]:
@@ -155,40 +154,6 @@ def shown_value(given: Any) -> str:
     if isinstance(given, CutText):
         return f"{clean_text(given.begins, VALUE)}... ({given.bytes:,} bytes)"
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
-
-
-class OwnerGroup(NamedTuple):
-    """The resources of one folder with the same owners."""
-
-    entry: PlanEntry
-    folder: str
-    owners: tuple[str, ...]
-    statuses: list[PlanStatus]
-
-    @property
-    def heading(self) -> str:
-        """The folder as people write it."""
-        if self.statuses[0].at is None:
-            return "without a file"
-        return clean_text(self.folder) if self.folder else "./"
-
-    @property
-    def owned_by(self) -> tuple[str, ...]:
-        """The owners, as many as a heading bears."""
-        rest = len(self.owners) - OWNERS
-        shown = tuple(clean_text(one, NAME) for one in self.owners[:OWNERS])
-        return (*shown, f"and {rest} more") if rest > 0 else shown
-
-
-def owner_groups(found: Iterable[tuple[PlanEntry, PlanStatus]]) -> Iterator[OwnerGroup]:
-    """Yield groups in the order of their first resources; inside one the order stays."""
-    seen: dict[tuple[str, bool, str, tuple[str, ...]], OwnerGroup] = {}
-    for entry, status in found:
-        key = (entry.name, status.at is None, status.folder, status.owners)
-        if key not in seen:
-            seen[key] = OwnerGroup(entry, status.folder, status.owners, [])
-        seen[key].statuses.append(status)
-    yield from seen.values()
 
 
 def render_text(plan: Plan, *, color: bool, has_worktree: bool = False) -> Iterator[str]:
@@ -228,12 +193,14 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
         yield "\n  delivery\n"
         for line in review_plan.flow_lines(entry):
             yield f"    {_painted(line.mark, line.mark, color)} {line.text}\n"
-    for group in owner_groups((entry, one) for one in entry.statuses if not one.existing):
+    for group in review_plan.resource_groups((entry, one) for one in entry.statuses if not one.existing):
         owners = f" (owners: {', '.join(group.owned_by)})" if group.owners else ""
-        yield f"\nin {group.heading}{owners}\n"
+        yield f"\n{'' if group.cause else 'in '}{group.heading}{owners}\n"
+        yield from (f"  {line}\n" for line in group.cause)
         for status in group.statuses:
             yield f"  {_title(status, color=color)}\n"
-            yield from (f"{_INDENT}{line}\n" for line in review_plan.status_reason(status))
+            if not group.cause:
+                yield from (f"{_INDENT}{line}\n" for line in review_plan.status_reason(status))
             for field in status.fields:
                 yield from _field(field, status)
             yield from (f"{_INDENT}{line}\n" for line in review_plan.beside(status))
@@ -247,7 +214,8 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
 
 def _title(status: PlanStatus, *, color: bool) -> str:
     symbol = SYMBOLS[status.status]
-    word = "" if status.status in _PLAIN and not status.held else f" {review_plan.word(status)}"
+    is_plain = status.status in _PLAIN and not status.held and not status.renamed
+    word = "" if is_plain else f" {review_plan.word(status)}"
     place = f" ({review_plan.place_at_line(status.at)})" if status.at is not None and status.name else ""
     return f"{_painted(f'{symbol} {review_plan.status_title(status)}', symbol, color)}{word}{place}"
 

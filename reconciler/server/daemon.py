@@ -1,7 +1,6 @@
 """The daemon: parts built in order, run until told to stop, and ended in the opposite order.
 
-The caller chooses the application that answers HTTP. While the store has traces of rewritten versions, a task erases
-them.
+While the store has traces of rewritten versions, a task erases them.
 """
 
 import asyncio
@@ -12,22 +11,23 @@ import os
 import resource
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import uvloop
 
+from api import app
 from api.calls import Services
 from reconciler.model import errors
 from reconciler.ops import databases
 from reconciler.ops import logging as ops_logging
 from reconciler.reconcile.runs import Trigger
 from reconciler.server import following, parts, process, serving, sign_in
-from reconciler.server.parts import Parts
+from reconciler.server.parts import Parts, Running, StartPlan
 from reconciler.server.process import ShutdownDeadline
 from reconciler.settings import loading
-from reconciler.settings.models import Settings
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Traces
 
@@ -67,84 +67,50 @@ YOUNG_OBJECTS = 10_000  # before the garbage collector looks at them: 64 request
 END_SECONDS = 5.0  # for everything but the requests under way, which have `delivery.drainTimeout`
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """A daemon that is up: where it listens, and what it offers."""
-
-    address: str
-    services: Services
-
-
-@dataclass(frozen=True, slots=True)
-class StartPlan:
-    """The caller's decisions: the settings and how to read them again, the applications for HTTP and for log records
-    alone, the action once all is up, the variables that resources may refer to (within the settings), if another
-    `auth.type` may remove everybody (`sign_in`), and if a missing store may be made anew.
-    """
-
-    settings: Settings
-    reload: Callable[[], Settings]
-    application: Callable[[Services], Any]
-    log_application: Callable[[Services], Any]
-    when_up: Callable[[Running], Awaitable[None]] | None = None
-    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
-    confirm_auth_change: bool = False
-    new_store: bool = False
-
-
 def start(plan: StartPlan) -> None:
     """`run` on a loop of its own, to its end: those of the loop and of the process, which wait for threads, are bounded
     too, so that the process has little else to do afterwards.
     """
     _allow_open_files()
+    os.umask(UMASK)  # whatever is made, by programs that are started too, is for its owner alone
     bound = ShutdownDeadline(seconds=plan.settings.delivery.drain_timeout + END_SECONDS)
-    with _private_files(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(run(plan, bound))
 
 
 async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
     """Run until SIGTERM or SIGINT. Raises Refused when it cannot start, StoreFault when the store cannot be used."""
-    settings = plan.settings
+    settings, drain = plan.settings, plan.settings.delivery.drain_timeout
     stop, reload = asyncio.Event(), asyncio.Event()
     with (
         process.hold_state_directory(settings.state_dir),
         process.hold_store(databases.database_places(settings).store),
-        _signals(stop=stop, reload=reload, bound=bound),
         contextlib.ExitStack() as opened,
     ):
-        listener = opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))
-        for_logs = [opened.enter_context(one) for one in _log_listener(settings)]
+        _handle_signals(stop=stop, reload=reload, bound=bound)
+        listeners = [opened.enter_context(serving.bind(settings.listen.host, settings.listen.port))]
+        if (at := settings.delivery.otlp_listen) is not None:
+            listeners.append(opened.enter_context(serving.bind(at.host, at.port, setting="delivery.otlpListen")))
         await following.remove_leftovers(settings)
-        async with parts.build_parts(
-            settings,
-            bound,
-            listeners=[listener, *for_logs],
-            environment=plan.environment,
-            confirm_auth_change=plan.confirm_auth_change,
-            new_store=plan.new_store,
-        ) as built:
-            application = plan.application(built.services)
-            drain = settings.delivery.drain_timeout
-            certificate = serving.configured_certificate(settings)
-            more = [serving.Door(plan.log_application(built.services), one) for one in for_logs]
+        async with parts.build_parts(plan, bound, listeners=listeners) as built:
+            services = built.services
+            applications = [app.build(services), app.build_for_logs(services)]
             async with serving.serve(
-                application,
-                listener,
-                certificate=certificate,
+                list(zip(applications, listeners, strict=False)),
+                certificate=serving.configured_certificate(settings),
                 drain_seconds=drain,
-                more=more,
                 trusted_proxies=settings.trusted_proxies,
             ) as served:
                 try:
                     await built.repositories.start(following.watched_repositories(settings))
-                    await _up(plan, [listener, *for_logs], built, served, stop=stop, reload=reload)
+                    await _up(plan, listeners, built, served, stop=stop, reload=reload)
                 finally:
                     bound.begin()
                     await asyncio.gather(
-                        bound.waits("the requests under way", served.end()),
-                        bound.waits("the runs under way", built.repositories.stop()),
-                        bound.waits("the records under way", built.delivery.manager.drain(seconds=drain)),
-                        bound.waits("the provider", _leave_provider(built.services)),
+                        bound.waits("the requests under way", served.end),
+                        bound.waits("the runs under way", built.repositories.stop),
+                        bound.waits("the records under way", partial(built.delivery.manager.drain, seconds=drain)),
+                        bound.waits("the provider", partial(_leave_provider, services)),
                     )
     log.info("Stopped.")
 
@@ -153,14 +119,6 @@ async def _leave_provider(services: Services) -> None:
     """A sign-in that waits for a provider without an answer would keep its request, and with it the stop."""
     if services.provider is not None:
         await services.provider.close()
-
-
-def _spare_the_collector() -> None:
-    """Exclude what the start made from garbage collection. It lasts until the end, and looking through it cost a tenth
-    of the time of many small requests.
-    """
-    gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
 
 
 async def _up(
@@ -178,29 +136,29 @@ async def _up(
         # Last, so that a failed start leaves no password behind.
         state, accounts = settings.state_dir, services.accounts
         await sign_in.ensure_first_admin(accounts, services.signing_in, state_dir=state, clock=services.clock)
-    _spare_the_collector()
+    # What the start made lasts until the end: looking through it cost a tenth of the time of many small requests.
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS, *gc.get_threshold()[1:])
     address, *for_logs = [_address(listener, tls=served.shown is not None) for listener in listeners]
     log.info("Listening on %s.", address, extra={"fields": {"address": address}})
     for one in for_logs:
         log.info("Listening for log records on %s.", one, extra={"fields": {"logAddress": one}})
     process.notify(f"READY=1\nSTATUS=listening on {address}")
-    tasks = [
-        asyncio.create_task(_watchdog(), name="watchdog"),
-        asyncio.create_task(services.accounts.keep_touched(), name="last-uses-of-keys"),
-        asyncio.create_task(services.sessions.keep(), name="sessions"),
-        asyncio.create_task(
-            sign_in.clear_first_admin(services.accounts, state_dir=settings.state_dir), name="first-password"
-        ),
-        asyncio.create_task(_reloads(plan, built, served, reload), name="reloads"),
-        asyncio.create_task(erase_loop(services.store, ErasePace()), name="erasing"),
-        asyncio.create_task(built.delivery.keep(services.store), name="routes"),
-        asyncio.create_task(built.notifying.keep(), name="notifications"),
-        asyncio.create_task(built.auditing.keep(), name="audit"),
-    ]
+    work: dict[str, Coroutine[Any, Any, None]] = {
+        "watchdog": _watchdog(),
+        "last-uses-of-keys": services.accounts.keep_touched(),
+        "sessions": services.sessions.keep(),
+        "first-password": sign_in.clear_first_admin(services.accounts, state_dir=settings.state_dir),
+        "reloads": _reloads(plan, built, served, reload),
+        "erasing": erase_loop(services.store, ErasePace()),
+        "routes": built.delivery.keep(services.store),
+        "notifications": built.notifying.keep(),
+        "audit": built.auditing.keep(),
+        "companion": plan.when_up(Running(address, services)),
+    }
     if services.provider is not None:
-        tasks.append(asyncio.create_task(sign_in.look_at_provider(services.provider, settings), name="provider"))
-    if plan.when_up is not None:
-        tasks.append(asyncio.create_task(_companion(plan.when_up, Running(address, services)), name="companion"))
+        work["provider"] = sign_in.look_at_provider(services.provider, settings)
+    tasks = [asyncio.create_task(one, name=name) for name, one in work.items()]
     for task in tasks:
         task.add_done_callback(lambda ended: _stop_on_failure(ended, stop))
     try:
@@ -222,12 +180,6 @@ def _stop_on_failure(ended: asyncio.Task[None], stop: asyncio.Event) -> None:
         stop.set()
 
 
-def _log_listener(settings: Settings) -> list[socket.socket]:
-    """That of log records alone, where there is one."""
-    at = settings.delivery.otlp_listen
-    return [] if at is None else [serving.bind(at.host, at.port, setting="delivery.otlpListen")]
-
-
 def _address(listener: socket.socket, *, tls: bool) -> str:
     host, port = listener.getsockname()[:2]
     scheme = "https" if tls else "http"
@@ -242,33 +194,16 @@ def _allow_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-@contextlib.contextmanager
-def _private_files() -> Iterator[None]:
-    """Whatever is made meanwhile, by programs that are started too, is for its owner alone."""
-    before = os.umask(UMASK)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-@contextlib.contextmanager
-def _signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: ShutdownDeadline) -> Iterator[None]:
-    """SIGTERM and SIGINT stop, SIGHUP reloads; from here on nothing else handles them."""
+def _handle_signals(*, stop: asyncio.Event, reload: asyncio.Event, bound: ShutdownDeadline) -> None:
+    """SIGTERM and SIGINT stop, SIGHUP reloads; until the loop ends nothing else handles them."""
     loop = asyncio.get_running_loop()
 
     def end() -> None:
         bound.begin()
         stop.set()
 
-    handlers = {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload.set}
-    for number, handler in handlers.items():
+    for number, handler in {signal.SIGTERM: end, signal.SIGINT: end, signal.SIGHUP: reload.set}.items():
         loop.add_signal_handler(number, handler)
-    try:
-        yield
-    finally:
-        for number in handlers:
-            loop.remove_signal_handler(number)
 
 
 async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload: asyncio.Event) -> None:
@@ -291,14 +226,10 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
             log.info("New connections get the certificate in %s as it is now.", fresh.tls.cert_file)
         built.notifying.reloaded(fresh)
         ops_logging.set_level(fresh.log.level)
-        log.info("Reloaded the settings; watching %s.", _names(fresh))
+        names = ", ".join(one.name for one in fresh.repositories if not one.suspend) or "nothing"
+        log.info("Reloaded the settings; watching %s.", names)
         if waiting := loading.need_restart(plan.settings, fresh):
             log.warning("%s %s a restart to take effect.", ", ".join(waiting), "needs" if len(waiting) == 1 else "need")
-
-
-def _names(settings: Settings) -> str:
-    """The repositories that are followed, as a person reads them."""
-    return ", ".join(one.name for one in settings.repositories if not one.suspend) or "nothing"
 
 
 async def _watchdog() -> None:
@@ -307,7 +238,3 @@ async def _watchdog() -> None:
     while seconds is not None:
         process.notify("WATCHDOG=1")
         await asyncio.sleep(seconds / 2)
-
-
-async def _companion(when_up: Callable[[Running], Awaitable[None]], running: Running) -> None:
-    await when_up(running)

@@ -11,13 +11,12 @@ import random
 import resource
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 from typing import NamedTuple, Protocol
 
 from reconciler.delivery import http_client
-from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.breaker import SendEnvironment, system_clock
 from reconciler.delivery.contract import Behind
 from reconciler.delivery.exporter import Exporter
@@ -26,10 +25,12 @@ from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.queue.contract import Queue
 from reconciler.delivery.queue.queues import Queues
+from reconciler.delivery.queue_exporter import QueueExporter
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
-from reconciler.server.schedules import Schedules
+from reconciler.server.schedules import every
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
@@ -101,8 +102,7 @@ class RouteFollowing:
         """The store changed."""
         if told.changed and told.project is not None:
             change = Change(self._monotonic(), frozenset(told.changed_endpoints))
-            before = self._unread.get(told.project)
-            self._unread[told.project] = change if before is None else before.and_then(change)
+            self._unread[told.project] = self._unread.get(told.project, change).and_then(change)
             self.ask(told.project)
 
     def ask(self, project: str) -> None:
@@ -134,24 +134,19 @@ class RouteFollowing:
 
     async def _follow(self, project: str) -> str | None:
         """Why it is not followed in full; None when it is."""
-        self._being_read = self._unread.pop(project, None)
+        change = self._being_read = self._unread.pop(project, None)
+        routes = None
         try:
             routes = await self._read(project, await self._follower.left(project))
+            await self._follower.change(routes)
         except errors.ReconcilerError as problem:
-            # What only a person can mend may last: until then the routes of before are in force.
-            if self._being_read is not None and not isinstance(problem, errors.Refused):
-                self._unread[project] = self._being_read.and_then(self._unread.get(project))
+            # Of routes that were read, the rest is followed. What only a person can mend may last: until then the
+            # routes of before are in force.
+            if routes is None and change is not None and not isinstance(problem, errors.Refused):
+                self._unread[project] = change.and_then(self._unread.get(project))
             return problem.message
-        else:
-            return await self._change(routes)
         finally:
             self._reading = self._being_read = None
-
-    async def _change(self, routes: Routes) -> str | None:
-        try:
-            await self._follower.change(routes)
-        except errors.ReconcilerError as problem:  # the rest is followed
-            return problem.message
         return None
 
     def _came(self, project: str, message: str | None) -> None:
@@ -183,10 +178,14 @@ class Delivering:
 
     manager: Manager
     routing: RouteFollowing
+    upkeep: "Upkeep"
 
     async def keep(self, store: Store) -> None:
-        """Follow what every project routes, for ever."""
-        await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
+        """Follow what every project routes, and look after the queues, forever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(every(EXPIRY_SECONDS, self.upkeep.expire, name="dead-letters"), name="dead-letters")
+            group.create_task(every(DISK_SECONDS, self.upkeep.look_at_disk, name="room-on-the-disk"), name="disk")
+            await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
 
 
 def egress_policy(settings: Settings, listeners: Sequence[socket.socket]) -> EgressPolicy:
@@ -206,7 +205,7 @@ async def delivering(
     *,
     store: Store,
     applier: Applier,
-    environment: Mapping[str, str],
+    secrets: SecretSources,
 ) -> AsyncIterator[Delivering]:
     """Delivery for as long as the context lasts. Before its end, `manager.drain` waits for what is in flight.
 
@@ -214,7 +213,6 @@ async def delivering(
     """
     delivery = settings.delivery
     chance = random.Random()  # noqa: S311 (it spreads waits)
-    secrets = delivery_secrets.configured_sources(settings, environment=environment)
     queues = Queues(settings.state_dir / QUEUES, reserve=delivery.free_bytes, clock=system_clock)
     to = egress_policy(settings, listeners)
     async with HttpClient(policy=to, proxy=settings.outbound.proxy, connections=_most_connections()) as client:
@@ -222,7 +220,9 @@ async def delivering(
         surroundings = SendEnvironment(random=chance)
 
         def make(project: str, destination: Destination, queue: Queue | None) -> Exporter:
-            return Exporter(destination, project=project, queue=queue, outlet=outlet, environment=surroundings)
+            if queue is None:
+                return Exporter(destination, project=project, outlet=outlet, environment=surroundings)
+            return QueueExporter(destination, queue=queue, project=project, outlet=outlet, environment=surroundings)
 
         async def look_up(project: str, name: str) -> Destination | None:
             routes = await applier.routes(project, (name,))
@@ -234,11 +234,10 @@ async def delivering(
         routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
         store.subscribe(ResourceChange, routing.heard)
-        schedules = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now).scheduled()
+        upkeep = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now)
         try:
-            yield Delivering(manager, routing)
+            yield Delivering(manager, routing, upkeep)
         finally:
-            await schedules.stop()
             await manager.drain(seconds=0)
             await manager.close()
 
@@ -281,14 +280,6 @@ class Upkeep:
         self._is_ahead = False
         self._is_low = False
 
-    def scheduled(self) -> Schedules:
-        """Begin with it."""
-        schedules = Schedules()
-        schedules.every(EXPIRY_SECONDS, self.expire, name="dead-letters")
-        schedules.every(DISK_SECONDS, self.look_at_disk, name="room-on-the-disk")
-        schedules.start()
-        return schedules
-
     async def expire(self) -> None:
         """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
         now = self._now()
@@ -303,14 +294,13 @@ class Upkeep:
 
     async def look_at_disk(self) -> None:
         """Say when the disk is down to what queues leave free, and when there is room again."""
-        is_low = self._queues.spare() < 0
-        if is_low and not self._is_low:
+        was_low, self._is_low = self._is_low, self._queues.spare() < 0
+        if self._is_low and not was_low:
             log.warning(
                 "The disk has less room than `delivery.freeBytes`: log records are refused until there is more."
             )
-        if self._is_low and not is_low:
+        if was_low and not self._is_low:
             log.info("The disk has room again; log records are taken.")
-        self._is_low = is_low
 
 
 def _listener(listening: socket.socket) -> Listener:

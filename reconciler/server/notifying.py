@@ -3,22 +3,22 @@
 import asyncio
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from reconciler.auth.accounts import Accounts
-from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.http_client import HttpClient
 from reconciler.delivery.manager import Manager
+from reconciler.delivery.secrets import SecretSources
 from reconciler.model import clock
-from reconciler.notifications import observers as notifications_observers
-from reconciler.notifications import service_observers
+from reconciler.notifications import observers, service_observers
 from reconciler.notifications.board import Board
 from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.notifications.service_observers import CertificateObserver, DamageObserver
 from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
@@ -39,8 +39,8 @@ class Notifying:
     outbox: Outbox | None
     settings: Settings
     listeners: Sequence[socket.socket]
-    certificates: service_observers.CertificateObserver
-    damage: service_observers.DamageObserver
+    certificates: CertificateObserver
+    damage: DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
         """Look at once at what these settings may have mended."""
@@ -56,10 +56,8 @@ class Notifying:
 
     async def _send(self, outbox: Outbox) -> None:
         policy = delivering.egress_policy(self.settings, self.listeners)
-        outbound = self.settings.outbound
-        async with HttpClient(
-            policy=policy, proxy=outbound.proxy, connections=CONNECTIONS * len(outbox.targets)
-        ) as client:
+        outbound, connections = self.settings.outbound, CONNECTIONS * len(outbox.targets)
+        async with HttpClient(policy=policy, proxy=outbound.proxy, connections=connections) as client:
             await outbox.keep(client, authorities=outbound.ca_file)
 
 
@@ -67,12 +65,12 @@ async def build_notifying(
     settings: Settings,
     operations: Operations,
     *,
-    store_: Store,
+    store: Store,
     accounts: Accounts,
-    repositories_: Repositories,
+    repositories: Repositories,
     manager: Manager,
     listeners: Sequence[socket.socket],
-    environment: Mapping[str, str],
+    secrets: SecretSources,
 ) -> Notifying:
     """With what an earlier start kept. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
@@ -81,45 +79,46 @@ async def build_notifying(
     board = Board(operations, clock=clock.now, place=place, retention=retention, targets=targets)
     await board.load()
     outbox = Outbox(board, place=place, clock=clock.now) if targets else None
-    changes = notifications_observers.ConfigurationObserver(store_, monotonic=time.monotonic)
-    store_.subscribe(ResourceChange, changes.heard)
-    ends = service_observers.CertificateObserver(
-        repositories_.reconcilers,
+    changes = observers.ConfigurationObserver(store, monotonic=time.monotonic)
+    store.subscribe(ResourceChange, changes.heard)
+    ends = CertificateObserver(
+        repositories.reconcilers,
         manager.figures,
         manager.followed,
-        secrets=delivery_secrets.configured_sources(settings, environment=environment),
+        secrets=secrets,
         clock=clock.now,
         monotonic=time.monotonic,
         certificate=settings.tls.cert_file,
         authorities=settings.outbound.ca_file,
     )
-    operations_file = databases.database_places(settings).operations
-    damage = service_observers.DamageObserver(store_, set_aside=lambda: files.damaged_copies(operations_file))
-    observers = (
-        notifications_observers.RepositoryObserver(repositories_.reconcilers, store_),
-        changes,
-        notifications_observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
-        _disks(settings),
-        ends,
-        service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
-        service_observers.StoreObserver(store_, unwritten=lambda: board.unwritten, clock=clock.now),
-        damage,
-        service_observers.OpenFilesObserver(),
+    places, state = databases.database_places(settings), settings.state_dir
+    damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations))
+    queues = state / delivering.QUEUES
+    # Of all that is kept: any folder of it may be a disk of its own.
+    folders = (state, places.store.parent, state / following.MIRRORS, queues)
+    watch = ObserverLoop(
+        board,
+        (
+            observers.RepositoryObserver(repositories.reconcilers, store),
+            observers.FlowObserver(
+                repositories.reconcilers,
+                store,
+                followed=manager.followed,
+                delivers=manager.delivers,
+                clock=clock.now,
+            ),
+            changes,
+            observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
+            service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes),
+            ends,
+            service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
+            service_observers.StoreObserver(store, unwritten=lambda: board.unwritten, clock=clock.now),
+            damage,
+            service_observers.OpenFilesObserver(),
+        ),
+        every=settings.notifications.interval,
     )
-    watch = ObserverLoop(board, observers, every=settings.notifications.interval)
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
-
-
-def _disks(settings: Settings) -> service_observers.DiskObserver:
-    """Of all that is kept: any folder of it may be a disk of its own."""
-    queues = settings.state_dir / delivering.QUEUES
-    folders = (
-        settings.state_dir,
-        databases.database_places(settings).store.parent,
-        settings.state_dir / following.MIRRORS,
-        queues,
-    )
-    return service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes)
 
 
 def _target(alert: Alert) -> AlertTarget:

@@ -1,14 +1,16 @@
-"""The parts of the daemon."""
+"""The parts of the daemon, and what the caller of it decides."""
 
 import asyncio
 import contextlib
 import hashlib
 import json
+import os
 import socket
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import schemas
 from api import responses
@@ -41,8 +43,28 @@ from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
 from reconciler.worker.client import WorkerClient
 
-if TYPE_CHECKING:
-    from reconciler.auth.oidc.provider import Provider
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A daemon that is up: where it listens, and what it offers."""
+
+    address: str
+    services: Services
+
+
+@dataclass(frozen=True, slots=True)
+class StartPlan:
+    """The caller's decisions: the settings and how to read them again, the action once all is up, the variables that
+    resources may refer to (within the settings), if another `auth.type` may remove everybody (`sign_in`), and if a
+    missing store may be made anew.
+    """
+
+    settings: Settings
+    reload: Callable[[], Settings]
+    when_up: Callable[[Running], Coroutine[Any, Any, None]]
+    environment: Mapping[str, str] = field(default_factory=lambda: os.environ, repr=False)
+    confirm_auth_change: bool = False
+    new_store: bool = False
 
 
 class Parts(NamedTuple):
@@ -55,119 +77,118 @@ class Parts(NamedTuple):
     auditing: AuditUpkeep
 
 
-class _Kept(NamedTuple):
-    """The open store, and everybody."""
-
-    store: Store
-    operations: Operations
-    accounts: Accounts
-
-
-class _Entrance(NamedTuple):
-    """The parts by which people sign in."""
-
-    signing_in: SigningIn
-    sessions: Sessions
-    people: People | None
-    provider: "Provider | None"
-
-
 @contextlib.asynccontextmanager
 async def build_parts(
-    settings: Settings,
-    bound: ShutdownDeadline,
-    *,
-    listeners: Sequence[socket.socket],
-    environment: Mapping[str, str],
-    confirm_auth_change: bool,
-    new_store: bool,
+    plan: StartPlan, bound: ShutdownDeadline, *, listeners: Sequence[socket.socket]
 ) -> AsyncIterator[Parts]:
     """Store, worker, applier, repositories and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
-    async with (
-        _kept(settings, bound, confirm_auth_change=confirm_auth_change, new_store=new_store) as kept,
-        _worker(settings, bound, kept.store) as worker,
-    ):
-        limits = ApplyLimits(
-            api_versions=settings.api.accepted_versions,
-            max_resources=settings.api.max_resources,
-            refuse_unknown=settings.resources.refuse_unknown,
-        )
-        secrets = partial(
-            delivery_secrets.available_secrets, delivery_secrets.configured_sources(settings, environment=environment)
-        )
+    settings = plan.settings
+    async with contextlib.AsyncExitStack() as opened:
+        store, operations = await opened.enter_async_context(_store(settings, bound, new_store=plan.new_store))
+        accounts = await _accounts(plan, store, operations)
+        worker = await opened.enter_async_context(_worker(settings, bound, store))
+        sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
         applier = Applier(
-            kept.store, worker, store_address=kept.store.address, limits=limits, secrets=secrets, clock=clock.now
+            store,
+            worker,
+            store_address=store.address,
+            limits=ApplyLimits(
+                api_versions=settings.api.accepted_versions,
+                max_resources=settings.api.max_resources,
+                refuse_unknown=settings.resources.refuse_unknown,
+            ),
+            secrets=partial(delivery_secrets.available_secrets, sources),
+            clock=clock.now,
         )
-        auditing = AuditUpkeep(kept.store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
-        kept.store.subscribe(ResourceChange, auditing.heard)
-        async with (
-            _repositories(settings, kept, applier) as repositories,
-            _entrance(settings, bound, kept) as entrance,
-            delivering.delivering(
-                settings, listeners, store=kept.store, applier=applier, environment=environment
-            ) as delivery,
-        ):
-            watching = await notifying.build_notifying(
-                settings,
-                kept.operations,
-                store_=kept.store,
-                accounts=kept.accounts,
-                repositories_=repositories,
-                manager=delivery.manager,
-                listeners=listeners,
-                environment=environment,
-            )
-            # All that a door may use: a long list, and nothing is decided in it.
-            has_tls = serving.configured_certificate(settings) is not None
-            services = Services(
-                store=kept.store,
+        auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
+        store.subscribe(ResourceChange, auditing.heard)
+        repositories = Repositories(
+            ReconcileEnvironment(
+                store=store,
                 applier=applier,
-                repositories=repositories,
-                reviewing=Reviewing(
-                    repositories, store=kept.store, applier=applier, clock=clock.now, queued=delivery.manager.waiting
-                ),
-                accounts=kept.accounts,
-                signing_in=entrance.signing_in,
+                remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
+                ensure_project=accounts.ensure_project,
+                rules=_rules_digest(settings),
                 clock=clock.now,
-                api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
-                max_body_bytes=settings.api.max_body_bytes,
-                deliveries=delivery.manager,
-                rates=RecordRates(settings.delivery.records_per_second),
-                room=IntakeRoom(settings.delivery.max_in_flight_bytes),
-                log_limits=RequestLimits(
-                    bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
-                ),
-                sessions=entrance.sessions,
-                board=watching.board,
-                outbox=watching.outbox,
-                auth_type=settings.auth.type,
-                people=entrance.people,
-                provider=entrance.provider,
-                flow_key=await kept.operations.flow_key(),
-                takes_invitations=entrance.people is not None and not settings.auth.oidc.disable_invitations,
-                anybody=LOCAL if settings.auth.type == "none" else None,
-                web_url=settings.web_url,
-                trusted_proxies=settings.trusted_proxies,
-                refusals=auditing.refusals,
-                has_tls=has_tls,
-                headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
-                measured=Measured(
-                    repositories=repositories,
-                    deliveries=lambda now: delivery_metrics.delivery_steps(delivery.manager.figures(), now=now),
-                    alerts=None if watching.outbox is None else watching.outbox.tallies,
-                ),
             )
-            yield Parts(services, repositories, delivery, watching, auditing)
+        )
+        opened.push_async_callback(repositories.stop)
+        # What is remembered of keys and sessions is written at the end.
+        lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
+        sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+        await sessions.load()
+        people, provider = None, None
+        if settings.auth.type == "oidc":
+            people = People(accounts, sessions, policy=settings.auth.oidc, clock=clock.now)
+            provider = sign_in.build_provider(settings)
+            opened.push_async_callback(bound.waits, "the provider", provider.close)
+        opened.push_async_callback(sessions.touch)
+        opened.push_async_callback(accounts.touch)
+        signing_in = SigningIn(accounts)
+        opened.callback(signing_in.close)
+        delivery = await opened.enter_async_context(
+            delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
+        )
+        manager = delivery.manager
+        watching = await notifying.build_notifying(
+            settings,
+            operations,
+            store=store,
+            accounts=accounts,
+            repositories=repositories,
+            manager=manager,
+            listeners=listeners,
+            secrets=sources,
+        )
+        # All that a door may use: a long list, and nothing is decided in it.
+        has_tls = serving.configured_certificate(settings) is not None
+        services = Services(
+            store=store,
+            applier=applier,
+            repositories=repositories,
+            reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock.now, queued=manager.waiting),
+            accounts=accounts,
+            signing_in=signing_in,
+            clock=clock.now,
+            api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
+            max_body_bytes=settings.api.max_body_bytes,
+            deliveries=manager,
+            rates=RecordRates(settings.delivery.records_per_second),
+            room=IntakeRoom(settings.delivery.max_in_flight_bytes),
+            log_limits=RequestLimits(
+                bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
+            ),
+            sessions=sessions,
+            board=watching.board,
+            outbox=watching.outbox,
+            auth_type=settings.auth.type,
+            people=people,
+            provider=provider,
+            flow_key=await operations.flow_key(),
+            takes_invitations=people is not None and not settings.auth.oidc.disable_invitations,
+            anybody=LOCAL if settings.auth.type == "none" else None,
+            web_url=settings.web_url,
+            trusted_proxies=settings.trusted_proxies,
+            refusals=auditing.refusals,
+            has_tls=has_tls,
+            headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
+            measured=Measured(
+                repositories=repositories,
+                deliveries=lambda now: delivery_metrics.delivery_steps(manager.figures(), now=now),
+                alerts=None if watching.outbox is None else watching.outbox.tallies,
+            ),
+        )
+        yield Parts(services, repositories, delivery, watching, auditing)
 
 
 @contextlib.asynccontextmanager
-async def _kept(
-    settings: Settings, bound: ShutdownDeadline, *, confirm_auth_change: bool, new_store: bool
-) -> AsyncIterator[_Kept]:
-    """Both files, brought to this version, and everybody who may still come in. Raises Refused, StoreFault."""
+async def _store(
+    settings: Settings, bound: ShutdownDeadline, *, new_store: bool
+) -> AsyncIterator[tuple[Store, Operations]]:
+    """Both databases, brought to this version. Raises Refused, StoreFault."""
     places = databases.database_places(settings)
     missing = await asyncio.to_thread(databases.missing, places)
     if missing is not None and not new_store:
@@ -176,23 +197,29 @@ async def _kept(
     await asyncio.to_thread(databases.copy_before_upgrade, places, clock=time.monotonic, beating=process.beat)
     store, operations = await engines.open_store(settings.store.url, settings.state_dir)
     try:
-        accounts = Accounts(store, await store.directory(), clock=clock.now)
-        await sign_in.settle_auth(
-            accounts,
-            store,
-            operations,
-            configured=settings.auth.type,
-            is_confirmed=confirm_auth_change,
-            check=partial(_check_provider, settings),
-        )
-        if settings.auth.type == "oidc":
-            await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
-        await accounts.ensure_project(DEFAULT_PROJECT)
-        yield _Kept(store, operations, accounts)
+        yield store, operations
     finally:
         bound.begin()
-        await bound.waits("a write of sessions", operations.close())
-        await bound.waits("a write to the store", store.close())
+        await bound.waits("a write of sessions", operations.close)
+        await bound.waits("a write to the store", store.close)
+
+
+async def _accounts(plan: StartPlan, store: Store, operations: Operations) -> Accounts:
+    """Everybody who may still come in. Raises Refused, StoreFault."""
+    settings = plan.settings
+    accounts = Accounts(store, await store.directory(), clock=clock.now)
+    await sign_in.settle_auth(
+        accounts,
+        store,
+        operations,
+        configured=settings.auth.type,
+        is_confirmed=plan.confirm_auth_change,
+        check=partial(sign_in.check_provider, settings),
+    )
+    if settings.auth.type == "oidc":
+        await sign_in.sign_out_others(accounts, operations, issuer=settings.auth.oidc.issuer)
+    await accounts.ensure_project(DEFAULT_PROJECT)
+    return accounts
 
 
 @contextlib.asynccontextmanager
@@ -206,71 +233,7 @@ async def _worker(settings: Settings, bound: ShutdownDeadline, store: Store) -> 
         yield worker
     finally:
         bound.begin()
-        await bound.waits("the worker", worker.stop())
-
-
-@contextlib.asynccontextmanager
-async def _repositories(settings: Settings, kept: _Kept, applier: Applier) -> AsyncIterator[Repositories]:
-    """Those that are watched: none before they are started."""
-    surroundings = _surroundings(settings, store=kept.store, applier=applier, accounts=kept.accounts)
-    repositories = Repositories(surroundings)
-    try:
-        yield repositories
-    finally:
-        await repositories.stop()
-
-
-@contextlib.asynccontextmanager
-async def _entrance(settings: Settings, bound: ShutdownDeadline, kept: _Kept) -> AsyncIterator[_Entrance]:
-    """By which people come in; what is remembered of keys and sessions is written at the end. Raises StoreFault."""
-    sessions = await _sessions(settings, kept.operations, kept.accounts)
-    people, provider = _through_a_provider(settings, kept.accounts, sessions)
-    signing_in = SigningIn(kept.accounts)
-    try:
-        yield _Entrance(signing_in, sessions, people, provider)
-    finally:
-        signing_in.close()
-        await kept.accounts.touch()
-        await sessions.touch()
-        if provider is not None:
-            await bound.waits("the provider", provider.close())
-
-
-async def _sessions(settings: Settings, operations: Operations, accounts: Accounts) -> Sessions:
-    """Those of an earlier start. Raises StoreFault."""
-    lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
-    await sessions.load()
-    return sessions
-
-
-async def _check_provider(settings: Settings) -> None:
-    """Raise Refused where people are to sign in through a provider that cannot be used."""
-    if settings.auth.type == "oidc":
-        await sign_in.check_provider(settings)
-
-
-def _through_a_provider(
-    settings: Settings, accounts: Accounts, sessions: Sessions
-) -> tuple[People | None, "Provider | None"]:
-    """Return the sign-in through a provider, if the settings want one."""
-    if settings.auth.type != "oidc":
-        return None, None
-    return (
-        People(accounts, sessions, policy=settings.auth.oidc, clock=clock.now),
-        sign_in.build_provider(settings, clock=clock.now, monotonic=time.monotonic),
-    )
-
-
-def _surroundings(settings: Settings, *, store: Store, applier: Applier, accounts: Accounts) -> ReconcileEnvironment:
-    return ReconcileEnvironment(
-        store=store,
-        applier=applier,
-        remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
-        ensure_project=accounts.ensure_project,
-        rules=_rules_digest(settings),
-        clock=clock.now,
-    )
+        await bound.waits("the worker", worker.stop)
 
 
 def _rules_digest(settings: Settings) -> str:

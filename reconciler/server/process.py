@@ -12,7 +12,7 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 from reconciler.model import errors
@@ -74,8 +74,8 @@ def _lock(descriptor: int, what: str, *, todo: str) -> None:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
         raise errors.Refused(f"Another daemon (process {holder}) uses {what}; stop it, or {todo}.") from error
     with contextlib.suppress(OSError):  # the number only helps a person; on a full disk the lock holds without it
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        number = f"{os.getpid()}\n".encode()
+        os.ftruncate(descriptor, os.pwrite(descriptor, number, 0))
 
 
 log = logging.getLogger(__name__)
@@ -100,11 +100,11 @@ class ShutdownDeadline:
             self._begun = True
             self._timer.start()
 
-    async def waits(self, what: str, work: Awaitable[None]) -> None:
+    async def waits(self, what: str, end: Callable[[], Awaitable[None]]) -> None:
         """Wait for a part's end, which is named if it is not reached."""
         self._waits.append(what)
         try:
-            await work
+            await end()
         finally:
             self._waits.remove(what)
 

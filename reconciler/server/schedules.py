@@ -1,29 +1,12 @@
-"""Work at intervals, and the upkeep of the audit. The only module that imports APScheduler.
+"""Work at intervals, and the upkeep of the audit.
 
-    schedules = Schedules()
-    schedules.every(600.0, expire, name="dead-letters")
-    schedules.start()
-    ...
-    await schedules.stop()
-
-Work that was missed while the process did not run is not repeated. If that matters, do it once before the start.
-
-APScheduler uses the machine's clock, which may be set. Its own trigger adds the interval to the previous time: after a
-jump forward it walks through every missed time (9 s without the event loop for 40 days at one second), and after a jump
-back nothing is due until the clock is where it was. So the next time is counted from now, and again after the clock was
-set back.
-
-The upkeep of the audit writes refused attempts, logs the head of the chain, and removes events past their retention.
+The upkeep writes refused attempts, logs the head of the chain, and removes events past their retention.
 """
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
-from typing import TypeAlias
-
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.base import BaseTrigger
+from datetime import timedelta
 
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model import errors
@@ -35,75 +18,19 @@ from reconciler.store.records import AuditRow, ResourceChange
 
 log = logging.getLogger(__name__)
 
-STOP_SECONDS = 5.0  # for work that was cancelled to come to its end
-CLOCK_SECONDS = 10.0  # between two looks at the clock; work may be late by so much after it was set back
 
-Work: TypeAlias = Callable[[], Awaitable[object]]
-
-
-class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
-    """Fire an interval after the present time, however many intervals were missed."""
-
-    def __init__(self, interval: timedelta) -> None:
-        self._interval = interval
-
-    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
-        return now + self._interval
-
-
-class Schedules:
-    """Used from one event loop; work may be added before and after the start."""
-
-    def __init__(self) -> None:
-        # In UTC, since it would look for the machine's time zone otherwise. Late work is done once, however late.
-        self._scheduler = AsyncIOScheduler(
-            timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-        )
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._clock: asyncio.Task[None] | None = None
-
-    def every(self, seconds: float, work: Work, *, name: str) -> None:
-        """Do the work again and again, for the first time after so many seconds. The last work of a name counts."""
-
-        async def run() -> None:
-            if name not in self._running:
-                task = self._running[name] = asyncio.create_task(_done(work, name), name=name)
-                task.add_done_callback(lambda _: self._running.pop(name))
-
-        trigger = _FromNow(timedelta(seconds=seconds))
-        self._scheduler.add_job(run, trigger, id=name, name=name, replace_existing=True)
-
-    def start(self) -> None:
-        """Begin, on the running loop."""
-        self._scheduler.start()
-        self._clock = asyncio.create_task(self._follow_clock(), name="schedules")
-
-    async def stop(self) -> None:
-        """Begin nothing more, and cancel what runs."""
-        self._scheduler.shutdown(wait=False)
-        await asyncio.sleep(0)  # that happens in a callback of the loop
-        running = [*self._running.values(), *([] if self._clock is None else [self._clock])]
-        for task in running:
-            task.cancel()
-        if running:
-            await asyncio.wait(running, timeout=STOP_SECONDS)
-
-    async def _follow_clock(self) -> None:
-        while True:
-            before = datetime.now(UTC)
-            await asyncio.sleep(CLOCK_SECONDS)
-            if datetime.now(UTC) < before:
-                for job in self._scheduler.get_jobs():
-                    job.reschedule(job.trigger)
-
-
-async def _done(work: Work, name: str) -> None:
-    try:
-        await work()
-    except errors.ReconcilerError as problem:
-        log.warning("The work on %s is left until the next time: %s", name, problem.message)
-    except Exception:
-        log.exception("The work on %s met a fault of the program; it is done again the next time.", name)
+async def every(seconds: float, work: Callable[[], Awaitable[object]], *, name: str) -> None:
+    """Do the work forever, for the first time after so many seconds. Neither its faults nor a machine's clock that is
+    set change that, since the loop has a clock of its own.
+    """
+    while True:
+        await asyncio.sleep(seconds)
+        try:
+            await work()
+        except errors.ReconcilerError as problem:
+            log.warning("The work on %s is left until the next time: %s", name, problem.message)
+        except Exception:
+            log.exception("The work on %s met a fault of the program; it is done again the next time.", name)
 
 
 MINUTE = 60.0
@@ -129,17 +56,15 @@ class AuditUpkeep:
 
     async def keep(self) -> None:
         """Do all of it until cancelled; then write the attempts that were refused until then."""
-        schedules = Schedules()
-        schedules.every(MINUTE, self.minute, name="audit")
-        schedules.every(RETENTION_SECONDS, self.forget, name="audit-retention")
-        schedules.start()
         try:
-            while True:
-                await self.say()
-                await self._ran.wait()
-                self._ran.clear()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(every(MINUTE, self.minute, name="audit"), name="audit-minutes")
+                group.create_task(every(RETENTION_SECONDS, self.forget, name="audit-retention"), name="audit-retention")
+                while True:
+                    await self.say()
+                    await self._ran.wait()
+                    self._ran.clear()
         finally:
-            await schedules.stop()
             await self.minute()
 
     def heard(self, told: ResourceChange) -> None:
@@ -155,8 +80,8 @@ class AuditUpkeep:
 
     async def _write_refused(self) -> None:
         async with self._writing:
-            if not self._waiting:  # else the counts go on, in as much memory as before
-                self._waiting = tuple(self.refusals.taken(self._clock()))
+            # If some wait, the counts go on, in as much memory as before.
+            self._waiting = self._waiting or tuple(self.refusals.taken(self._clock()))
             if not self._waiting:
                 return
             try:
@@ -169,7 +94,7 @@ class AuditUpkeep:
     async def say(self) -> None:
         """Log where the audit begins and ends, if that changed: kept elsewhere, the line proves what the store held."""
         try:
-            anchor, head = await self._store.audit_anchor(), await self._store.audit_head()
+            anchor, head = await self._store.audit_ends()
         except StoreFault as fault:
             log.warning("The audit's head is not known: %s", fault.message)
             return
@@ -185,14 +110,13 @@ class AuditUpkeep:
             return
         self._said_anchor = anchor
         number, hashed = anchor.head
-        fields = {"auditAnchor": number, "auditAnchorHash": hashed.hex(), "auditGone": anchor.events}
         log.info(
             "The audit's anchor is %s: %s went so far, up to number %d, the last of %s.",
             anchor.head,
             counted(anchor.events, "event"),
             anchor.last_event,
             anchor.last_at or "an unknown time",
-            extra={"fields": fields},
+            extra={"fields": {"auditAnchor": number, "auditAnchorHash": hashed.hex(), "auditGone": anchor.events}},
         )
 
     async def forget(self) -> None:
@@ -201,5 +125,6 @@ class AuditUpkeep:
         is_more = True
         while is_more:
             is_more = await self._store.forget_events(before=before)
-            self._say_anchor(await self._store.audit_anchor())
+            anchor, _ = await self._store.audit_ends()
+            self._say_anchor(anchor)
             await asyncio.sleep(PAUSE_SECONDS)

@@ -9,7 +9,6 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
@@ -24,8 +23,7 @@ from reconciler.settings.models import Settings
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificate:
+class Certificate(NamedTuple):
     """The listener's certificate chain and private key, PEM files."""
 
     chain: Path
@@ -92,13 +90,6 @@ BACKLOG = 512  # connections that wait to be accepted
 ACCEPT_AGAIN_SECONDS = 1.0  # after the process had no more files
 KEEP_ALIVE_SECONDS = 30
 TLS_END = 2.0  # seconds, for a client's part in closing a TLS connection
-
-
-class Door(NamedTuple):
-    """An application, and where it listens."""
-
-    application: Any
-    listener: socket.socket
 
 
 class _Listener:
@@ -175,10 +166,17 @@ class _Server(uvicorn.Server):
     def __init__(
         self, doors: Sequence[tuple[uvicorn.Config, socket.socket]], tls: ssl.SSLContext | None, pool: ConnectionPool
     ) -> None:
-        super().__init__(doors[0][0])  # whose application is told of start and end
+        super().__init__(doors[0][0])
         self._doors = doors
         self._tls = tls
         self._pool = pool
+        self.is_up = asyncio.Event()
+        self.running = asyncio.create_task(self.serve(), name="http-server")
+
+    async def end(self) -> None:
+        """Let requests under way end."""
+        self.should_exit = True
+        await self.running
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -186,19 +184,17 @@ class _Server(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:  # noqa: ARG002 - each door has its own
-        """Start the application and the listeners."""
-        await self.lifespan.startup()
-        if self.lifespan.should_exit:
-            raise errors.Refused("The HTTP application did not start.")
+        """Start the listeners."""
         listeners: list[Any] = [  # uvicorn calls `close` and `wait_closed` alone
             _Listener(listener, pool=self._pool, tls=self._tls, open_connection=partial(self._open_connection, config))
             for config, listener in self._doors
         ]
         self.servers = listeners
         self.started = True
+        self.is_up.set()
 
     def _open_connection(self, config: uvicorn.Config, place: Place) -> BoundedConnection:
-        return BoundedConnection(config, self.server_state, self.lifespan.state, place=place)
+        return BoundedConnection(config, self.server_state, {}, place=place)
 
 
 def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
@@ -218,49 +214,36 @@ def bind(host: str, port: int, *, setting: str = "listen") -> socket.socket:
     return listener
 
 
-@dataclass(frozen=True, slots=True)
-class Served:
-    """A server that is up."""
+class Served(NamedTuple):
+    """A server that is up. `end` lets requests under way end, beside whatever else ends. `shown` is the context for new
+    connections; None without TLS. Only the start decides if there is TLS.
+    """
 
     end: Callable[[], Awaitable[None]]
-    """Let requests under way end, beside whatever else ends."""
     shown: PresentedCertificate | None
-    """The context for new connections; None without TLS. Only the start decides if there is TLS."""
 
 
 @contextlib.asynccontextmanager
 async def serve(
-    application: Any,
-    listener: socket.socket,
+    doors: Sequence[tuple[Any, socket.socket]],
     *,
-    certificate: Certificate | None,
+    certificate: Certificate | None = None,
     drain_seconds: float,
-    more: Sequence[Door] = (),
     trusted_proxies: Sequence[IPv4Network | IPv6Network] = (),
 ) -> AsyncIterator[Served]:
-    """Serve while the context lasts; then let requests under way end, for at most `drain_seconds`.
+    """Serve each application on its listener while the context lasts; then let requests under way end, for at most
+    `drain_seconds`.
 
-    More doors show the same certificate. Raises Refused when it cannot.
+    All show the same certificate. Raises Refused when it cannot be used.
     """
     shown = None if certificate is None else PresentedCertificate(read_certificate(certificate))
-    doors = [Door(application, listener), *more]
-    configs = [(_config(door.application, drain_seconds=drain_seconds), door.listener) for door in doors]
+    configs = [(_config(application, drain_seconds=drain_seconds), listener) for application, listener in doors]
     server = _Server(configs, None if shown is None else shown.listener, ConnectionPool(trusted_proxies))
-    task = asyncio.create_task(server.serve(sockets=[door.listener for door in doors]), name="http-server")
-
-    async def drain() -> None:
-        server.should_exit = True
-        await task
-
     try:
-        while not server.started:
-            if task.done():
-                task.result()
-                raise errors.Refused("The HTTP server stopped before it had started.")
-            await asyncio.sleep(0.01)
-        yield Served(end=drain, shown=shown)
+        await server.is_up.wait()
+        yield Served(server.end, shown)
     finally:
-        await drain()
+        await server.end()
 
 
 def _config(application: Any, *, drain_seconds: float) -> uvicorn.Config:
@@ -275,7 +258,7 @@ def _config(application: Any, *, drain_seconds: float) -> uvicorn.Config:
         backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=max(1, round(drain_seconds)),
-        lifespan="on",
+        lifespan="off",
         ws="none",
     )
     config.load()

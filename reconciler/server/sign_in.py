@@ -12,10 +12,9 @@ import asyncio
 import logging
 import os
 import secrets
-import stat
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -28,6 +27,8 @@ from reconciler.model import clock, errors, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
 from reconciler.model.errors import Refused
+from reconciler.ops import databases
+from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Operations, Store
 
@@ -37,7 +38,7 @@ CALLBACK = "/oidc/redirect"  # the interface, Authentication, OpenID Connect sig
 SIGNED_OUT = "/signed-out"
 
 
-def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], float]) -> Provider:
+def build_provider(settings: Settings) -> Provider:
     """Build the client of the provider that proves who people are."""
     oidc = settings.auth.oidc
     configuration = ProviderConfiguration(
@@ -52,7 +53,7 @@ def build_provider(settings: Settings, *, clock: Clock, monotonic: Callable[[], 
         # Scopes that the operator wrote down are asked for as they are: a provider may refuse any other.
         wants_groups="scopes" not in oidc.model_fields_set,
     )
-    return Provider(configuration, clock=clock, monotonic=monotonic)
+    return Provider(configuration, clock=clock.now, monotonic=time.monotonic)
 
 
 async def look_at_provider(provider: Provider, settings: Settings) -> None:
@@ -76,8 +77,10 @@ async def look_at_provider(provider: Provider, settings: Settings) -> None:
 
 
 async def check_provider(settings: Settings) -> None:
-    """Check the provider before others lose their access. Raises Refused if nobody could sign in."""
-    asked = build_provider(settings, clock=clock.now, monotonic=time.monotonic)
+    """Check the provider, if there is one, before others lose their access. Raises Refused if nobody could sign in."""
+    if settings.auth.type != "oidc":
+        return
+    asked = build_provider(settings)
     try:
         await asked.check()
     except (ProviderUnreachable, ProviderUnfit) as problem:
@@ -164,18 +167,12 @@ def _encoded(accounts: Accounts) -> str | None:
 
 def _read(path: Path) -> str | None:
     """The password in the file; None without one. A link, folder or pipe in its place is none of ours and stays."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
+    if path.is_symlink():
         return None
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return None
-        return os.read(descriptor, changes.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
-    except OSError:
+        return bounded_io.read_file(path, limit=changes.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
+    except (OSError, bounded_io.NotAFile, bounded_io.FileTooLarge):
         return None
-    finally:
-        os.close(descriptor)
 
 
 def _write(path: Path, password: str) -> None:
@@ -183,85 +180,13 @@ def _write(path: Path, password: str) -> None:
     has the password. A link in its place is replaced, not followed.
     """
     temporary = path.with_name(f"{path.name}.new")
-    temporary.unlink(missing_ok=True)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(password + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    databases.write_new_file(temporary, f"{password}\n".encode())
     temporary.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    databases.force_to_disk(path.parent)
 
 
 OF_OLD = "local"  # what a store with people was used with before stores recorded it
 OPTION = "--confirm-auth-change"
-
-
-@dataclass(frozen=True, slots=True)
-class AuthChange:
-    """How much of each would go."""
-
-    people: int
-    memberships: int
-    invitations: int
-    keys: int
-    sessions: int
-
-    def __str__(self) -> str:
-        return (
-            f"people: {self.people:,}, memberships: {self.memberships:,}, invitations: {self.invitations:,}, "
-            f"keys: {self.keys:,}, sessions: {self.sessions:,}"
-        )
-
-
-def auth_type_before(directory: Directory, *, recorded: str | None, configured: str) -> str:
-    """How people signed in so far."""
-    if recorded is None:
-        return OF_OLD if directory.users else configured
-    return recorded
-
-
-def auth_change(directory: Directory, *, sessions: int) -> AuthChange:
-    """All of them."""
-    return AuthChange(
-        people=len(directory.users),
-        memberships=sum(map(len, directory.members.values())),
-        invitations=len(directory.invitations),
-        keys=len(directory.keys),
-        sessions=sessions,
-    )
-
-
-def auth_change_refusal(what: AuthChange, *, was: str, configured: str) -> errors.Refused:
-    """Return the error of a start without confirmation."""
-    return errors.Refused(
-        f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign in and "
-        f"all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."
-    )
-
-
-def change_auth(directory: Directory, *, was: str, configured: str) -> Amendment:
-    """Remove all people and stored keys; projects and resources stay."""
-    what = auth_change(directory, sessions=0)
-    detail = {
-        "before": was,
-        "after": configured,
-        "users": what.people,
-        "members": what.memberships,
-        "invitations": what.invitations,
-        "keys": what.keys,
-    }
-    return Amendment(
-        Audited("configured", "Authentication", configured, detail=detail),
-        removed_users=tuple(user for _, user in sorted(directory.users.items())),
-        revoked_keys=tuple(key for _, key in sorted(directory.keys.items())),
-        ended_invitations=tuple(one for _, one in sorted(directory.invitations.items())),
-        auth_type=configured,
-    )
 
 
 async def settle_auth(
@@ -276,24 +201,53 @@ async def settle_auth(
     """Change the store to this type. `check` raises Refused if nobody could sign in then, and is called before anything
     is removed. Raises Refused if something would be removed without confirmation, what `check` raises, StoreFault.
     """
+    directory = accounts.directory
     recorded = await store.auth_type()
-    was = auth_type_before(accounts.directory, recorded=recorded, configured=configured)
+    was = recorded or (OF_OLD if directory.users else configured)
+    sessions = await operations.sessions()
     if was != configured:
-        sessions = await operations.sessions()
-        what = auth_change(accounts.directory, sessions=len(sessions))
-        if any((what.people, what.memberships, what.invitations, what.keys)):
-            if not is_confirmed:
-                raise auth_change_refusal(what, was=was, configured=configured)
-            await check()
-            await operations.remove_sessions([row.digest for row in sessions])
-            await accounts.amend(
-                lambda directory: change_auth(directory, was=was, configured=configured), actor="settings", request=None
+        counts = {
+            "people": len(directory.users),
+            "memberships": sum(map(len, directory.members.values())),
+            "invitations": len(directory.invitations),
+            "keys": len(directory.keys),
+        }
+        has_anybody = any(counts.values())
+        what = ", ".join(f"{name}: {count:,}" for name, count in {**counts, "sessions": len(sessions)}.items())
+        if has_anybody and not is_confirmed:
+            raise errors.Refused(
+                f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign "
+                f"in and all that lets somebody in ({what}), but no resource; set it back, or start once with {OPTION}."
             )
+        if has_anybody:
+            await check()
+        await operations.remove_sessions([row.digest for row in sessions])
+        if has_anybody:
+            decide = partial(_without_anybody, was=was, configured=configured)
+            await accounts.amend(decide, actor="settings", request=None)
             log.warning("auth.type is %s now and was %s; removed %s.", configured, was, what)
             return
-        await operations.remove_sessions([row.digest for row in sessions])
     if recorded != configured:
         await store.put_auth_type(configured)
+
+
+def _without_anybody(directory: Directory, *, was: str, configured: str) -> Amendment:
+    """Remove all people and stored keys; projects and resources stay."""
+    detail = {
+        "before": was,
+        "after": configured,
+        "users": len(directory.users),
+        "members": sum(map(len, directory.members.values())),
+        "invitations": len(directory.invitations),
+        "keys": len(directory.keys),
+    }
+    return Amendment(
+        Audited("configured", "Authentication", configured, detail=detail),
+        removed_users=tuple(user for _, user in sorted(directory.users.items())),
+        revoked_keys=tuple(key for _, key in sorted(directory.keys.items())),
+        ended_invitations=tuple(one for _, one in sorted(directory.invitations.items())),
+        auth_type=configured,
+    )
 
 
 async def sign_out_others(accounts: Accounts, operations: Operations, *, issuer: str) -> None:

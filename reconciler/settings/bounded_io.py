@@ -36,7 +36,12 @@ def read_file(path: Path | str, *, limit: int) -> bytes:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise NotAFile
-        return _bounded(descriptor, limit)
+        kept = bytearray()
+        while chunk := os.read(descriptor, limit + 1 - len(kept)):
+            kept += chunk
+            if len(kept) > limit:
+                raise FileTooLarge
+        return bytes(kept)
     finally:
         os.close(descriptor)
 
@@ -48,15 +53,6 @@ def file_identity(path: Path) -> FileIdentity | None:
     except OSError:
         return None
     return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
-
-
-def _bounded(descriptor: int, limit: int) -> bytes:
-    kept = bytearray()
-    while chunk := os.read(descriptor, limit + 1 - len(kept)):
-        kept += chunk
-        if len(kept) > limit:
-            raise FileTooLarge
-    return bytes(kept)
 
 
 SECONDS = 10.0  # until nobody waits any more for an answer but its thread
@@ -72,12 +68,13 @@ class DiskHangs(errors.Transient):
     """A file operation did not answer in time, or none could start; it recovers when its disk does."""
 
 
-def _on_thread(work: Callable[[], T]) -> asyncio.Future[T]:
+def on_thread(work: Callable[[], T]) -> asyncio.Future[T]:
     """Run an operation on a thread that ends with it, and that nobody joins, in the context of the caller."""
     asked: Future[T] = Future()
     context = contextvars.copy_context()
 
     def run() -> None:
+        asked.set_running_or_notify_cancel()  # from here on nobody cancels it
         try:
             asked.set_result(context.run(work))
         except BaseException as fault:
@@ -106,7 +103,13 @@ class BoundedIO:
         """
         loop = asyncio.get_running_loop()
         await self._turn()
-        asked, end = self._ask(work), loop.time() + seconds
+        try:
+            asked = on_thread(work)
+        except (RuntimeError, MemoryError) as fault:  # as `Thread.start` tells it
+            self._free.release()
+            raise DiskHangs(NO_THREAD.format(self._what)) from fault
+        asked.add_done_callback(self._answered)
+        end = loop.time() + seconds
         try:
             await asyncio.wait([asked], timeout=seconds)
         except asyncio.CancelledError:
@@ -146,21 +149,6 @@ class BoundedIO:
     def _put_off(self) -> None:
         # Doubled with each thread that hangs, so that these stay few however long it lasts.
         self._try_at = asyncio.get_running_loop().time() + self._again * 2.0 ** len(self._owed)
-
-    def _ask(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Have a thread answer. Its place, which is taken, is given back with the answer or when that is owed.
-
-        Raises DiskHangs when the system has no thread left.
-        """
-        try:
-            asked = _on_thread(work)
-        except BaseException as fault:
-            self._free.release()
-            if isinstance(fault, RuntimeError | MemoryError):  # as `Thread.start` tells it
-                raise DiskHangs(NO_THREAD.format(self._what)) from fault
-            raise
-        asked.add_done_callback(self._answered)
-        return asked
 
     def _owe(self, asked: asyncio.Future[Any]) -> None:
         """Mark this operation as abandoned, unless it has ended."""

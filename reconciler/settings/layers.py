@@ -119,7 +119,7 @@ def environment_layer(environment: Mapping[str, str]) -> Layer:
     return Layer(_nested(given), lambda pointer: (0, 0, variable_of(pointer)))
 
 
-def option_layer(overrides: Mapping[str, object]) -> Layer:
+def option_layer(overrides: Mapping[str, Value]) -> Layer:
     """Return the layer of the command line: keys are dotted as in the reference (`log.level`), None is an option not
     given.
     """
@@ -128,17 +128,7 @@ def option_layer(overrides: Mapping[str, object]) -> Layer:
         words = CAPITAL.sub(r"-\1", dotted_key(pointer)).replace(".", "-")
         return 0, 0, f"--{words.lower()}"
 
-    return Layer(_nested({name: _plain(value) for name, value in overrides.items() if value is not None}), place)
-
-
-def _plain(value: object) -> Value:
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
-    return str(value)  # a Path, say
+    return Layer(_nested({name: value for name, value in overrides.items() if value is not None}), place)
 
 
 def _nested(given: Mapping[str, Value]) -> dict[str, Value]:

@@ -9,10 +9,11 @@ with those of shape. They are pure: only the start asks if a sign-in provider is
 
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ValidationError
@@ -22,7 +23,7 @@ from reconciler.model import positions
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
-from reconciler.settings import layers, models, scalars
+from reconciler.settings import layers, scalars
 from reconciler.settings.layers import Layer, value_at
 from reconciler.settings.models import ENVIRONMENT_ONLY, Settings
 from reconciler.settings.scalars import listen_address
@@ -35,45 +36,47 @@ NEEDED = ("sshKeyFile", "knownHostsFile")
 ODD_FOR_SSH = frozenset('"\\$')
 
 
-def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    """Yield contradictions as (the key's pointer in the repository, the sentence)."""
-    yield from _followed(repository)
+Mistake: TypeAlias = tuple[Pointer, str]
+"""A rule that is broken: the pointer of a key, and the sentence."""
+
+
+def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[Mistake]:
+    """Yield the contradictions in a repository; pointers begin in it."""
+    first, *more = [key for key in FOLLOWED if _is_given(repository.get(key))] or [""]
+    for key in more:
+        yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
     scheme = _scheme(repository.get("url"))
     if scheme is None:
         return  # a mistake of shape, shown as such
     section = repository.get("credentials")
     given = {key: value for key, value in section.items() if _is_given(value)} if isinstance(section, dict) else {}
-    for key, sentence in (*_misplaced(given, scheme), *_combined(given)):
-        yield ("credentials", key), sentence
+    told = {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
+    for wanted, keys in (("https", HTTPS), ("ssh", SSH)):
+        for key in keys:
+            if key in given and scheme != wanted:
+                why = f"is for {wanted} URLs, and the URL is {told}; leave it out, or change `url`"
+                yield ("credentials", key), why
+    if "passwordFile" in given and "tokenFile" in given:
+        yield ("credentials", "tokenFile"), "must not be given beside passwordFile; leave one of them out"
+    if "passwordFile" in given and "username" not in given:
+        yield ("credentials", "passwordFile"), "needs username too"
+    if "username" in given and not {"passwordFile", "tokenFile"} & given.keys():
+        yield ("credentials", "username"), "needs passwordFile or tokenFile too"
+    for key in SSH:
+        if ODD_FOR_SSH & set(str(given.get(key, ""))):
+            yield ("credentials", key), 'must be a path without `$`, `"` and backslashes, which ssh reads as its own'
     lacking = [f"credentials.{key}" for key in NEEDED if key not in given]
     if scheme == "ssh" and lacking:
         yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
 
 
-def _followed(repository: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    first, *more = [key for key in FOLLOWED if _is_given(repository.get(key))] or [""]
-    for key in more:
-        yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
-
-
-def _misplaced(given: Mapping[str, Value], scheme: str) -> Iterator[tuple[str, str]]:
-    told = {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
-    for wanted, keys in (("https", HTTPS), ("ssh", SSH)):
-        for key in keys:
-            if key in given and scheme != wanted:
-                yield key, f"is for {wanted} URLs, and the URL is {told}; leave it out, or change `url`"
-
-
-def _combined(given: Mapping[str, Value]) -> Iterator[tuple[str, str]]:
-    if "passwordFile" in given and "tokenFile" in given:
-        yield "tokenFile", "must not be given beside passwordFile; leave one of them out"
-    if "passwordFile" in given and "username" not in given:
-        yield "passwordFile", "needs username too"
-    if "username" in given and not {"passwordFile", "tokenFile"} & given.keys():
-        yield "username", "needs passwordFile or tokenFile too"
-    for key in SSH:
-        if ODD_FOR_SSH & set(str(given.get(key, ""))):
-            yield key, 'must be a path without `$`, `"` and backslashes, which ssh reads as its own'
+def alert_mistakes(alert: Mapping[str, Value]) -> Iterator[Mistake]:
+    """Yield the contradictions in an alert; pointers begin in it."""
+    given = [key for key in ("url", "urlFile") if _is_given(alert.get(key))]
+    if not given:
+        yield (), "needs url or urlFile"
+    elif len(given) > 1:
+        yield ("urlFile",), "must not be given beside url"
 
 
 def _is_given(value: Value) -> bool:
@@ -94,15 +97,25 @@ OPENID = "openid"
 WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
 
 
-def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    """Yield missing keys and contradictions as (the key's pointer in `auth.oidc`, the sentence)."""
+def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[Mistake]:
+    """Yield missing keys and contradictions in `auth.oidc`; pointers begin there."""
     for key in PROVIDER_NEEDED:
         if not _is_given(oidc.get(key)):
             # Wherever it is shown, the other of the two is what somebody may want.
             variable = layers.variable_of(("auth", "oidc", key))
             yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
-    yield from _issuer(oidc.get("issuer"))
-    yield from _scopes(oidc.get("scopes"))
+    issuer = oidc.get("issuer")
+    with suppress(ValueError):  # a mistake of shape, shown as such
+        parts = urlsplit(scalars.issuer(issuer) if isinstance(issuer, str) else "")
+        if parts.path.rstrip("/").endswith(WELL_KNOWN):
+            yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
+        # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
+        if parts.scheme == "http" and not scalars.is_loopback(parts.hostname or ""):
+            yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
+    scopes = oidc.get("scopes")
+    # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
+    if isinstance(scopes, list) and OPENID not in scopes:
+        yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
     first = oidc.get("firstAdmin")
     given = {key for key, value in first.items() if _is_given(value)} if isinstance(first, dict) else set()
     for one, other in (("claim", "value"), ("value", "claim")):
@@ -119,28 +132,8 @@ def is_below_a_path(web_url: Value) -> bool:
         return False  # a mistake of shape, shown as such
 
 
-def _issuer(value: Value) -> Iterator[tuple[Pointer, str]]:
-    try:
-        parts = urlsplit(scalars.issuer(value)) if isinstance(value, str) and value else None
-    except ValueError:
-        return  # a mistake of shape, shown as such
-    if parts is not None and parts.path.rstrip("/").endswith(WELL_KNOWN):
-        yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
-    # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
-    if parts is not None and parts.scheme != "https" and not scalars.is_loopback(parts.hostname or ""):
-        yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
-
-
-def _scopes(value: Value) -> Iterator[tuple[Pointer, str]]:
-    # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
-    if isinstance(value, list) and OPENID not in value:
-        yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
-
-
 SHAPES = {
     "model_type": "must be a mapping of keys",
-    "model_attributes_type": "must be a mapping of keys",
-    "dict_type": "must be a mapping of keys",
     "tuple_type": "must be a list",
     "missing": "is required",
 }
@@ -149,53 +142,43 @@ SHAPES = {
 LISTENERS = (("listen",), ("delivery", "otlpListen"))
 
 
-class Mistake(NamedTuple):
-    """A rule that is broken, at a key."""
-
-    pointer: Pointer
-    message: str
-
-
 def of_shape(error: ValidationError) -> Iterator[Mistake]:
     """Return the mistakes that the settings classes refuse."""
     # Neither the input nor a link to someone's documentation belongs in a message.
     for detail in error.errors(include_url=False, include_context=False, include_input=False):
         pointer = detail["loc"]
         if detail["type"] == "extra_forbidden":
-            yield Mistake(pointer, _unknown(pointer))
+            yield pointer, _unknown(pointer)
         else:
-            yield Mistake(pointer, SHAPES.get(detail["type"], detail["msg"]))
+            yield pointer, SHAPES.get(detail["type"], detail["msg"])
 
 
 def mistakes_between(values: Mapping[str, Value]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
     yield from _of_items("repositories", values, repository_mistakes)
-    yield from _of_items("alerts", values, models.alert_mistakes)
+    yield from _of_items("alerts", values, alert_mistakes)
     for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
         if _is_given(value_at(values, "tls", one)) and not _is_given(value_at(values, "tls", other)):
-            yield Mistake(("tls", one), f"needs tls.{other} too")
+            yield ("tls", one), f"needs tls.{other} too"
     kind = value_at(values, "auth", "type")
     far = [listener for listener in LISTENERS if _is_beyond_this_machine(value_at(values, *listener))]
     if far and kind == "none":
         which = ".".join(far[0])
-        yield Mistake(
-            ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
-        )
+        yield ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
     if not (values.get("insecure") is True or _is_given(value_at(values, "tls", "certFile"))):
         message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
-        yield from (Mistake(listener, message) for listener in far)
+        yield from ((listener, message) for listener in far)
     if kind == "oidc":
         oidc = value_at(values, "auth", "oidc")
         for pointer, message in provider_mistakes(oidc if isinstance(oidc, dict) else {}):
-            yield Mistake(("auth", "oidc", *pointer), message)
+            yield ("auth", "oidc", *pointer), message
         if is_below_a_path(values.get("webURL")):
-            yield Mistake(
-                ("webURL",), "must have no path where auth.type is oidc, since the pages are at the root of a host"
-            )
+            why = "must have no path where auth.type is oidc, since the pages are at the root of a host"
+            yield ("webURL",), why
 
 
 def _of_items(
-    section: str, values: Mapping[str, Value], judge: Callable[[dict[str, Value]], Iterator[tuple[Pointer, str]]]
+    section: str, values: Mapping[str, Value], judge: Callable[[dict[str, Value]], Iterator[Mistake]]
 ) -> Iterator[Mistake]:
     """Yield the mistakes of the mappings in a list: a name that an earlier one has, and those that `judge` finds."""
     found = values.get(section)
@@ -205,9 +188,9 @@ def _of_items(
             continue
         name = one.get("name")
         if isinstance(name, str) and seen.setdefault(name, index) != index:
-            yield Mistake((section, index, "name"), f"must be unique; {section}[{seen[name]}] has the same name")
+            yield (section, index, "name"), f"must be unique; {section}[{seen[name]}] has the same name"
         for pointer, message in judge(one):
-            yield Mistake((section, index, *pointer), message)
+            yield (section, index, *pointer), message
 
 
 def _is_beyond_this_machine(listener: Value) -> bool:
@@ -269,7 +252,7 @@ class Loaded:
     config: Path | None
 
 
-def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, object]) -> Loaded:
+def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapping[str, Value]) -> Loaded:
     """The settings, or SettingsError with every mistake. `overrides` has dotted keys; None is one that is not given."""
     path = config_path(config, environment=environment)
     file = layers.computed_layer({}) if path is None else _file(path)
@@ -279,8 +262,8 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     merged = layers.merged(one.values for one in sources)
     settings, shape = _settings(merged)
     # Values in the file are validated even if an option or a variable overrides them: it may be removed later.
-    in_file = [
-        Mistake((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
+    in_file: list[Mistake] = [
+        ((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
         for key in ENVIRONMENT_ONLY & file.values.keys()
     ]
     lines = {
@@ -362,9 +345,9 @@ def _settings(values: Mapping[str, Value]) -> tuple[Settings | None, list[Mistak
 
 
 def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> Iterator[tuple[int, int, str]]:
-    for mistake in found:
-        line, column, place = layers.nearest_layer(sources, mistake.pointer).place(mistake.pointer)
-        yield line, column, f"{place}: {mistake.message}"
+    for pointer, message in found:
+        line, column, place = layers.nearest_layer(sources, pointer).place(pointer)
+        yield line, column, f"{place}: {message}"
 
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})

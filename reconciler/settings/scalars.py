@@ -101,7 +101,7 @@ def listen_address(text: object) -> Address:
 
 def has_control(text: str) -> bool:
     """Return True if the text holds characters that programs or terminals act on."""
-    return any(not character.isprintable() for character in text)
+    return not text.isprintable()
 
 
 def repository_url(text: str) -> str:
@@ -113,15 +113,14 @@ def repository_url(text: str) -> str:
     if "::" in text.partition("/")[0]:
         raise refusal("must not use a remote helper (`name::address`), which runs a program; use https, ssh or a path")
     if "://" not in text:
-        raise refusal(_not_a_url(text))
+        head, colon, _ = text.partition(":")
+        if colon and "/" not in head:
+            raise refusal("must be written as a URL, ssh://user@host/path, instead of user@host:path")
+        raise refusal(
+            "must be an absolute path or a URL (https, ssh or file); a relative path depends on where the service "
+            "starts"
+        )
     return _checked_url(text)
-
-
-def _not_a_url(text: str) -> str:
-    head, colon, _ = text.partition(":")
-    if colon and "/" not in head:
-        return "must be written as a URL, ssh://user@host/path, instead of user@host:path"
-    return "must be an absolute path or a URL (https, ssh or file); a relative path depends on where the service starts"
 
 
 def _checked_url(text: str) -> str:
@@ -153,32 +152,19 @@ def web_url(text: str) -> str:
     return issuer(text).rstrip("/")
 
 
-def issuer(text: str) -> str:
+def issuer(text: str, *, may_have_query: bool = False) -> str:
     """A URL as it is written: that of a provider is compared byte for byte, with the slash that it may end with."""
     parts = urlsplit(text)
     _ = parts.port
-    if (
-        parts.scheme not in ("http", "https")
-        or not parts.hostname
-        or parts.query
-        or parts.fragment
-        or has_control(text)
-    ):
-        raise ValueError
-    if parts.username is not None or parts.password is not None:
+    is_web = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+    if not is_web or parts.fragment or (parts.query and not may_have_query) or has_control(text):
         raise ValueError
     return text
 
 
 def alert_url(text: str) -> str:
-    """A URL that alerts are posted to, or nothing. It may hold a query, with which some chats know who sends."""
-    if text:
-        parts = urlsplit(text)
-        _ = parts.port
-        is_web = parts.scheme in ("http", "https") and parts.hostname
-        if not is_web or parts.fragment or has_control(text) or parts.username is not None:
-            raise ValueError
-    return text
+    """A URL that alerts are posted to. It may hold a query, with which some chats know who sends."""
+    return issuer(text, may_have_query=True)
 
 
 def or_nothing(check: Callable[[str], str], *, nothing: str | None = "") -> AfterValidator:

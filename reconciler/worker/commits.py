@@ -34,10 +34,10 @@ from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
 from reconciler.planner import decisions, delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
-from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
-from reconciler.planner.heads import HeadDecision, OwnershipClaim, OwnershipTransfer
+from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
 from reconciler.planner.pruning import FileReading, PruneCircumstances, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
@@ -149,6 +149,13 @@ class CommitReading:
 
     def decide(self, reading: TreeReading, world: StoreSnapshot) -> HeadDecision:
         """Decide about what was read. Raises GitFault."""
+        head = self.head(reading, world)
+        # Without pruning, a repository drops nothing.
+        claims = self._claims(head.removed.gone, world) if self.rules.prune and head.removed.gone else []
+        return planner_heads.judge_head(head, claims, world)
+
+    def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
+        """Return what is judged of what was read. Raises GitFault."""
         repository, project, remembered = self.rules.name, world.project, self.remembered
         reading = pruning.told_empty(reading, self.view, repository=repository, project=project)
         around = self._circumstances(reading.tree)
@@ -156,10 +163,8 @@ class CommitReading:
         gone = pruning.find_removed(reading, self.view, repository=repository, project=project, look_back=look_back)
         # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
         gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
-        # Without pruning, a repository drops nothing.
-        claims = self._claims(gone.gone, world) if self.rules.prune and gone.gone else []
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
-        return planner_heads.judge_head(reading, gone, claims, world, rules=self.rules, around=around, tell=tell)
+        return Head(reading, gone, self.rules, around, tell)
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
@@ -252,8 +257,14 @@ class CommitReading:
         folder = git_trees.place(rules.path).prefix
         globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
         paths: dict[Key, list[str]] = defaultdict(list)
-        for key, path in self.view.places_of(rules.name, keys):
-            if planner_heads.is_allowed(key, rules) and path.startswith(folder) and globs.choose(path):
+        for row in self.view.wanted_of(rules.name, keys):
+            key, path = row.key, row.path
+            if (
+                key is not None
+                and planner_heads.is_allowed(key, rules)
+                and path.startswith(folder)
+                and globs.choose(path)
+            ):
                 paths[key].append(path)
         held: dict[str, set[Key]] = defaultdict(set)
         for key, found in paths.items():
@@ -262,6 +273,7 @@ class CommitReading:
         return held
 
 
+NOTED = 5  # files that a run names because they are not read
 INDEX_PART = 1_000  # index rows in one part
 
 
@@ -295,21 +307,37 @@ def plan_commit(
             if not reading.full:  # which files matter may have changed, and they are few
                 reading = commit.read(known=reading.files)
             decision = commit.decide(reading, world)
-        origin = _origin(job, snapshot.commit, changed_by)
-        index = list(_index_parts(job, view, decision, remembered=remembered))
-        made = _parts(view, decision, origin=origin, check=allowance.time)
-        for part in chain(made, index, _pruning_parts(job, decision)):
-            emit(part)
-        decided = () if decision.refused else decision.decisions
-        endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
-        changed_flows = delivery_changes.find_flows(decided, world)
+        return write_commit(commit, decision, world, revision=revision, changed_by=changed_by, emit=emit)
+
+
+def write_commit(
+    commit: CommitReading,
+    decision: HeadDecision,
+    world: StoreSnapshot,
+    *,
+    revision: int,
+    changed_by: Mapping[str, Value],
+    emit: Emit,
+) -> CommitPlanned:
+    """Make the rows of a decision, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
+    origin = _origin(job, snapshot.commit, changed_by)
+    index = list(_index_parts(job, view, decision, remembered=remembered))
+    made = _parts(view, decision, origin=origin, check=commit.allowance.time)
+    # Before the parts are stored: it is compared with the index.
+    told = _told_files(commit, decision.reading)
+    for part in chain(made, index, _pruning_parts(job, decision)):
+        emit(part)
+    decided = () if decision.refused else decision.decisions
+    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    changed_flows = delivery_changes.find_flows(decided, world)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
         revision=revision,
         tree=decision.reading.tree,
         full=decision.reading.full,
-        counts=outcomes.summed_statuses(kinds),
+        counts=outcomes.summed_statuses(kinds.values()),
         kinds=kinds,
         changed=decision.changes,
         waits_for_store=planner_heads.WAITING in decision.unconverged or bool(pruned.in_use),
@@ -318,8 +346,8 @@ def plan_commit(
         hold=None if pruned.hold is None else pruned.hold.value,
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.rules.name})),
-        approvable=pruned.approvable_flag,
-        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note))) or None,
+        approvable=pruned.approvable,
+        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
         explained=decision.paths <= changed_by.keys(),
@@ -328,6 +356,16 @@ def plan_commit(
         flows=changed_flows[: flows.MOST],
         flow_counts=flows.count(changed_flows),
     )
+
+
+def _told_files(commit: CommitReading, reading: TreeReading) -> list[str]:
+    """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
+    matter = [file for file in reading.files if file.blob is not None and (file.vacant or file.is_ignore_file)]
+    known = commit.view.blobs(commit.rules.name, [file.path for file in matter]) if matter else {}
+    is_first = commit.remembered is None or commit.remembered.commit is None
+    changed = [file for file in matter if known.get(file.path) != file.blob and not (is_first and file.is_ignore_file)]
+    told = list(trees.told_files(changed))
+    return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
 def _parts(
@@ -355,7 +393,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
     if not decision.refused and (pruned.deletions or decision.transfers):
         # From now on less is owned than within these 24 hours.
         at, owned = job.context.milliseconds, decision.owned
-        yield Changes(pruned=(PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved),))
+        yield Changes(pruned=[PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved)])
     held = pruned.held_rows(job.rules.name)
     if held != decision.stayed:
         for rows in messages.batches(sorted(held), INDEX_PART):
@@ -374,7 +412,7 @@ def _index_parts(
         before = view.wanted_in(repository, [file.path for file in reading.files])
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
-        yield Changes(forgotten_files=tuple((repository, file.path) for file in reading.files))
+        yield Changes(forgotten_files=[(repository, file.path) for file in reading.files])
     for files in messages.batches(trees.file_rows(reading, repository=repository), INDEX_PART):
         yield Changes(files=files)
     for rows in messages.batches(wanted, INDEX_PART):
@@ -458,7 +496,7 @@ def explain_lineage(
     rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
     for part in messages.batches(rows, LINEAGE_PART):
         origins = {origin.id: origin for _, come_from in part for origin in come_from}
-        emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
+        emit(Changes(origins=list(origins.values()), lineages=[row for row, _ in part]))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
     is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
     return LineageFound(explained=len(rows), more=is_left and bool(rows))
@@ -541,7 +579,7 @@ class _Origins:
         told = self._told.get((origin, commit))
         if told is None:
             before = self._rows[origin]
-            told = self._told[origin, commit] = records.origin_row(
+            told = self._told[origin, commit] = origin_row(
                 {**self._sources[origin], "changedBy": changed_by},
                 actor=before.actor,
                 run=before.run,

@@ -11,7 +11,7 @@ both sides changed it.
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -29,21 +29,23 @@ from reconciler.model import (
     components,
     diffs,
     documents,
-    masking,
     names,
     plan,
     positions,
+    principals,
     rendering,
     resource,
+    type_checks,
     values,
+    violations,
 )
 from reconciler.model.code_owners import CodeOwners
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.errors import Refused
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
-    CutText,
     NamedResource,
     PlanDifference,
     PlanEntry,
@@ -51,14 +53,15 @@ from reconciler.model.plan import (
     PlanPlace,
     PlanStatus,
 )
+from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import changes, delivery_changes, heads, stored
-from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner import changes, decisions, delivery_changes, heads, stored
+from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
-from reconciler.planner.stored import StoreSnapshot
+from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import HeldRow
+from reconciler.store.records import HeadStatusRow, HeldRow, StoredDocument
 from reconciler.worker import trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
@@ -113,12 +116,13 @@ MOST_AFFECTED = 1_000  # by one
 
 
 class Affected:
-    """The users of everything that one decision changes; asked for inside the decision's snapshot of the store."""
+    """The users of everything that is changed together; asked for inside the decision's snapshot of the store."""
 
-    def __init__(self, decided: Decided, snapshot: StoreSnapshot) -> None:
-        written = decided.written()
+    def __init__(self, decided: Sequence[Decided], snapshot: StoreSnapshot) -> None:
+        written = {key: document for each in decided for key, document in each.written().items()}
+        outcomes = [one for each in decided for one in each.outcomes]
         self._users: dict[Key, set[Key]] = {}
-        fresh = {one.key for one in decided.outcomes if one.key is not None and one.change is not Change.NONE}
+        fresh = {one.key for one in outcomes if one.key is not None and one.change is not Change.NONE}
         while fresh and len(self._users) < MOST_WALKED:
             named = snapshot.references(fresh, written)
             self._users |= {key: set(named.get(key, ())) for key in fresh}
@@ -158,8 +162,12 @@ class EntryWriter:
     locations: FileLocations
     lines: HeadLines
     affected: Affected
+    flows: tuple[Flow, ...]
+    restated: Sequence[HeadStatusRow]  # statuses of resources that change with those that are stored
     refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
     owners: CodeOwners
+    lookup: Lookup  # of the types in force afterwards
+    reasons_before: Mapping[Key, Set[str]]  # what was wrong in the base with documents of files that change
 
     def entry(self) -> PlanEntry:
         """Return the entry of the repository."""
@@ -188,22 +196,28 @@ class EntryWriter:
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
             notes=tuple(notes),
             refused=decision.refused,
-            flows=() if decision.refused else delivery_changes.find_flows(decision.decisions, self.world),
+            flows=self.flows,
         )
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
+        renamed = self._renames()
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
-                yield self._status(outcome)
+                other = None if outcome.key is None else renamed.get(outcome.key)
+                yield self._status(outcome, renamed=other)
         for held in self.decision.pruning.held:
             at = _stored_place(held)
+            existing = self._was_held(held)
+            shown, left_out = ((), 0) if existing else self._bounded(self._removed(held.key))
             yield PlanStatus(
                 status=UpdateStatus.DELETED,
                 kind=held.key.kind,
                 name=held.key.name,
                 at=at,
-                existing=self._was_held(held),
+                existing=existing,
+                fields=shown,
+                fields_left_out=left_out,
                 owners=() if at is None else self.owners.of(at.path),
                 held=True,
             )
@@ -211,22 +225,34 @@ class EntryWriter:
     def _was_held(self, held: StoredState) -> bool:
         return HeldRow(self.job.rules.name, *held.key, "held") in self.decision.stayed
 
-    def _status(self, outcome: Outcome) -> PlanStatus:
+    def _renames(self) -> dict[Key, str]:
+        """Return the other name of each resource that goes and comes again with an equal spec."""
+        gone = [
+            one.key for one in self.decision.decided.outcomes if one.change is Change.DELETE and one.key is not None
+        ]
+        pairs = heads.renamed_resources(self.decision.decided, gone, self.world)
+        return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
+
+    def _status(self, outcome: Outcome, *, renamed: str | None) -> PlanStatus:
         at = self._place(outcome)
-        shown, left_out = self._fields(outcome)
+        existing = self._is_existing(outcome, at)
+        shown, left_out = ((), 0) if existing else self._bounded(self._fields(outcome))
         affected = self.affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
         if at is not None:
             reason = reason and self.lines.reason(reason, at.path)
             notes = tuple(self.lines.reason(note, at.path) for note in notes)
+        before = set() if outcome.key is None else self.reasons_before.get(outcome.key, set())
         return PlanStatus(
             status=outcome.status,
             kind=None if outcome.key is None else outcome.key.kind,
             name=None if outcome.key is None else outcome.key.name,
             reason=reason,
+            reasons_before=tuple(one for one in (reason or "").split("\n") if before and unplaced(one) in before),
             at=at,
-            existing=self._is_existing(outcome, at),
+            existing=existing,
+            renamed=renamed,
             fields=shown,
             fields_left_out=left_out,
             dependants=tuple(NamedResource(kind=key.kind, name=key.name) for key in affected[: plan.MOST_DEPENDANTS]),
@@ -263,24 +289,48 @@ class EntryWriter:
         is_refused = outcome.status in REFUSED and document in self.refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
-    def _fields(self, outcome: Outcome) -> tuple[tuple[PlanField, ...], int]:
-        """Return the fields that differ from the stored version, and how many more do; none of one that is damaged."""
-        if outcome.change is not Change.UPDATE:
-            return (), 0
-        assert outcome.key is not None
-        assert outcome.ordinal is not None
-        document = self.decision.decided.documents[outcome.ordinal]
+    def _bounded(self, found: Iterator[PlanField]) -> tuple[tuple[PlanField, ...], int]:
+        """Return the first fields, and how many more there are; none of one that is damaged."""
         with suppress(Damaged):
-            found = self._differences(outcome.key, document)
-            shown = tuple(self._field(one, document) for one in islice(found, plan.MOST_FIELDS))
+            shown = tuple(islice(found, plan.MOST_FIELDS))
             return shown, sum(1 for _ in found)
         return (), 0
 
-    def _differences(self, key: Key, document: Desired) -> Iterator[diffs.Differing]:
-        before = self.world.view.documents(self.world.project, [key]).get(key)
+    def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
+        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. Raises
+        Damaged.
+        """
+        if outcome.key is None:
+            return
+        if outcome.change is Change.DELETE:
+            yield from self._removed(outcome.key)
+        if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
+            return
+        document = self.decision.decided.documents[outcome.ordinal]
+        if not document.owned:
+            return  # nobody can say which of its values are secrets
+        new, unknown = document.document(), self._unknown(document.document())
+        before = self.world.view.documents(self.world.project, [outcome.key]).get(outcome.key)
+        fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
+        secrets = dict(fit.secrets)
         if before is None:
-            return iter(())
-        new, new_secrets = document.document(), dict(self.decision.decided.fits[key].secrets)
+            found = diffs.contents(new, secrets=secrets, difference=PlanDifference.ADDED)
+        else:
+            found = self._differences(outcome.key, before, document, secrets)
+        yield from (self._field(one, document, unknown) for one in found)
+
+    def _removed(self, key: Key) -> Iterator[PlanField]:
+        before = self.world.view.documents(self.world.project, [key]).get(key)
+        if before is not None:
+            old = stored.without_servers(stored.document_in_clear(key, before))
+            unknown, secrets = self._unknown(old), stored.held_secrets(key, before)
+            for one in diffs.contents(old, secrets=secrets, difference=PlanDifference.REMOVED):
+                yield self._field(one, None, unknown)
+
+    def _differences(
+        self, key: Key, before: StoredDocument, document: Desired, new_secrets: dict[Pointer, Value]
+    ) -> Iterator[diffs.Differing]:
+        new = document.document()
         if self.base is not None and key not in self.unchanged:
             other = _hidden(new_secrets, self.base.get(key))
             new, new_secrets = values.replaced(new, other), new_secrets | other
@@ -292,13 +342,20 @@ class EntryWriter:
             new_secrets=new_secrets,
         )
 
-    def _field(self, one: diffs.Differing, document: Desired) -> PlanField:
+    def _unknown(self, document: dict[str, Value]) -> Set[Pointer]:
+        """Return the components whose type is unknown: of these, every value may be a secret."""
+        found = components.find_components(str(document["kind"]), document["spec"])
+        return {component.at for component in found if self.lookup(component.type_key) is None}
+
+    def _field(self, one: diffs.Differing, document: Desired | None, unknown: Set[Pointer]) -> PlanField:
+        pointer = (one.old_pointer if one.new_pointer is None else one.new_pointer) or ()
+        is_unknown = one.sensitive and any(pointer[:length] in unknown for length in range(len(pointer) + 1))
         return PlanField(
             path=one.path,
-            difference=PlanDifference(one.difference.value),
-            old=_shown(one.old),
-            new=_shown(one.new),
-            at=None if one.new_pointer is None else self._place_of(document, one.new_pointer),
+            difference=one.difference,
+            old=_shown(one.old, is_unknown=is_unknown),
+            new=_shown(one.new, is_unknown=is_unknown),
+            at=None if one.new_pointer is None or document is None else self._place_of(document, one.new_pointer),
             sensitive=one.sensitive,
         )
 
@@ -325,13 +382,19 @@ class EntryWriter:
         decision = self.decision
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
         yield from filter(None, told)
+        yield from trees.told_files(one for one in decision.reading.files if one.path in self.changed)
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
-        for row in decision.decided.standing.rows:
+        for row in self.restated:
             lines = rendering.incomplete(row.status)
             if lines:
                 # Its status says why already.
                 why = "" if Key(row.kind, row.name) in invalid else f": {lines[0]}"
                 yield f"{row.kind} {row.name} becomes incomplete{why}."
+
+
+def unplaced(line: str) -> str:
+    """Return a line of a reason without the place that it begins with."""
+    return re.sub(r"^.+?:[0-9]+:[0-9]+: ", "", line)
 
 
 def _stored_place(state: StoredState) -> PlanPlace | None:
@@ -350,15 +413,19 @@ def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointe
 
 def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
     with suppress(LookupError):
-        return masking.is_same_secret(values.value_at(document, pointer), value)
+        return values.is_same(values.value_at(document, pointer), value)
     return False
 
 
-def _shown(value: Value | UnsetType) -> object:
+_OF_UNKNOWN_TYPE = {plan.SENSITIVE: plan.UNKNOWN_TYPE, plan.SENSITIVE_CHANGED: plan.UNKNOWN_TYPE_CHANGED}
+
+
+def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
     if isinstance(value, UnsetType):
         return UNSET
-    shown = diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
-    return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown
+    if is_unknown and isinstance(value, str):
+        return _OF_UNKNOWN_TYPE.get(value, value)
+    return diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
 
 
 OWNERS_BYTES = 256 * 1024
@@ -412,54 +479,170 @@ def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None]
 
 
 def review(
+    job: CommitJob, merged: Merged, view: PlanningView, *, allowance: Allowance, followed: bool = False
+) -> Reviewed:
+    """The entry of one repository, or of one folder of it, against the service's store; `followed` as in ReviewJob.
+
+    Raises GitFault, StoreFault.
+    """
+    with view.snapshot() as revision:
+        found = _read(job, merged, view, allowance=allowance, terms=RECONCILE, followed=followed)
+        decision = found.commit.decide(found.reading, found.world)
+        decided = () if decision.refused else decision.decisions
+        writer = _writer(
+            found,
+            decision,
+            merged,
+            affected=Affected([decision.decided], found.world),
+            flows=delivery_changes.find_flows(decided, found.world),
+            restated=decision.decided.standing.rows,
+            lookup=_types_after([decision.decided], found.world),
+        )
+        return Reviewed(revision, writer.entry())
+
+
+def review_together(
+    jobs: Sequence[CommitJob], merged: Merged, view: PlanningView, *, terms: Sequence[PlanMode]
+) -> tuple[PlanEntry, ...]:
+    """The entries of all repositories that fill one project, once the merge is applied to each; against a store that
+    was made for this. Raises GitFault, StoreFault.
+    """
+    with view.snapshot():
+        found = [
+            _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
+        ]
+        world = found[0].world
+        judged = heads.judge_heads([one.commit.head(one.reading, one.world) for one in found], world)
+        applied = [each for decision in judged if not decision.refused for each in decision.decisions]
+        affected, flows = Affected(applied, world), delivery_changes.find_flows(applied, world)
+        lookup = _types_after(applied, world)
+        restated = [row for decision in judged for row in decision.decided.standing.rows]
+        keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
+
+        def holder(key: Key) -> int:
+            """Return which entry a resource is told with: the one that holds it."""
+            return next((number for number, held in enumerate(keys) if key in held), 0)
+
+        return tuple(
+            _writer(
+                one,
+                decision,
+                merged,
+                affected=affected,
+                flows=[flow for flow in flows if holder(_subject(flow)) == number],
+                restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
+                lookup=lookup,
+            ).entry()
+            for number, (one, decision) in enumerate(zip(found, judged, strict=True))
+        )
+
+
+def _subject(flow: Flow) -> Key:
+    """Return the resource that a flow is told with: the Configuration, or the destination that moves."""
+    configuration, colon, _ = flow.destination.partition(":")
+    if flow.configuration or colon:
+        return Key("Configuration", flow.configuration or configuration)
+    return Key("Destination", flow.destination)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What was read for one entry. `is_read`: whoever asks has read the base."""
+
+    commit: CommitReading
+    before: _Before
+    reading: TreeReading
+    world: StoreSnapshot
+    is_read: bool
+
+
+def _read(
     job: CommitJob,
     merged: Merged,
     view: PlanningView,
     *,
     allowance: Allowance,
-    terms: PlanMode = RECONCILE,
+    terms: PlanMode,
     followed: bool = False,
-) -> Reviewed:
-    """The entry of one repository, or of one folder of it; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
-    with view.snapshot() as revision:
-        remembered = view.repository(job.rules.name)
-        is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
-        # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
-        # head.
-        job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
-        commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
-        before = _before(merged, job.rules.path, allowance=allowance, rules=commit.documents if terms.live else None)
-        # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
-        reading = commit.read(also=before.files)
-        world = commit.world()
-        if terms.live:
-            world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-        decision = commit.decide(reading, world)
-        writer = EntryWriter(
-            job=job,
-            decision=decision,
-            world=world,
-            terms=terms,
-            changed=before.changed,
-            base=(before.documents if is_read else {}) if terms.live else None,
-            unchanged=_unchanged_keys(reading, before) if terms.live and is_read else frozenset(),
-            locations=FileLocations(reading.files, merged.merged, allowance),
-            lines=HeadLines(merged),
-            affected=Affected(decision.decided, world),
-            refused_before=_refused_before(view, job.rules.name),
-            owners=_owners(merged.base),
-        )
-        return Reviewed(revision, writer.entry())
+) -> _Read:
+    remembered = view.repository(job.rules.name)
+    is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
+    # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
+    # head.
+    job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
+    commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
+    before = _before(merged, job.rules.path, allowance=allowance, rules=commit.documents)
+    # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
+    reading = commit.read(also=before.files)
+    world = commit.world()
+    if terms.live:
+        world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
+    return _Read(commit, before, reading, world, is_read)
 
 
-def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules | None) -> _Before:
-    """`rules` None: nobody asks for documents."""
+def _writer(
+    found: _Read,
+    decision: HeadDecision,
+    merged: Merged,
+    *,
+    affected: Affected,
+    flows: Sequence[Flow],
+    restated: Sequence[HeadStatusRow],
+    lookup: Lookup,
+) -> EntryWriter:
+    commit, is_live = found.commit, found.commit.terms.live
+    return EntryWriter(
+        job=commit.job,
+        decision=decision,
+        world=found.world,
+        terms=commit.terms,
+        changed=found.before.changed,
+        base=(found.before.documents if found.is_read else {}) if is_live else None,
+        unchanged=_unchanged_keys(found.reading, found.before) if is_live and found.is_read else frozenset(),
+        locations=FileLocations(found.reading.files, merged.merged, commit.allowance),
+        lines=HeadLines(merged),
+        affected=affected,
+        flows=tuple(flows),
+        restated=restated,
+        refused_before=_refused_before(found.world.view, found.commit.rules.name),
+        owners=_owners(merged.base),
+        lookup=lookup,
+        reasons_before=_reasons_before(found, decision),
+    )
+
+
+def _types_after(decided: Iterable[Decided], world: StoreSnapshot) -> TypeLookup:
+    written = {key: document for one in decided for key, document in one.written(components.TYPES).items()}
+    return TypeLookup(world.view, project=world.project, coming=written)
+
+
+def _reasons_before(found: _Read, decision: HeadDecision) -> dict[Key, Set[str]]:
+    """Judge the base's documents in files that change, as far as the head's are invalid: what was wrong already?"""
+    invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
+    documents = [one for key, one in sorted(found.before.documents.items()) if key in invalid]
+    if not documents:
+        return {}
+    batch = DocumentBatch(
+        documents,
+        found.world.stored(one.key for one in documents if one.key is not None),
+        actor=principals.repository_actor(found.commit.rules.name),
+        accept_invalid=found.commit.rules.accept_invalid,
+        tell=lambda _, told: violations.lines(told, lambda _: ""),
+    )
+    [judged] = decisions.decide([batch], found.world)
+    return {
+        one.key: {unplaced(line) for line in one.reason.split("\n")}
+        for one in judged.outcomes
+        if one.key is not None and one.reason is not None
+    }
+
+
+def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules) -> _Before:
     differing = merged.changes(folder)
     found: dict[Key, Desired] = {}
-    if rules is not None:
-        for change in differing:
-            found |= _documents(merged.base, change, allowance=allowance, rules=rules)
-        allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
+    for change in differing:
+        found |= _documents(merged.base, change, allowance=allowance, rules=rules)
+    allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
     return _Before(tuple(differing), frozenset(change.path for change in differing), found)
 
 

@@ -147,6 +147,8 @@ SMALLER = (
 FEWER = "use wildcards, and fewer ignore files"
 
 
+LFS = "is a pointer of Git LFS, which is not followed"
+LFS_POINTER, LFS_BYTES = b"version https://git-lfs.github.com/spec/", 1024  # as Git LFS documents it
 LINKS = {
     TreeMode.SYMLINK: "is a symbolic link, which is not followed",
     TreeMode.SUBMODULE: "is a submodule, which is not followed",
@@ -204,7 +206,23 @@ def read_one_file(file: TreeFile, snapshot: Snapshot, *, rules: DocumentRules, a
         found = read_documents(file.path, file.blob, snapshot, rules=rules, allowance=allowance)
     except Refused as refused:
         found = (desired.unreadable(Place(file.path, 1, 1), refused.message),)
-    return FileReading(file.path, file.blob, documents=found or (), vacant="is empty" if found is None else None)
+    vacant = "is empty" if found is None else None
+    if not found and _is_lfs_pointer(file.blob, snapshot):
+        vacant = LFS
+    return FileReading(file.path, file.blob, documents=found or (), vacant=vacant)
+
+
+def _is_lfs_pointer(blob: str, snapshot: Snapshot) -> bool:
+    return snapshot.size(blob) < LFS_BYTES and snapshot.read(blob, LFS_BYTES).startswith(LFS_POINTER)
+
+
+def told_files(files: Iterable[FileReading]) -> Iterator[str]:
+    """Tell which of these files look as if they held resources and are not read, and which say what counts."""
+    for file in files:
+        if file.is_ignore_file:
+            yield f"{file.path} says which files count, and changes."
+        elif file.vacant is not None and (documents.syntax_of(file.path) or file.vacant == LINKS[TreeMode.SUBMODULE]):
+            yield f"{file.path} is not read: it {file.vacant}."
 
 
 def read_documents(
@@ -339,7 +357,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
-        sharing = {path for _, path in view.places_of(scope.rules.name, keys | users)} - files.keys()
+        sharing = {row.path for row in view.wanted_of(scope.rules.name, keys | users)} - files.keys()
         present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
     files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
@@ -416,7 +434,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
     """Return the keys that these files defined at the last applied head, and define now."""
     before = view.wanted_in(scope.rules.name, sorted(paths))
-    keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
+    keys = {row.key for row in before if row.key is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}
 
 

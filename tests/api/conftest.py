@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import httpx2
 import pytest
-from starlette.applications import Starlette
+from starlette.types import ASGIApp
 
 import api.app
 from api.calls import Services
@@ -87,11 +87,11 @@ async def connect(
 
 
 @lru_cache(maxsize=4)
-def _applications(identity: int) -> list[tuple[Services, Starlette]]:  # noqa: ARG001 - the key
+def _applications(identity: int) -> list[tuple[Services, ASGIApp]]:  # noqa: ARG001 - the key
     return []
 
 
-def _application(services: Services) -> Starlette:
+def _application(services: Services) -> ASGIApp:
     """One for each set of parts: building it takes longer than most tests do."""
     known = _applications(id(services))
     if not known:

@@ -86,7 +86,7 @@ async def test_a_body_that_does_not_arrive_is_given_up() -> None:
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     with pytest.raises(errors.BadRequest) as caught:
-        await requests.receive_each(receive, _nothing, limit=10**9, seconds=0.05)
+        await requests.receive_each(receive, _nothing, limit=10**9, large="", seconds=0.05)
     assert caught.value.sentences == ("The body did not arrive within 0.05 seconds.",)
     assert caught.value.headers == ((b"connection", b"close"),)
 
@@ -96,7 +96,7 @@ async def test_a_client_that_leaves_ends_the_reading() -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ClientDisconnect):
-        await requests.receive_each(receive, _nothing, limit=10, seconds=5)
+        await requests.receive_each(receive, _nothing, limit=10, large="", seconds=5)
 
 
 def _nothing(_piece: bytes) -> None:

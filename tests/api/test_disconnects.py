@@ -37,7 +37,7 @@ async def server(services: Services) -> AsyncIterator[tuple[str, int]]:
     """The application behind the product's own HTTP server."""
     listener = serving.bind("127.0.0.1", 0)
     host, port = listener.getsockname()
-    async with serving.serve(api.app.build(services), listener, certificate=None, drain_seconds=1):
+    async with serving.serve([(api.app.build(services), listener)], drain_seconds=1):
         yield host, port
 
 

@@ -16,12 +16,10 @@ import pytest
 
 from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
-from api.edge import Edge
 from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
-from tests.api import parts
 from tests.api.conftest import connect, until
 from tests.api.parts import Parts, destination
 from tests.store.engines import SqliteEngine
@@ -224,23 +222,10 @@ async def _reader(everything: Parts, *, other_than: int | None) -> int:
 
 
 async def test_a_key_has_a_limited_number_of_requests_under_way(services: Services) -> None:
-    sent: list[Any] = []
-    edge = Edge(_never_called, services=dataclasses.replace(services, in_flight={}), public=lambda _: False)
-    edge.in_flight["key:SERVICE_API_KEY"] = IN_FLIGHT
-    headers = [(b"authorization", f"Bearer {parts.KEY}".encode())]
-    scope = {"type": "http", "method": "GET", "path": "/v1/runs", "headers": headers, "query_string": b""}
-
-    async def send(message: Any) -> None:
-        sent.append(message)
-
-    await edge(scope, _never_called, send)
-    assert sent[0]["status"] == 429
-    assert (b"retry-after", b"1") in sent[0]["headers"]
-    assert sent[1]["body"] == b'{"errors":["You have 32 requests under way; try again."],"codes":["too-many-requests"]}'
-
-
-async def _never_called(*_arguments: object) -> Any:
-    raise AssertionError
+    async with connect(dataclasses.replace(services, in_flight={"key:SERVICE_API_KEY": IN_FLIGHT})) as client:
+        answer = await client.get("/v1/runs")
+    assert (answer.status_code, answer.headers["retry-after"]) == (429, "1")
+    assert answer.json() == {"errors": ["You have 32 requests under way; try again."], "codes": ["too-many-requests"]}
 
 
 SECURITY = {"x-content-type-options": "nosniff", "cache-control": "no-store", "referrer-policy": "no-referrer"}

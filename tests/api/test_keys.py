@@ -15,7 +15,6 @@ from starlette.types import ASGIApp, Message
 import api.app
 from api import auth
 from api.edge import MOST as IN_FLIGHT
-from api.edge import Edge
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.directory import Amendment, Audited, Member
@@ -395,8 +394,7 @@ async def let_go(held: Sequence[Held]) -> None:
 async def test_each_key_and_each_person_has_so_many_requests_under_way(
     app: ASGIApp, asking: Asking, populated: Populated, order: int
 ) -> None:
-    edge = app.middleware_stack  # type: ignore[attr-defined]
-    assert isinstance(edge, Edge)
+    in_flight = populated.parts.services.in_flight
     one, other, person = "key of a user", "key of a admin", "user"
     held = await hold(app, populated.callers[one])
     refused = await asking(one, "GET", "/v1/me")
@@ -404,18 +402,18 @@ async def test_each_key_and_each_person_has_so_many_requests_under_way(
     assert {(await asking(caller, "GET", "/v1/me")).status for caller in (other, person)} == {200}
     theirs = await hold(app, populated.callers[person])
     assert (await asking(person, "GET", "/v1/me")).status == 429
-    assert set(edge.in_flight.values()) == {IN_FLIGHT}
+    assert set(in_flight.values()) == {IN_FLIGHT}
     await let_go(held[:1])
     assert (await asking(one, "GET", "/v1/me")).status == 200
     await let_go([*held[1:], *theirs][::order])
-    assert edge.in_flight == {}
+    assert in_flight == {}
 
 
-async def test_whatever_becomes_of_a_request_it_is_under_way_no_more(app: ASGIApp, asking: Asking) -> None:
+async def test_whatever_becomes_of_a_request_it_is_under_way_no_more(asking: Asking, populated: Populated) -> None:
     paths = ("/v1/me", "/v1/none", "/v1/users", "/v1/runs/none", "/v1/resources/Source?limit=x", "/v1/runs")
     answers = await asyncio.gather(*(asking("user", "GET", path) for path in paths * 5))
     assert {answer.status for answer in answers} == {200, 400, 403, 404}
-    assert app.middleware_stack.in_flight == {}  # type: ignore[attr-defined]
+    assert populated.parts.services.in_flight == {}
 
 
 async def test_the_use_of_a_key_is_noted_without_a_write_and_written_once(asking: Asking, populated: Populated) -> None:

@@ -69,7 +69,7 @@ async def server(services: Services) -> AsyncIterator[Server]:
     kept = Kept()
     served = dataclasses.replace(services, deliveries=kept, in_flight={})
     listener = serving.bind("127.0.0.1", 0)
-    async with serving.serve(api.app.build(served), listener, certificate=None, drain_seconds=1):
+    async with serving.serve([(api.app.build(served), listener)], drain_seconds=1):
         yield Server(served, kept, listener)
     assert (served.room.taken, served.in_flight) == (0, {})
 

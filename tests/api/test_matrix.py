@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 
 import api.app
 from api import auth
-from api.calls import AccessRule, PermissionPlace
+from api.calls import Subject
 from api.pages import routes
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
@@ -258,20 +258,18 @@ def test_every_operation_has_a_row_and_every_row_an_operation() -> None:
 
 @pytest.mark.parametrize(("path", "method", "operation"), list(_operations()))
 def test_every_operation_declares_who_may(path: str, method: str, operation: dict[str, Any]) -> None:
-    rule = dict(api.app.ROUTES)[path].rules[method]
-    assert isinstance(rule, AccessRule)
-    assert (rule.place is PermissionPlace.PUBLIC) == (SUBJECTS[operation["operationId"]] in ("everybody", "signature"))
-    assert (rule.permission is None) == (rule.place in (PermissionPlace.PUBLIC, PermissionPlace.KNOWN))
+    rule = api.app.ENDPOINTS[path].operations[method]
+    assert (rule.subject is Subject.PUBLIC) == (SUBJECTS[operation["operationId"]] in ("everybody", "signature"))
+    assert (rule.permission is None) == (rule.subject in (Subject.PUBLIC, Subject.KNOWN))
     if method == "GET":
-        assert dict(api.app.ROUTES)[path].rules["HEAD"] is rule
+        assert api.app.ENDPOINTS[path].operations["HEAD"] is rule
 
 
 def test_every_page_has_a_row_and_every_row_a_page() -> None:
-    served = {(path, method) for path, endpoint in routes.ROUTES for method in endpoint.rules if method != "HEAD"}
+    pages = routes.ENDPOINTS.items()
+    served = {(path, method) for path, endpoint in pages for method in endpoint.operations if method != "HEAD"}
     assert {(path, method) for path, method, *_ in PAGE_ROWS} == served
-    assert all(
-        rule.place is PermissionPlace.PUBLIC for _, endpoint in routes.ROUTES for rule in endpoint.rules.values()
-    )
+    assert all(endpoint.is_public for endpoint in routes.ENDPOINTS.values())
 
 
 @pytest.mark.parametrize(("path", "method", "stranger", "signed_in"), PAGE_ROWS)

@@ -38,13 +38,13 @@ def stored(kind: str, names: Sequence[str], *, labels: dict[str, str] | None = N
     part = rows.stored(*names, number=number)
     return Changes(
         origins=part.origins,
-        versions=tuple(row._replace(kind=kind, body=body(row.name, labels, number=number)) for row in part.versions),
-        heads=tuple(row._replace(kind=kind, resource_id=f"{kind}-{row.name}") for row in part.heads),
+        versions=[row._replace(kind=kind, body=body(row.name, labels, number=number)) for row in part.versions],
+        heads=[row._replace(kind=kind, resource_id=f"{kind}-{row.name}") for row in part.heads],
     )
 
 
 def removed(kind: str, *names: str) -> Changes:
-    return Changes(removed=tuple(row._replace(kind=kind) for row in rows.removed(*names).removed))
+    return Changes(removed=[row._replace(kind=kind) for row in rows.removed(*names).removed])
 
 
 @pytest.fixture

@@ -172,3 +172,89 @@ def test_the_order_does_not_depend_on_the_folder(alone: Program, tmp_path: Path)
     found = list(dict.fromkeys(line.split(":")[0] for line in outcome.out.splitlines()))
     assert found == ["config/Z.yaml", "config/a.yaml", "config/a/z.yaml", "config/b.yaml"]
     assert tmp_path.name not in outcome.out
+
+
+SETTINGS = """
+repositories:
+  - name: staging
+    url: https://git.example.org/telemetry.git
+    include: [/shared/, /environments/staging/]
+    project: staging
+  - name: production
+    url: https://git.example.org/telemetry.git
+    include: [/shared/, /environments/production/]
+    project: production
+"""
+SHARED_TYPE = """
+apiVersion: service/v1
+kind: DestinationType
+metadata: {name: own}
+spec: {parameters: [{name: level, type: enum, validValues: [low, high]}]}
+"""
+
+
+def own(name: str, level: str) -> str:
+    spec = f"{{type: own, parameters: [{{name: level, value: {level}}}]}}"
+    return f"apiVersion: service/v1\nkind: Destination\nmetadata: {{name: {name}}}\nspec: {spec}\n"
+
+
+def environments(alone: Program, **files: str) -> None:
+    alone.write("settings.yaml", SETTINGS)
+    alone.write("shared/own.yaml", SHARED_TYPE)
+    for environment in ("staging", "production"):
+        alone.write(f"environments/{environment}/siem.yaml", own("siem", "low"))
+    for path, text in files.items():
+        alone.write(f"environments/{path.replace('_', '/')}.yaml", text)
+
+
+def test_with_settings_each_project_has_its_own_resources(alone: Program) -> None:
+    environments(alone)
+    counts = "3 files, 3 resources, 0 skipped"
+    assert alone("validate", "shared", "environments").err == f"{counts}, 2 violations\n"
+    assert alone("validate", "shared", "environments", "--config", "settings.yaml") == (
+        0,
+        "",
+        f"{counts}, 0 violations\n",
+    )
+
+
+def test_with_settings_what_is_wrong_in_one_project_alone_names_it(alone: Program) -> None:
+    environments(alone, staging_web=FLEET.replace("NAME", "web") + "---\n" + own("siem", "high"))
+    alone.write("shared/bad.yaml", own("bad", "middle"))
+    alone.write(
+        "shared/uses.yaml",
+        "apiVersion: service/v1\nkind: Configuration\nmetadata: {name: uses}\nspec: {destinations: [{name: mail}]}\n",
+    )
+    alone.write("environments/production/mail.yaml", own("mail", "low"))
+    outcome, staging = alone("validate", ".", "--config", "settings.yaml"), "environments/staging"
+    assert [line.partition(": ")[0] + ": " + line.rpartition(": ")[2] for line in outcome.out.splitlines()] == [
+        f"{staging}/siem.yaml:1:1: Destination siem is also in {staging}/web.yaml:5:1; keep one of them",
+        f"{staging}/web.yaml:5:1: Destination siem is also in {staging}/siem.yaml:1:1; keep one of them",
+        "shared/bad.yaml:4:53: is not one of `low`, `high`",
+        "shared/uses.yaml:4:30: there is no Destination mail here and none is built in (project staging)",
+    ]
+    assert outcome.code == 3
+
+
+def test_with_settings_files_that_no_repository_has_are_left_out(alone: Program) -> None:
+    environments(alone)
+    alone.write("drafts/a.yaml", BAD)
+    alone.write("shared/drafts/.serviceignore", "*\n")
+    alone.write("shared/drafts/b.yaml", BAD)
+    outcome = alone("validate", "drafts/a.yaml", "shared/drafts/b.yaml", "shared/own.yaml", "--config", "settings.yaml")
+    assert outcome == (
+        0,
+        "",
+        "2 files left out, which no repository of settings.yaml has\n1 file, 1 resource, 0 skipped, 0 violations\n",
+    )
+
+
+def test_settings_say_which_versions_are_accepted_and_what_of_unknown_parameters(alone: Program) -> None:
+    environments(alone)
+    more = "api: {apiVersions: [service/v1, acme.example/v2]}\nresources: {unknownParameters: refuse}\n"
+    alone.write("settings.yaml", SETTINGS + more)
+    alone.write("shared/c.yaml", own("c", "low").replace("service/v1", "acme.example/v2"))
+    assert alone("validate", "shared", "--config", "settings.yaml").code == 0
+    alone.write("shared/c.yaml", own("c", "low").replace("level", "levle"))
+    assert alone("validate", "shared", "--config", "settings.yaml").code == 3
+    assert alone("validate", "shared").code == 0

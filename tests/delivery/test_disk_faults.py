@@ -11,7 +11,7 @@ import pytest
 
 from reconciler.delivery import status
 from reconciler.delivery.contract import NotTaken, QueueFull, TakenRecords
-from reconciler.delivery.lanes import SmallRequests
+from reconciler.delivery.intake import Intake
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
@@ -20,7 +20,6 @@ from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
 from reconciler.ops import delivery_metrics
-from reconciler.ops.metric_families import Sample
 from tests.delivery.queue.test_faults import DOUBTFUL, Failing, Hanging
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
 from tests.servers import sinks
@@ -35,7 +34,7 @@ OVERHEAD = 104  # of a batch that is alone in its queue
 def faults(manager: Manager) -> int:
     """As /metrics has it."""
     steps = delivery_metrics.delivery_steps(manager.figures(), now=0)
-    [value] = [step.value for step in steps if isinstance(step, Sample) and step.family is delivery_metrics.FAULTS]
+    [value] = [step.value for step in steps if step.family is delivery_metrics.FAULTS]
     assert isinstance(value, int)
     return value
 
@@ -80,7 +79,7 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
 async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_delivery_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("reconciler.delivery.manager.SmallRequests", partial(SmallRequests, look_seconds=0.02))
+    monkeypatch.setattr("reconciler.delivery.manager.Intake", partial(Intake, hung_seconds=0.02))
     system = Hanging()
     drops = webhook("drops", buffering=Buffering(on_full=OnFull.DROP_NEWEST))
 

@@ -1,7 +1,7 @@
 """Requests of one moment share a batch, where there is room, and each hears of its own."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 
@@ -10,6 +10,7 @@ from reconciler.delivery.lanes import MOST_BYTES, MOST_RECORDS, SmallRequests
 from reconciler.delivery.otlp.models import RecordShare
 from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.reporting import DeliveryCounts
 
 pytestmark = pytest.mark.anyio
 AT = 1_700_000_000_000
@@ -33,8 +34,9 @@ class SlowQueue(MemoryQueue):
         return written
 
 
-def gathering(queue: MemoryQueue, *, taken: Callable[[int], None] = lambda _: None) -> SmallRequests:
-    return SmallRequests(queue, who="siem", clock=lambda: AT, taken=taken, hung=lambda: None)
+def gathering(queue: MemoryQueue, *, counts: DeliveryCounts | None = None) -> SmallRequests:
+    kept = counts or DeliveryCounts()
+    return SmallRequests(queue, who="siem", clock=lambda: AT, counts=kept, hung=lambda: None)
 
 
 async def batches(queue: MemoryQueue) -> list[tuple[int, bytes | None]]:
@@ -56,21 +58,21 @@ async def test_what_comes_in_one_turn_is_one_batch_in_its_order() -> None:
     assert await batches(queue) == [(6, b"abc")]
 
 
-async def test_records_are_counted_when_the_queue_has_them_whoever_gave_up_waiting_and_not_when_it_refused() -> None:
-    queue, taken = SlowQueue(), list[int]()
-    gathered = gathering(queue, taken=taken.append)
-    gathered.add(share(b"a", records=2)).cancel()
+async def test_records_are_counted_when_the_queue_has_them_and_not_when_it_refused() -> None:
+    queue, counts = SlowQueue(), DeliveryCounts()
+    gathered = gathering(queue, counts=counts)
+    gathered.add(share(b"a", records=2))
     gathered.add(share(b"b"))
     await asyncio.sleep(0)
-    assert taken == []
+    assert counts.taken == 0
     refused = gathered.add(share(b"c"))
     queue.under_way[0].set_result(None)
     await asyncio.sleep(0)
-    assert taken == [3]
+    assert counts.taken == 3
     queue.under_way[1].set_exception(QueueFault("The disk is full."))
     with pytest.raises(NotTaken):
         await refused
-    assert taken == [3]
+    assert counts.taken == 3
 
 
 async def test_what_comes_later_is_another_batch() -> None:
@@ -138,40 +140,3 @@ async def test_a_fault_is_told_to_everyone_and_what_comes_after_it_is_taken() ->
     assert [type(one) for one in await asyncio.gather(*heard, return_exceptions=True)] == [NotTaken] * 2
     queue.under_way[1].set_result(None)
     await after
-
-
-async def test_who_gives_up_waiting_takes_nothing_back() -> None:
-    queue = memory()
-    gathered = gathering(queue)
-    gone, stays = gathered.add(share(b"a")), gathered.add(share(b"b"))
-    gone.cancel()
-    await stays
-    assert await batches(queue) == [(2, b"ab")]
-
-
-async def test_who_waits_for_a_disk_that_hangs_hears_so_and_nothing_more_is_taken_until_it_answers() -> None:
-    queue, taken, hung = SlowQueue(), list[int](), list[bool]()
-    gathered = SmallRequests(
-        queue,
-        who="siem",
-        clock=lambda: AT,
-        taken=taken.append,
-        hung=lambda: hung.append(True),
-        look_seconds=0.01,
-    )
-    hangs = gathered.add(share(b"a"))
-    await asyncio.sleep(0)
-    behind = gathered.add(share(b"b"))
-    for waits in (hangs, behind):
-        with pytest.raises(NotTaken, match="does not answer"):
-            await waits
-    assert gathered.room(share(b"c")) is Shortage.DISK
-    assert (gathered.is_stuck, hung) == (True, [True])
-    queue.under_way[0].set_result(None)
-    await asyncio.sleep(0)
-    assert gathered.room(share(b"c")) is None
-    assert not gathered.is_stuck
-    queue.under_way[1].set_result(None)
-    await asyncio.sleep(0)
-    assert await batches(queue) == [(1, b"a"), (1, b"b")]
-    assert taken == [1, 1]

@@ -84,7 +84,8 @@ class Forge:
 
     def add(self, login: str, body: str) -> None:
         """A comment by somebody, after all others."""
-        writer = {"id": _id(login), "login": login, "username": login}
+        kind = "Bot" if login == ME["github"] else "User"
+        writer = {"id": _id(login), "login": login, "username": login, "type": kind}
         self.comments.append(
             {"id": 1001 + len(self.comments), "author" if self.kind == "gitlab" else "user": writer, "body": body}
         )

@@ -32,6 +32,12 @@ INSTALL = 'pip install "git+https://git.example.org/reconciler.git@v0.1.0"'
 EVERY = pytest.mark.parametrize("kind", FILES)
 WORKFLOWS = pytest.mark.parametrize("kind", ["github", "gitea"])
 
+SETTINGS = """
+repositories:
+  - {name: staging, url: "https://git.example.org/team/telemetry.git", include: [/fleets/, /staging/], project: staging}
+  - {name: production, url: "https://git.example.org/team/telemetry.git", path: fleets, project: production}
+  - {name: other, url: "https://git.example.org/team/other.git"}
+"""
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: NAME}\n"
 INVALID = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: NAME}\nspec: []\n"
 
@@ -146,6 +152,7 @@ def checkout(tmp_path: Path) -> Repository:
     """A clone at a pull request that adds a Fleet, with the script where the jobs look for it."""
     source = Repository.init(tmp_path / "source")
     source.write("fleets/edge.yaml", FLEET.replace("NAME", "edge"))
+    source.write(".reconciler/config.yaml", SETTINGS)
     source.commit()
     source.git("switch", "--quiet", "--create", "change")
     source.write("fleets/core.yaml", FLEET.replace("NAME", "core"))
@@ -154,6 +161,7 @@ def checkout(tmp_path: Path) -> Repository:
     source.commit()
     clone = Repository(tmp_path / "clone")
     source.git("clone", "--quiet", "--branch=change", str(source.path), str(clone.path))
+    clone.git("remote", "add", "forge", "git@git.example.org:Team/Telemetry.git")
     return clone
 
 
@@ -164,11 +172,12 @@ def test_a_job_keeps_one_comment_and_fails_by_what_is_invalid(server: Forge, che
     assert first.startswith("<!-- reconciler-plan: ")
     assert f"{server.url}/" in first  # a link to a line of the change
     assert "core" in first
+    assert [name for name in ("staging", "production", "other") if f"`{name}`" in first] == ["staging", "production"]
     checkout.write("fleets/wrong.yaml", INVALID.replace("NAME", "wrong"))
     checkout.commit()
     assert job(server, checkout) == 3
     [second] = server.texts()
-    assert "1 invalid" in second.split("\n")[1]
+    assert "2 invalid" in second.split("\n")[1]
 
 
 @EVERY

@@ -67,10 +67,10 @@ def test_every_document_is_valid(document: Placed) -> None:
 
 
 def resources() -> dict[Key, dict[str, Value]]:
-    judged = [resource.judge(document.value, api_versions=VERSIONS).resource for document in DOCUMENTS]
-    found = [resource for resource in judged if resource is not None]
-    assert len({resource.key for resource in found}) == len(found), "a kind and name occurs twice"
-    return {resource.key: resource.owned for resource in found}
+    judged = [resource.judge(document.value, api_versions=VERSIONS) for document in DOCUMENTS]
+    found = {one.key: one.owned for one in judged if one.key is not None and one.owned is not None}
+    assert len(found) == len(judged), "a kind and name occurs twice"
+    return found
 
 
 def test_there_is_enough_to_see_and_not_more() -> None:

@@ -18,11 +18,6 @@ class _Store:
         return tree.encode().ljust(self.size, b".")
 
 
-@pytest.fixture(autouse=True)
-def _forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FolderCache, "_last", ("", b""))
-
-
 def test_a_folder_is_read_once() -> None:
     store, kept = _Store(10), FolderCache()
     assert [kept.get(one, store.read) for one in "aba"] == [b"a.........", b"b.........", b"a........."]
@@ -30,20 +25,13 @@ def test_a_folder_is_read_once() -> None:
 
 
 def test_only_so_many_bytes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "MAX_BYTES", 100)
+    monkeypatch.setattr(snapshots, "MAX_CACHED_BYTES", 100)
     store, kept = _Store(40), FolderCache()
     for one in "abcab":
         kept.get(one, store.read)
     assert store.read_names == ["a", "b", "c", "a", "b"]
     kept.get("b", store.read)
     assert store.read_names[5:] == []
-
-
-@pytest.mark.parametrize(("size", "times"), [(10, 2), (snapshots.LARGE_BYTES, 1), (snapshots.MAX_LARGE_BYTES + 1, 2)])
-def test_a_large_folder_outlives_its_snapshot_and_a_small_or_huge_one_does_not(size: int, times: int) -> None:
-    store = _Store(size)
-    assert FolderCache().get("a", store.read) == FolderCache().get("a", store.read)
-    assert store.read_names == ["a"] * times
 
 
 def test_what_cannot_be_read_is_not_kept() -> None:

@@ -279,6 +279,27 @@ def test_an_endpoint_that_fails_and_records_that_nobody_takes_are_told(world: Wo
     becomes(daemon, project, ("LogsUnrouted", "open"), ("DeliveryFailing", "resolved"))
 
 
+def test_flows_that_a_commit_ended_are_told_until_they_deliver_again(world: World) -> None:
+    named = '[{name: "%s"}]'
+    head = "apiVersion: service/v1\nkind: %s\nmetadata: {name: %s}\nspec: %s\n"
+    webhook = '{type: webhook, parameters: [{name: hostname, value: "127.0.0.1"}]}'
+    delivers = "{sources: [{type: otlp}], destinations: %s, selector: {matchLabels: {}}}" % (named % "siem")
+    one = followed(world, "ended", head % ("Destination", "siem", webhook), head % ("Configuration", "web", delivers))
+    world.daemon.state_of("ended", "ready")
+    one.source.remove("1.yaml")
+    commit = one.source.commit()[:12]
+    [found] = becomes(world.daemon, "ended", ("FlowStopped", "open"))
+    assert found["metadata"]["displayName"] == f"1 flow ended with the commit {commit} of the repository ended"
+    assert message(found).startswith(
+        "Log records are not delivered there any more: web stops delivering to siem: the Configuration is deleted. "
+    )
+    world.daemon.restart()
+    assert brief(notifications(world.daemon, "ended")) == [("FlowStopped", "open")]
+    one.source.git("revert", "--no-edit", "HEAD")
+    becomes(world.daemon, "ended", ("FlowStopped", "resolved"))
+    assert alerts(world.sink, "ended") == [("opened", "FlowStopped"), ("resolved", "FlowStopped")]
+
+
 def send(daemon: Daemon, key: str) -> int:
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     record = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{"body": {"stringValue": "a line"}}]}]}]}

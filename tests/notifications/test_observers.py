@@ -13,9 +13,9 @@ import pytest
 from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
-from reconciler.delivery.reporting import ExporterState, ReportSnapshot, SendCounts, SendFailure
+from reconciler.delivery.reporting import DeliveryCounts, ExporterState, ReportSnapshot, SendFailure
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
-from reconciler.delivery.status import DeliveryFigures, PastFigures
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
@@ -49,7 +49,7 @@ class Deliveries:
     projects: tuple[str, ...] = ("default",)
 
     def figures(self) -> DeliveryFigures:
-        return DeliveryFigures(self.lanes, PastFigures(), self.unrouted, self.spare, 0)
+        return DeliveryFigures(self.lanes, DeliveryCounts(), self.unrouted, self.spare, 0)
 
     def followed(self) -> tuple[str, ...]:
         return self.projects
@@ -66,7 +66,7 @@ def lane(
     at = int(clock().timestamp() * 1000)
     failure = SendFailure(at, 503, "The destination siem answered 503.", b"canary-answer")
     failing_since = None if failing is None else at - int(failing * 1000)
-    shown = ReportSnapshot(state, "", at, 0, 0, SendCounts(), None, failure, failing_since, None)
+    shown = ReportSnapshot(state, "", at, 0, 0, DeliveryCounts(), None, failure, failing_since, None)
     exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not ExporterState.DOWN)
     queue: Any = SimpleNamespace(depth=lambda: depth or Depth())
     destination = Destination(name="siem", endpoint=Endpoint(host="a.example"), buffering=Buffering(max_batches=100))

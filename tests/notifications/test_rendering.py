@@ -34,6 +34,12 @@ FACTS: dict[NotificationType, Facts] = {
         "refused": 1,
         "first": "a.yaml:3:1: /spec/x is missing",
     },
+    NotificationType.FLOW_STOPPED: {
+        "repository": "telemetry",
+        "commit": "3f2a1c90d5aa",
+        "total": 2,
+        "names": ("edge stops delivering to siem: the Configuration is deleted", "web stops delivering to siem"),
+    },
     NotificationType.CONFIGURATION_INCOMPLETE: {"total": 1, "names": ("edge",)},
     NotificationType.DELIVERY_STALE: {"total": 2, "names": ("edge", "web")},
     NotificationType.RESOURCE_DEPRECATED: {

@@ -3,9 +3,12 @@
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.model import flows, ids
+from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import observers
 from reconciler.notifications.models import NotificationState as Phase
@@ -96,3 +99,47 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
             version,
         )
     assert book.only.opened == START
+
+
+def ended(*runs: bytes) -> list[tuple[str, list[str]]]:
+    """The commits of which flows are ended after these runs, with the flows."""
+    found = observers.ended_flows((), map(observers.read_flow_run, runs))
+    return [(one.commit, sorted(f"{name} to {destination}" for name, destination in one.flows)) for one in found]
+
+
+def commit_of(number: int) -> str:
+    return f"{number}{0:039}"
+
+
+def run(number: int, *changes: Flow) -> bytes:
+    shown = {"counts": flows.count(changes), "changes": [flows.shown(one) for one in changes]}
+    identifier = ids.ulid(milliseconds=number, randomness=bytes(10))
+    return msgspec.json.encode(
+        {"id": identifier, "outcome": "succeeded", "counts": {}, "commit": commit_of(number), "flows": shown}
+    )
+
+
+def flow(change: FlowChange, configuration: str = "web", destination: str = "siem") -> Flow:
+    return Flow(change=change, configuration=configuration, destination=destination)
+
+
+STOPPED, STALE, STARTED = FlowChange.STOPPED, FlowChange.STALE, FlowChange.STARTED
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([[]], []),
+        ([[flow(STALE)]], []),
+        ([[flow(STOPPED), flow(STOPPED, "api")]], [(1, ["api to siem", "web to siem"])]),
+        ([[flow(STOPPED), flow(STOPPED, "api")], [flow(STARTED)]], [(1, ["api to siem"])]),
+        ([[flow(STOPPED)], [flow(STOPPED, "api")]], [(1, ["web to siem"]), (2, ["api to siem"])]),
+        ([[flow(STOPPED)], [flow(STARTED)], [flow(STOPPED)]], [(3, ["web to siem"])]),
+        ([[flow(STOPPED), flow(STARTED, "web", "archive")]], [(1, ["web to siem"])]),
+    ],
+)
+def test_a_flow_counts_for_the_commit_that_ended_it_last(
+    runs: list[list[Flow]], expected: list[tuple[int, list[str]]]
+) -> None:
+    found = ended(*(run(number, *changes) for number, changes in enumerate(runs, 1)))
+    assert found == [(commit_of(number)[:12], names) for number, names in expected]

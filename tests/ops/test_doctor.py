@@ -436,7 +436,7 @@ def test_damage_that_only_a_full_look_finds(service: Service) -> None:
 
 
 def test_a_stored_version_that_is_not_what_was_stored_is_found_by_a_full_look(service: Service) -> None:
-    marked = replace(rows.stored("z"), versions=(rows.version("z", padding="marker-of-one-body"),))
+    marked = replace(rows.stored("z"), versions=[rows.version("z", padding="marker-of-one-body")])
     asyncio.run(scenes.add(service.state / "store.db", marked))
     flip(service.state / "store.db", b"marker-of-one-body")
     assert service.wrong() == []

@@ -46,8 +46,8 @@ def coming(
     judged: dict[Key, Desired] = {}
     for each in documents:
         found = resource.judge(each, api_versions=frozenset({"service/v1"}))
-        assert found.resource is not None, found.violations
-        judged[found.resource.key] = desired.of_judged(found, hmac_key=b"k")
+        assert found.key is not None, found.violations
+        judged[found.key] = desired.of_judged(found, hmac_key=b"k")
     arriving = {key for ordinal, key in enumerate(judged) if ordinal not in barred}
     return Coming(judged, arriving, {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
@@ -71,7 +71,7 @@ def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:
 
 
 MISSING = "there is no {}; create it, or correct the name"
-REFUSED = "the {} is refused itself and not stored yet; mend that first"
+REFUSED = "the {} is invalid and not stored yet; mend that first"
 
 
 def test_a_reference_finds_what_comes_along_what_is_stored_and_what_is_built_in() -> None:

@@ -55,8 +55,7 @@ def test_what_refers_to_something_refused_is_refused_in_turn(project: Project) -
     assert told == {
         "own": "created",
         "one": f"invalid: {MISSING}",
-        "all": "invalid: /spec/destinations/0/name: the Destination one is refused itself and not stored yet; "
-        "mend that first",
+        "all": "invalid: /spec/destinations/0/name: the Destination one is invalid and not stored yet; mend that first",
     }
 
 

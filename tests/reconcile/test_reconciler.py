@@ -15,7 +15,6 @@ from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
-from reconciler.ops.metric_families import Sample
 from reconciler.reconcile import repositories
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
@@ -65,7 +64,7 @@ async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[obj
     """State and message as the API shows them, and what the metrics say: the state, and whether runs fail."""
     shown = msgspec.json.decode(await repositories.shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
-    samples = [step for step in metrics.run_steps(every) if isinstance(step, Sample)]
+    samples = [*metrics.run_steps(every)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
     told += [step.value for step in samples if step.family is metrics.FAILING]
     return shown["state"], shown["message"], told
@@ -108,9 +107,9 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
         [found] = observers.cause_of_state(one)
         assert found.facts["message"] == DOWN
-        assert (await store.repository("telemetry"), one.memory.row.since) == (None, "")
+        assert ((await store.remembered("telemetry", held=0)).row, one.memory.row.since) == (None, "")
         await reconciled(one)
-        remembered = await store.repository("telemetry")
+        remembered = (await store.remembered("telemetry", held=0)).row
         assert remembered is not None
         assert (remembered.message, one.memory.unwritten) == (DOWN, None)
 
@@ -125,9 +124,9 @@ async def test_a_failed_run_is_recorded_when_its_project_is_free(tmp_path: Path)
             await remote.is_polled.wait()
             for _ in range(2):  # the second would be behind the run on the thread that writes
                 await store.touch_keys({})
-            assert await store.repository("telemetry") is None
+            assert (await store.remembered("telemetry", held=0)).row is None
         await run
-        remembered = await store.repository("telemetry")
+        remembered = (await store.remembered("telemetry", held=0)).row
         assert remembered is not None
         assert remembered.message == DOWN
 

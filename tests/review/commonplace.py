@@ -29,6 +29,7 @@ _ROWS = [
     r"- and \d+ more notes?",
     rf"- {_SPAN}(?: in {_LINK})?(?:: {_SPAN})?(?: \(\d+ lines? not shown\))?",
     rf"(?:entry {_SPAN}, )?{_SPAN}(?:, owned by {_SPAN}(?:, {_SPAN})*)?",
+    rf"(?:entry {_SPAN}, )?\d+ resources, of one cause",
     r"\*\*[\d,]+ resources? (?:is|are) not shown:\*\* [a-z\-\d, ]+\. For the whole plan run §\.",
 ]
 _ROW = re.compile("|".join(f"(?:{row})" for row in _ROWS))
@@ -55,6 +56,6 @@ def faults(comment: str) -> list[str]:
             folds -= 1
         elif line and not _ROW.fullmatch(_SPANS.sub("§", line.replace("§", "?"))):
             found.append(line)
-        if folds not in (0, 1):
+        if folds not in (0, 1, 2):
             found.append(line)
     return [*found, *([f"still open: {fence or folds}"] if fence or folds else [])]

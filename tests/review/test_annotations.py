@@ -40,15 +40,15 @@ def test_what_was_so_before_is_not_marked(plan: Plan) -> None:
 
 
 def test_the_last_of_a_level_counts_the_rest() -> None:
-    broken = [samples.one("invalid", "Fleet", f"edge-{number:02}", reason="no") for number in range(12)]
+    broken = [samples.one("invalid", "Fleet", f"edge-{number:02}", reason=f"no {number}") for number in range(12)]
     lines = render(samples.plan(samples.entry(*broken)))
     assert len(lines) == 11
-    assert lines[-1].endswith("title=Fleet edge-09 invalid::no%0A2 more errors: see the whole plan.")
+    assert lines[-1].endswith("title=Fleet edge-09 invalid::no 9%0A2 more errors: see the whole plan.")
 
 
 def test_ten_are_ten() -> None:
-    broken = [samples.one("invalid", "Fleet", f"edge-{number}", reason="no") for number in range(10)]
-    assert render(samples.plan(samples.entry(*broken)))[-1].endswith("title=Fleet edge-9 invalid::no")
+    broken = [samples.one("invalid", "Fleet", f"edge-{number}", reason=f"no {number}") for number in range(10)]
+    assert render(samples.plan(samples.entry(*broken)))[-1].endswith("title=Fleet edge-9 invalid::no 9")
 
 
 def test_notes_stand_between_errors_and_other_warnings_and_leave_these_room() -> None:

@@ -61,7 +61,7 @@ def test_shown_and_missing_are_all(plan: Plan) -> None:
 
 
 def test_riskiest_first_and_kept_longest() -> None:
-    folds = re.findall("<summary>(.*)</summary>", render(samples.every()))
+    folds = re.findall(r"<summary>(\W .*)</summary>", render(samples.every()))
     assert folds == [
         "! 2 invalid",
         "! 1 error",
@@ -73,13 +73,13 @@ def test_riskiest_first_and_kept_longest() -> None:
         "~ 2 to change",
         "+ 2 to create",
     ]
-    assert re.findall("<summary>(.*)</summary>", render(samples.every(), 1_200)) == folds[:2]
+    assert re.findall(r"<summary>(\W .*)</summary>", render(samples.every(), 1_200)) == folds[:2]
 
 
 def test_one_resource_takes_no_more_than_its_share() -> None:
     lines = "\n".join(f"line {number}" for number in range(500))
     greedy = samples.one("invalid", "Fleet", "greedy", reason=lines)
-    many = tuple(samples.one("invalid", "Fleet", f"other-{number}", reason="no") for number in range(3))
+    many = tuple(samples.one("invalid", "Fleet", f"other-{number}", reason=f"no {number}") for number in range(3))
     comment = render(samples.plan(samples.entry(greedy, *many)), 2_000)
     assert "`Fleet other-2`" in comment
     assert re.search(r"^# and \d+ more lines$", comment, re.MULTILINE)

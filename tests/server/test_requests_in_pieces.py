@@ -83,7 +83,7 @@ async def world() -> AsyncIterator[World]:
     told, listener = Told(), serving.bind("127.0.0.1", 0)
     told.may_answer.set()
     application = Starlette(routes=[Route("/{path}", told.answer, methods=["POST"])])
-    async with serving.serve(application, listener, certificate=None, drain_seconds=1):
+    async with serving.serve([(application, listener)], drain_seconds=1):
         yield World(told, listener.getsockname())
 
 

@@ -1,22 +1,19 @@
-"""Work at intervals, on a real loop: it never overlaps itself, and neither its faults nor the clock end it."""
+"""Work at intervals, on a real loop: it never overlaps itself, and its faults do not end it."""
 
 import asyncio
-import itertools
 import logging
-from datetime import datetime, timedelta, tzinfo
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
-from apscheduler.schedulers import base
 
 from reconciler.model import errors
-from reconciler.server import schedules as module
-from reconciler.server.schedules import Schedules
+from reconciler.server import schedules
 
 pytestmark = pytest.mark.anyio
 
 SOON = 0.01  # seconds
 PATIENCE = 20.0  # seconds, until a test is given up
-FAR = timedelta(days=40)
 
 
 class Often:
@@ -41,92 +38,40 @@ class Often:
                 await self._moved.wait_for(lambda: self.begun >= number)
 
 
-class Clock(datetime):
-    """The clock of the machine, which somebody sets."""
-
-    ahead = timedelta()
-
-    @classmethod
-    def now(cls, tz: tzinfo | None = None) -> "Clock":
-        return super().now(tz) + cls.ahead
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
-    monkeypatch.setattr(Clock, "ahead", timedelta())
-    for one in (base, module):
-        monkeypatch.setattr(one, "datetime", Clock)
-    return Clock
+@asynccontextmanager
+async def doing(work: Callable[[], Awaitable[None]], *, name: str = "work") -> AsyncIterator[None]:
+    task = asyncio.create_task(schedules.every(SOON, work, name=name))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
-async def test_work_is_done_at_its_interval_until_the_stop() -> None:
-    work, later, schedules = Often(), Often(), Schedules()
-    schedules.every(SOON, work, name="work")
-    schedules.start()
-    schedules.every(SOON, later, name="later")
-    await work.times(3)
-    await later.times(3)
-    await schedules.stop()
+async def test_work_is_done_at_its_interval_until_it_is_cancelled() -> None:
+    work = Often()
+    async with doing(work):
+        assert work.begun == 0
+        await work.times(3)
     begun = work.begun
     await asyncio.sleep(5 * SOON)
     assert work.begun == begun
 
 
-async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(clock: type[Clock]) -> None:
-    work, schedules = Often(), Schedules()
-    schedules.every(1.0, work, name="work")
-    schedules.start()
-    loop = asyncio.get_running_loop()
-    clock.ahead = FAR
-    turns = [loop.time()]
-    while work.begun < 2:
-        await asyncio.sleep(SOON)
-        turns.append(loop.time())
-    await schedules.stop()
-    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) < 0.5
-    assert turns[-1] - turns[0] < PATIENCE
-
-
-async def test_work_goes_on_when_the_clock_is_set_back(clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "CLOCK_SECONDS", SOON)
-    clock.ahead = FAR
-    work, schedules = Often(), Schedules()
-    schedules.every(SOON, work, name="work")
-    schedules.start()
-    await work.times(1)
-    clock.ahead = timedelta()
-    await work.times(work.begun + 3)
-    await schedules.stop()
-
-
 async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.DEBUG)
-    work, schedules = Often(errors.Transient("The disk is full."), RuntimeError("odd")), Schedules()
-    schedules.every(SOON, work, name="dead-letters")
-    schedules.start()
-    await work.times(4)
-    await schedules.stop()
-    assert [
-        (record.name, record.levelname, record.getMessage())
-        for record in caplog.records
-        if record.name.startswith("reconciler")
-    ] == [
-        (
-            "reconciler.server.schedules",
-            "WARNING",
-            "The work on dead-letters is left until the next time: The disk is full.",
-        ),
-        (
-            "reconciler.server.schedules",
-            "ERROR",
-            "The work on dead-letters met a fault of the program; it is done again the next time.",
-        ),
+    work = Often(errors.Transient("The disk is full."), RuntimeError("odd"))
+    with caplog.at_level(logging.INFO):
+        async with doing(work, name="dead-letters"):
+            await work.times(4)
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", "The work on dead-letters is left until the next time: The disk is full."),
+        ("ERROR", "The work on dead-letters met a fault of the program; it is done again the next time."),
     ]
 
 
-async def test_work_never_overlaps_itself_and_is_cancelled_by_the_stop() -> None:
+async def test_work_never_overlaps_itself_and_is_cancelled_by_the_end() -> None:
     begun, cancelled = 0, 0
-    other, schedules = Often(), Schedules()
+    other = Often()
 
     async def slow() -> None:
         nonlocal begun, cancelled
@@ -137,20 +82,8 @@ async def test_work_never_overlaps_itself_and_is_cancelled_by_the_stop() -> None
             cancelled += 1
             raise
 
-    schedules.every(SOON, slow, name="slow")
-    schedules.every(SOON, other, name="other")
-    schedules.start()
-    await other.times(10)
-    assert (begun, cancelled) == (1, 0)
-    await schedules.stop()
+    async with doing(slow):
+        async with doing(other):
+            await other.times(10)
+        assert (begun, cancelled) == (1, 0)
     assert (begun, cancelled) == (1, 1)
-
-
-async def test_of_one_name_the_last_one_counts() -> None:
-    first, last, schedules = Often(), Often(), Schedules()
-    schedules.start()
-    schedules.every(3600.0, first, name="work")
-    schedules.every(SOON, last, name="work")
-    await last.times(2)
-    await schedules.stop()
-    assert first.begun == 0

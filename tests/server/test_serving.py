@@ -322,7 +322,7 @@ async def main():
     bound = ending.ShutdownDeadline(seconds=0.3)
     bound.begin()
     bound.begin()
-    await bound.waits("the runs under way", hang())
+    await bound.waits("the runs under way", hang)
 asyncio.run(main())
 """
     done = subprocess.run([sys.executable, "-c", program], timeout=30, capture_output=True, text=True, check=False)

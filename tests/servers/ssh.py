@@ -58,11 +58,11 @@ class Key:
     public: str
 
 
-def make_key(path: Path, kind: str = "ed25519", *, passphrase: str = "") -> Key:
-    """A new key pair of a kind in KINDS; what was at the path is replaced."""
+def make_key(path: Path, kind: str = "ed25519", *, passphrase: str = "", form: str = "RFC4716") -> Key:
+    """A new key pair of a kind in KINDS, in a form that ssh-keygen knows; what was at the path is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    command = [needs.require("ssh-keygen"), "-q", *KINDS[kind], "-N", passphrase, "-C", "", "-f", str(path)]
+    command = [needs.require("ssh-keygen"), "-q", *KINDS[kind], "-m", form, "-N", passphrase, "-C", "", "-f", str(path)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
     return Key(path, " ".join(path.with_name(f"{path.name}.pub").read_text().split()[:2]))
 

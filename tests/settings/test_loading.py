@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.values import Value
 from reconciler.settings import layers, loading
 from reconciler.settings.scalars import Address
 
@@ -17,7 +18,7 @@ def lines_of(
     text: str,
     *,
     environment: dict[str, str] | None = None,
-    overrides: dict[str, object] | None = None,
+    overrides: dict[str, Value] | None = None,
 ) -> list[str]:
     """The mistakes in a file, its own folder left out of them."""
     config = tmp_path / "config.yaml"
@@ -551,7 +552,7 @@ OPEN = "must be local or oidc, since `listen` is beyond this machine (127.0.0.1 
     ],
 )
 def test_without_sign_in_the_listener_is_on_this_machine(
-    tmp_path: Path, text: str, environment: dict[str, str], overrides: dict[str, object], line: str
+    tmp_path: Path, text: str, environment: dict[str, str], overrides: dict[str, Value], line: str
 ) -> None:
     found = lines_of(tmp_path, text, environment=environment, overrides=overrides)
     assert found == [line.replace("SERVICE_AUTH_TYPE: auth.type:", "SERVICE_AUTH_TYPE:")]

@@ -26,14 +26,14 @@ def came(name: str, number: int = 1, *, told: dict[str, Value] | None = None, ow
     origin = rows.origin(source=told or source())
     head = rows.head(name, number, owner=owner, path="a.yaml", line=1)
     version = rows.version(name, number)._replace(origin=origin.id, path="a.yaml", line=1)
-    return Changes(origins=(origin,), versions=(version,), heads=(head,))
+    return Changes(origins=[origin], versions=[version], heads=[head])
 
 
 def adopted(name: str) -> Changes:
     """The repository takes over what is stored: its status alone says so."""
     origin = rows.origin(source=source())
     head = rows.head(name, owner="telemetry", path="a.yaml", line=1)
-    return Changes(origins=(origin,), heads=(head._replace(origin=origin.id, place=SourcePlace.OWN),))
+    return Changes(origins=[origin], heads=[head._replace(origin=origin.id, place=SourcePlace.OWN)])
 
 
 def lineage(name: str, number: int = 1) -> Changes:
@@ -49,7 +49,7 @@ def lineage(name: str, number: int = 1) -> Changes:
         status_before=None,
         status=None,
     )
-    return Changes(origins=(after,), lineages=(row,))
+    return Changes(origins=[after], lineages=[row])
 
 
 async def sources(store: Store, name: str) -> list[object]:
@@ -99,7 +99,7 @@ class LineagePromises:
     async def test_what_moved_meanwhile_is_told_of_where_it_stands_now(self, store: Store) -> None:
         await store.commit([came("a")], record=Record())
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=1)._replace(place=SourcePlace.OWN)
-        await store.commit([Changes(heads=(moved,))], record=Record())
+        await store.commit([Changes(heads=[moved])], record=Record())
         await store.commit([lineage("a")], record=Record())
         [resource] = await looking.listed(store)
         assert resource["status"]["source"] == shown(known=True, path="b.yaml")
@@ -113,7 +113,7 @@ class LineagePromises:
         before, after = rows.origin(), rows.origin(source=source(known=True))
         row = lineage("a").lineages[0]._replace(before=before.id, origin=before.id)
         row = row._replace(status_before=rows.origin(source=source()).id, status=after.id)
-        part = Changes(origins=(after,), lineages=(row,))
+        part = Changes(origins=[after], lineages=[row])
         assert await store.commit([part], record=Record()) == 3
         assert await looking.listed(store) == [
             rows.shown("a", 1) | {"status": {"latest": True, "source": shown(known=True)}}

@@ -57,5 +57,5 @@ async def everything(store: Store) -> dict[str, object]:
         "resources": found,
         "history": {one["metadata"]["name"]: await versions(store, one["metadata"]["name"]) for one in found},
         "runs": await runs(store),
-        "repositories": [await store.repository(name) for name in remembered],
+        "repositories": remembered,
     }

@@ -189,10 +189,10 @@ async def test_what_is_not_explained_is_still_found_and_what_is_stored_goes_on(p
     view = SqlitePlanningView(path)
     with view.snapshot():
         found = view.without_lineage("telemetry", rows.PROJECT, limit=100)
-        identities = view.identities(rows.PROJECT, [rows.key("older"), rows.key("gone")])
+        documents = view.documents(rows.PROJECT, [rows.key("older"), rows.key("gone")])
     view.close()
     assert [one.key.name for one in found] == ["weird", "adopted", "again", "fresh", "older", "second", "moved"]
-    assert [identity.resource_id for identity in identities.values()] == ["id-older"]
+    assert [document.resource_id for document in documents.values()] == ["id-older"]
     await store.commit([rows.stored("fresh", number=2), rows.stored("new")], record=Record())
     [newest, oldest] = await looking.history(store, rows.key("fresh"))
     assert (newest, oldest["status"]) == (rows.shown("fresh", 2), {"source": git("a.yaml")})

@@ -66,7 +66,7 @@ class World:
         """What is stored once a commit is applied and all that follows in the background is done."""
 
         async def is_applied() -> bool:
-            row = await self.store.repository("one")
+            row = (await self.store.remembered("one", held=0)).row
             return row is not None and row.commit == commit
 
         await until(is_applied)

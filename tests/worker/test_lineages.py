@@ -58,7 +58,7 @@ def came(
     if moved is not None:
         head = head._replace(place=SourcePlace.OWN)
     version = rows.version(name)._replace(origin=of_version.id, path=path, line=1)
-    return Changes(origins=(of_version, of_status), versions=(version,), heads=(head,))
+    return Changes(origins=[of_version, of_status], versions=[version], heads=[head])
 
 
 def explain(

@@ -85,7 +85,11 @@ def test_a_link_left_where_a_file_was_moved_from_holds_nothing(followed: Followe
     followed.source.move("bad.yaml", "moved/bad.yaml")
     followed.source.link("bad.yaml", "moved/bad.yaml")
     run = followed.commit()
-    assert (run["outcome"], run["counts"], run["message"]) == ("succeeded", {"unchanged": 1}, None)
+    assert (run["outcome"], run["counts"], run["message"]) == (
+        "succeeded",
+        {"unchanged": 1},
+        "bad.yaml is not read: it is a symbolic link, which is not followed.",
+    )
 
 
 @pytest.mark.parametrize("ending", ["YAML", "Yml"])
@@ -120,7 +124,12 @@ def test_links_and_submodules_that_never_gave_anything_are_nothing(source: Repos
     ]
     source.commit_tree(source.tree(*entries))
     run = follow(source).head()
-    assert (run["outcome"], run["counts"], run["message"]) == ("succeeded", {"created": 1}, None)
+    told = [
+        "link.yaml is not read: it is a symbolic link, which is not followed.",
+        "module.yaml is not read: it is a submodule, which is not followed.",
+        "vendor is not read: it is a submodule, which is not followed.",
+    ]
+    assert (run["outcome"], run["counts"], run["message"]) == ("succeeded", {"created": 1}, " ".join(told))
 
 
 def test_a_name_that_no_file_should_have_is_told_and_the_daemon_lives(followed: Followed) -> None:

@@ -19,7 +19,6 @@ import base64
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final
@@ -35,8 +34,6 @@ from reconciler.delivery.otlp import skeletons
 from reconciler.delivery.otlp.models import MalformedRequest
 
 MOST_ATTRIBUTES: Final = 1_000  # of one resource that are read
-_KEPT: Final = 256  # resources whose attributes are remembered: a sender has the same one in each of its requests
-_SMALL: Final = 4 << 10  # bytes of a resource that is worth it
 
 
 def read_attributes(resource: bytes) -> Mapping[str, str]:
@@ -47,10 +44,6 @@ def read_attributes(resource: bytes) -> Mapping[str, str]:
 
     A key that stands twice has the value that stands first, as the Collector reads it. Read are the first 1,000.
     """
-    return _remembered(resource) if len(resource) <= _SMALL else _attributes(resource)
-
-
-def _attributes(resource: bytes) -> Mapping[str, str]:
     found: dict[str, str] = {}
     seen: set[str] = set()
     for attribute in islice(Resource.FromString(resource).attributes, MOST_ATTRIBUTES):
@@ -59,9 +52,6 @@ def _attributes(resource: bytes) -> Mapping[str, str]:
             found[attribute.key] = text
         seen.add(attribute.key)
     return found
-
-
-_remembered = lru_cache(maxsize=_KEPT)(_attributes)
 
 
 def _attribute_text(value: AnyValue) -> str | None:

@@ -8,6 +8,7 @@ of them it runs next to no Python. A disk that hangs holds this thread, never th
 """
 
 import asyncio
+import contextlib
 import errno
 import logging
 import os
@@ -15,26 +16,21 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery.queue import segments
 from reconciler.delivery.queue.contract import Piece, QueueFault
-from reconciler.delivery.queue.files import FULL, Space, System
+from reconciler.delivery.queue.files import Space, System
 from reconciler.delivery.queue.segments import Acknowledgements, Frame, QueueEntry, Segment, SegmentHeader
+
+log = logging.getLogger(__name__)
 
 MOST_PIECES = 1000  # of one call; the kernel takes 1024
 END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
 
 Work: TypeAlias = Callable[[System], None]
 Ended: TypeAlias = Callable[[Exception | None], None]
-
-
-class _Request(NamedTuple):
-    loop: asyncio.AbstractEventLoop
-    work: Work
-    ended: Ended
 
 
 class Committer:
@@ -44,32 +40,35 @@ class Committer:
         self.faults = 0  # writes that the disk failed
         self.space = space  # as it was after the last work
         self._system = system
-        self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
+        self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_looking = False
 
     def do(self, work: Work, ended: Ended) -> None:
         """Run something on the thread after all earlier work; `ended` is called on the loop, with the error if any."""
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            failure: Exception | None = None
+            try:
+                work(self._system)
+            except Exception as fault:  # the caller hears of it; the thread serves all queues
+                failure = fault
+            self.space.look()
+            with contextlib.suppress(RuntimeError):  # the loop ended and did not close the queues
+                loop.call_soon_threadsafe(ended, failure)
+
         if self._thread is None:
             # A daemon: the process ends although a call hangs.
-            self._thread = threading.Thread(target=self._work, args=(self._requests,), name="queues", daemon=True)
+            self._thread = threading.Thread(target=_serve, args=(self._requests,), name="queues", daemon=True)
             self._thread.start()
-        self._requests.put(_Request(asyncio.get_running_loop(), work, ended))
-
-    async def done(self, work: Work) -> None:
-        """Run something on the thread and wait for it. Raises what it raises."""
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-        def hear(failure: Exception | None) -> None:
-            if not done.done():
-                done.set_exception(failure) if failure else done.set_result(None)
-
-        self.do(work, hear)
-        await done
+        self._requests.put(run)
 
     async def idle(self) -> None:
         """Wait for all earlier work."""
-        await self.done(lambda _: None)
+        ended = asyncio.Event()
+        self.do(lambda _: None, lambda _: ended.set())
+        await ended.wait()
 
     def has_space(self, size: int) -> bool:
         """Return true if so many bytes may be written. The disk is asked again when it may not."""
@@ -84,40 +83,26 @@ class Committer:
         self._is_looking = False
 
     def stop(self) -> None:
-        """End the thread after its present work. Callers wait for their work with `done`."""
+        """End the thread after its present work."""
         if self._thread is not None:
             self._requests.put(None)
             self._thread = None
 
-    def _work(self, requests: "queue.SimpleQueue[_Request | None]") -> None:
-        while (request := requests.get()) is not None:
-            failure: Exception | None = None
-            try:
-                request.work(self._system)
-            except Exception as fault:  # the caller hears of it; the thread serves all queues
-                failure = fault
-            self.space.look()
-            try:
-                request.loop.call_soon_threadsafe(request.ended, failure)
-            except RuntimeError:  # the loop ended and did not close the queues
-                return
-            del request  # it has the bytes of its records
+
+def _serve(requests: "queue.SimpleQueue[Callable[[], None] | None]") -> None:
+    while (run := requests.get()) is not None:
+        run()
+        del run  # it has the bytes of its records
 
 
 def write_all(system: System, descriptor: int, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
     """Write buffers at an offset, with one call if the kernel takes them at once. Raises OSError."""
-    is_one_call = len(buffers) <= MOST_PIECES
     left = buffers
     while left:
-        written = system.write(descriptor, left[:MOST_PIECES], offset, synced=synced and is_one_call)
+        written = system.write(descriptor, left[:MOST_PIECES], offset, synced=synced)
         if written == 0 and any(map(len, left[:MOST_PIECES])):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         left, offset = rest(left, written), offset + written
-        if is_one_call and not left:
-            return
-        is_one_call = False
-    if synced:
-        system.synchronise(descriptor)
 
 
 def rest(buffers: Sequence[Piece], written: int) -> list[Piece]:
@@ -129,11 +114,8 @@ def rest(buffers: Sequence[Piece], written: int) -> list[Piece]:
     return []
 
 
-log = logging.getLogger(__name__)
-
 MOST_COMMIT_BYTES = 16 << 20
 INTERVAL_SECONDS = 0.5  # between two synchronisations with `sync: interval`
-CLOSED = -1
 
 FAULT = "The disk could not take the records ({}); nothing of them was kept."
 REFUSES = "The disk does not take what is written to the queue in %s (%s); until it does, that is refused."
@@ -180,8 +162,7 @@ class Appender:
         self._waiting: deque[_Waiting] = deque()
         self._under_way: list[_Waiting] = []
         self._is_due = False
-        self._segment: Segment | None = None
-        self._file: _AppendedFile | None = None  # of the segment; None when the next append begins another one
+        self._segment: Segment | None = None  # None when the next append begins another one
         self._is_unsynced = False
         self._timer: asyncio.TimerHandle | None = None
 
@@ -235,36 +216,30 @@ class Appender:
             buffers.extend(one.payload)
             size += one.frame.length
         synced = self.sync == "commit" or any(one.synced for one in self._under_way)
-        file, segment = self._file, self._segment
-        if file is None or segment is None or segment.end >= self.roll_bytes:
+        segment, offset = self._segment, 0
+        if segment is not None and segment.end < self.roll_bytes:
+            offset = segment.end
+        else:
             first = self._under_way[0].frame.number
             path = self._folder / segments.segment_name(first)
             acknowledged = Acknowledgements(first, mark=self._header.mark)
-            file = _AppendedFile(path)
             segment = Segment(path, first, self._totals, acknowledged, self._clock())
             header = self._header._replace(first=first, before=self._totals, made_at=segment.made_at)
             buffers.insert(0, segments.encode_segment(header))
-            offset = 0
-        else:
-            offset = segment.end
         self._committer.do(
-            lambda system: file.append(system, buffers, offset, synced=synced),
-            lambda failure: self._end(failure, file, segment, synced=synced),
+            lambda system: _append(system, segment.path, buffers, offset, synced=synced),
+            lambda failure: self._end(failure, segment, synced=synced),
         )
 
-    def _end(self, failure: Exception | None, file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
+    def _end(self, failure: Exception | None, segment: Segment, *, synced: bool) -> None:
         written, self._under_way = self._under_way, []
         self.waiting_size -= sum(one.frame.length for one in written)
         self.waiting_records -= sum(one.frame.records for one in written)
         if failure is None:
-            self._keep(written, file, segment, synced=synced)
+            self._keep(written, segment, synced=synced)
         else:
             self._fail(failure)
-            if file is self._file and file.descriptor == CLOSED:
-                self._file = None
-                if self._is_unsynced:
-                    self._doubt(failure)
-                self._is_unsynced = False
+            self.seal()
         for one in written:
             if one.written.done():
                 continue
@@ -275,19 +250,20 @@ class Appender:
         if self._waiting:
             self._commit_soon()
 
-    def _keep(self, written: Sequence[_Waiting], file: "_AppendedFile", segment: Segment, *, synced: bool) -> None:
+    def _keep(self, written: Sequence[_Waiting], segment: Segment, *, synced: bool) -> None:
         if self.refused_at is not None:
             log.warning(TAKES, self._folder)
         self.refused_at = None
-        if file is not self._file:
+        if segment is not self._segment:
             self.seal()
-            self._segment, self._file = segment, file
+            self._segment = segment
         entries = []
         for frame, _, _, _, died in written:
             entries.append(QueueEntry.of(frame, segment, segment.end))
             segment.end += frame.length
             if died is not None:
-                segment.acknowledged.replay(frame.number, died)
+                segment.acknowledged.died[frame.number] = died
+                segment.is_changed = True
         added = segments.sum_frames(entries)
         segment.left = segment.left.plus(added)
         self._totals = self._totals.plus(added)
@@ -303,40 +279,33 @@ class Appender:
             log.error(REFUSES, self._folder, _reason(failure))
         self.refused_at = asyncio.get_running_loop().time()
 
-    def _doubt(self, failure: Exception) -> None:
-        log.error(DOUBTFUL, self._folder, _reason(failure))
-
     def _synchronise(self) -> None:
-        """Force the last half second to disk. After a failure the file is not trusted: another one is begun."""
+        """Force the last half second to disk."""
         self._timer = None
-        file = self._file
-        if file is None or not self._is_unsynced:
-            return
+        if self._segment is not None and self._is_unsynced:
+            self._force(self._segment)
+
+    def _force(self, segment: Segment) -> None:
+        """Force a segment to disk. After a failure it is not trusted: another one is begun."""
+        self._is_unsynced = False
 
         def ended(failure: Exception | None) -> None:
-            if file is not self._file:
+            if failure is None:
                 return
-            self._is_unsynced = False
-            if failure is not None:
+            if segment is self._segment:
                 self._fail(failure)
-                self._doubt(failure)
                 self.seal()
+            else:
+                self._committer.faults += 1
+            log.error(DOUBTFUL, self._folder, _reason(failure))
 
-        self._committer.do(file.synchronise, ended)
+        self._committer.do(lambda system: _synchronise(system, segment.path), ended)
 
     def seal(self) -> None:
         """End the segment: the next append begins another one. With `sync: interval` its end is forced to disk."""
-        file, self._file = self._file, None
-        if file is None:
-            return
-        is_due, self._is_unsynced = self._is_unsynced, False
-
-        def ended(failure: Exception | None) -> None:
-            if is_due and failure is not None:
-                self._committer.faults += 1
-                self._doubt(failure)
-
-        self._committer.do(lambda system: file.close(system, is_due=is_due), ended)
+        segment, self._segment = self._segment, None
+        if segment is not None and self._is_unsynced:
+            self._force(segment)
 
     def close(self) -> None:
         """End the segment. Everything that waited is written."""
@@ -345,57 +314,30 @@ class Appender:
         self.seal()
 
 
-@dataclass(eq=False, slots=True)
-class _AppendedFile:
-    """A file that is appended to, on the committer's thread. It is closed when it cannot be trusted any more."""
+def _append(system: System, path: Path, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
+    """Write buffers at the end of a file; at offset 0 it is made. Raises OSError and leaves no trace then."""
+    descriptor = system.open(path) if offset else system.create(path)
+    try:
+        write_all(system, descriptor, buffers, offset, synced=synced)
+        if not offset:
+            system.synchronise_folder(path.parent)
+    except Exception:
+        # What was refused must not come back after a restart. If this fails, too, it may.
+        with contextlib.suppress(OSError):
+            system.cut(descriptor, offset)
+            if not offset:
+                system.remove(path)
+        raise
+    finally:
+        system.close(descriptor)
 
-    path: Path
-    descriptor: int = CLOSED
 
-    def append(self, system: System, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:
-        """Write buffers at the end; at offset 0 the file is made. Raises OSError and leaves no trace then."""
-        try:
-            if offset == 0:
-                self.descriptor = system.create(self.path)
-            write_all(system, self.descriptor, buffers, offset, synced=synced)
-            if offset == 0:
-                system.synchronise_folder(self.path.parent)
-        except Exception as failure:
-            if self.descriptor != CLOSED:
-                self._undo(system, offset, is_full=getattr(failure, "errno", None) in FULL)
-            raise
-
-    def _undo(self, system: System, offset: int, *, is_full: bool) -> None:
-        """Cut the file to what it was: what was refused must not come back after a restart."""
-        is_cut = False
-        try:
-            system.cut(self.descriptor, offset)
-            is_cut = True
-        except OSError:
-            pass
-        if is_cut and is_full and offset > 0:
-            return
-        descriptor, self.descriptor = self.descriptor, CLOSED
-        try:
-            system.close(descriptor)
-            if offset == 0:
-                system.remove(self.path)
-        except OSError:
-            return  # nothing is appended to it any more
-
-    def synchronise(self, system: System) -> None:
-        """Force the file to disk. Raises OSError."""
-        if self.descriptor != CLOSED:
-            system.synchronise(self.descriptor)
-
-    def close(self, system: System, *, is_due: bool) -> None:
-        """Close the file, and force it to disk before if that is due. Raises OSError."""
-        try:
-            if is_due:
-                self.synchronise(system)
-        finally:
-            descriptor, self.descriptor = self.descriptor, CLOSED
-            system.close(descriptor)
+def _synchronise(system: System, path: Path) -> None:
+    descriptor = system.open(path)
+    try:
+        system.synchronise(descriptor)
+    finally:
+        system.close(descriptor)
 
 
 def _reason(failure: Exception) -> str:

@@ -19,7 +19,8 @@ is used from one event loop. One suite of tests proves the promises:
 - **A disk that hangs** never blocks the event loop.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
@@ -161,7 +162,7 @@ class Queue(Protocol):
     def may_hold(self, *, size: int) -> bool:
         """Return true if a batch of this size fits into an empty queue; then `room` never says Shortage.BYTES."""
 
-    def append(self, payload: Sequence[Piece], *, records: int, at: int) -> Awaitable[None]:
+    def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
         """Append a batch, whose bytes are these pieces one after another. The call itself settles the order.
 
         Cancelling the wait does not undo it. Raises QueueFault when awaited.
@@ -187,7 +188,7 @@ class Queue(Protocol):
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
-    ) -> Awaitable[None]:
+    ) -> asyncio.Future[None]:
         """Make a dead letter of these bytes, the batch or a part of it; then the batch leaves the queue.
 
         A batch of several letters leaves with the last one: for the others `leaves` is False. A crash between two of
@@ -196,7 +197,7 @@ class Queue(Protocol):
 
     def bury_unqueued(
         self, payload: Sequence[Piece], obituary: Obituary, *, records: int, at: int
-    ) -> Awaitable[None] | None:
+    ) -> asyncio.Future[None] | None:
         """Make a dead letter of a batch that never was in the queue. Raises QueueFault when awaited; nothing is kept
         then.
 

@@ -29,7 +29,7 @@ from reconciler.delivery.queue.contract import (
 from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
 from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
-from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals, pack_places
+from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
@@ -39,9 +39,6 @@ ROUND_BYTES = 4 << 20
 
 NEVER_FIT = "Of the dead letters in %s, %s never fit into their queue: raise its `max_bytes`, or discard them."
 HANGS = "The disk of the queues does not answer; try again when it does."
-
-Append = Callable[[QueueEntry, DeadLetterFrame], asyncio.Future[None]]
-"""Appends a letter's payload to the queue, on disk."""
 
 
 class DeadLetters:
@@ -101,51 +98,19 @@ class DeadLetters:
 
     async def _entries(self) -> AsyncIterator[QueueEntry]:
         walk = JournalWalk(self.journal)
-        while found := await walk.soon():
+        while found := await walk.next():
             for entry in found:
                 yield entry
 
     async def find_oldest(self) -> None:
         """Find when the first letters died. A replayed letter may come later, and be older."""
-        self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).soon()), default=None)
+        self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
-    async def replay(
-        self,
-        append: Append,
-        *,
-        room: Callable[[int], Shortage | None],
-        may_hold: Callable[[int], bool],
-        outages_only: bool,
-        most: int | None,
-    ) -> tuple[int, int]:
-        """See the contract."""
-        too_large = begun = 0
-        async with self._change(limit=None if outages_only else appender.END_SECONDS) as done:
-            waiting: list[asyncio.Future[None]] = []
-            size = 0
-            async for entry, letter in self.letters():
-                if entry.number in self._moving or (outages_only and not letter.obituary.outage):
-                    continue
-                shortage = room(len(letter.payload)) if most is None or begun < most else Shortage.BATCHES
-                if shortage is Shortage.BYTES and not may_hold(len(letter.payload)):
-                    too_large += 1
-                    continue
-                if shortage is not None:
-                    break
-                waiting.append(self._move(entry, append(entry, letter), done))
-                begun, size = begun + 1, size + len(letter.payload)
-                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
-                    await asyncio.wait(waiting)
-                    if len(done) < begun:
-                        break
-                    waiting, size = [], 0
-            if waiting:
-                await asyncio.wait(waiting)
-        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
-            log.warning(NEVER_FIT, self.journal.folder, counted(too_large, "letter"))
-        return len(done), sum(done)
+    def is_moving(self, entry: QueueEntry) -> bool:
+        """Tell whether a letter is being appended to the queue."""
+        return entry.number in self._moving
 
-    def _move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> asyncio.Future[None]:
+    def move(self, entry: QueueEntry, written: asyncio.Future[None], done: list[int]) -> None:
         """Take a letter off once it is in the queue, even if nobody waits for that any more."""
         self._moving[entry.number] = entry.size
 
@@ -158,12 +123,11 @@ class DeadLetters:
                 self.oldest = None  # nobody may wait any more who would find out
 
         written.add_done_callback(hear)
-        return written
 
     async def delete(self, is_wanted: Callable[[QueueEntry], bool]) -> tuple[int, int]:
         """Delete the wanted letters that are not on their way to the queue; how many batches and records."""
         last = self.journal.last
-        async with self._change(limit=appender.END_SECONDS) as done:
+        async with self.change(limit=appender.END_SECONDS) as done:
             async for entry in self._entries():
                 if (
                     entry.number <= last
@@ -184,7 +148,7 @@ class DeadLetters:
         return await self.delete(is_old)
 
     @contextlib.asynccontextmanager
-    async def _change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
+    async def change(self, *, limit: float | None) -> AsyncIterator[list[int]]:
         """Make one change at a time, in so many seconds. Its body adds the records of each letter that left to a list.
 
         A change that takes longer ends early. Raises QueueFault when no letter left by then.
@@ -215,17 +179,17 @@ class QueueLimits(NamedTuple):
     dead_bytes: int
 
 
-class DiskQueue:
+class DiskQueue(QueueLine[QueueEntry]):
     """See the contract."""
 
     def __init__(
         self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: str
     ) -> None:
+        super().__init__()
         self.folder = folder
         self._committer = shared.committer
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
-        self._line: QueueLine[QueueEntry] = QueueLine(self._fill)
         self._walk = JournalWalk(self._journal, held=self._held)
         self._filling: asyncio.Task[None] | None = None
         self._configure(limits, sync)
@@ -294,75 +258,56 @@ class DiskQueue:
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
-            if len(self._line.ready) < READY and self._filling is None and self._walk.step(entry):
-                self._line.ready.append(_queued(entry))
-        self._line.wake()
+            if len(self.ready) < READY and self._filling is None and self._walk.step(entry):
+                self.ready.append(_queued(entry))
+        self.wake()
 
     # The line.
 
-    def _fill(self) -> bool:
-        """Read on; False when there is nothing, or the disk has to be asked first."""
-        if self._filling is not None:
-            return False
-        found = self._walk.now()
-        if found is None:
-            self._filling = asyncio.create_task(self._fill_soon(), name="queue-reading")
-            return False
-        self._line.ready.extend(map(_queued, found))
-        return bool(found)
+    def _fill(self) -> None:
+        if self._filling is None and not self._walk.is_at_end:
+            self._filling = asyncio.create_task(self._read_on(), name="queue-reading")
 
-    async def _fill_soon(self) -> None:
+    async def _read_on(self) -> None:
         try:
-            self._line.ready.extend(map(_queued, await self._walk.soon()))
+            self.ready.extend(map(_queued, await self._walk.next()))
         except Exception:
             log.exception("Reading the queue in %s met a fault of the program; it is read again soon.", self.folder)
             await asyncio.sleep(AGAIN_SECONDS)
         finally:
             self._filling = None
-            self._line.wake()
+            self.wake()
 
     def _held(self, segment: Segment) -> Totals:
-        """Return how much of a segment is in the line."""
+        """Return how much of a segment is in memory."""
         held = Totals()
-        for one in self._line.all():
+        for one in self.all():
             if one.source.segment is segment:
                 held = held.plus(one.source.totals)
         return held
 
-    def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
-        """See the contract."""
-        return self._line.claim(most_records=most_records, most_bytes=most_bytes)
-
-    async def wait(self) -> None:
-        """See the contract."""
-        await self._line.wait()
-
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
-        held = self._line.find_claimed(batch.number)
+        held = self.find_claimed(batch.number)
         if held is None:
             return None
         data = await self._journal.payload(held.source)
-        if data is None and self._line.find_claimed(batch.number) is not None:
+        if data is None and self.find_claimed(batch.number) is not None:
             self.delivered([batch])
             self._journal.report_damage(held.source.segment, lost=1)
         return data
 
     def delivered(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
-        left = [self._line.leave(batch.number) for batch in batches]
+        left = [self.leave(batch.number) for batch in batches]
         self._journal.acknowledge(entry for entry in left if entry is not None)
 
     def progressed(self, batch: Batch) -> None:
         """See the contract."""
-        held = self._line.find_claimed(batch.number)
+        super().progressed(batch)
+        held = self.find_claimed(batch.number)
         if held is not None:
-            held.batch = batch
-            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, pack_places(batch.done)))
-
-    def give_back(self, batches: Sequence[Batch]) -> None:
-        """See the contract."""
-        self._line.give_back(batches)
+            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, batch.done))
 
     # Dead letters.
 
@@ -371,7 +316,7 @@ class DiskQueue:
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        held = self._line.find_claimed(batch.number)
+        held = self.find_claimed(batch.number)
         died = None if held is None else held.source.segment.acknowledged.died.get(batch.number)
         written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at, died=died)
         assert written is not None  # without a limit
@@ -406,22 +351,40 @@ class DiskQueue:
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
 
-        def append(entry: QueueEntry, letter: DeadLetterFrame) -> asyncio.Future[None]:
-            return self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
-
-        return await self._dead.replay(
-            append,
-            room=lambda size: self.room(size=size),
-            may_hold=lambda size: self.may_hold(size=size),
-            outages_only=outages_only,
-            most=most,
-        )
+        too_large = begun = 0
+        async with self._dead.change(limit=None if outages_only else appender.END_SECONDS) as done:
+            waiting: list[asyncio.Future[None]] = []
+            size = 0
+            async for entry, letter in self._dead.letters():
+                if self._dead.is_moving(entry) or (outages_only and not letter.obituary.outage):
+                    continue
+                length = len(letter.payload)
+                shortage = self.room(size=length) if most is None or begun < most else Shortage.BATCHES
+                if shortage is Shortage.BYTES and not self.may_hold(size=length):
+                    too_large += 1
+                    continue
+                if shortage is not None:
+                    break
+                written = self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
+                self._dead.move(entry, written, done)
+                waiting.append(written)
+                begun, size = begun + 1, size + length
+                if len(waiting) >= ROUND_BATCHES or size >= ROUND_BYTES:
+                    await asyncio.wait(waiting)
+                    if len(done) < begun:
+                        break
+                    waiting, size = [], 0
+            if waiting:
+                await asyncio.wait(waiting)
+        if too_large and not outages_only:  # those of an outage are replayed often, and nobody reads the answer
+            log.warning(NEVER_FIT, self._dead.journal.folder, counted(too_large, "letter"))
+        return len(done), sum(done)
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""
         before = self._journal.left
         if queued:
-            self._journal.acknowledge(held.source for held in self._line.leave_unclaimed())
+            self._journal.acknowledge(held.source for held in self.leave_unclaimed())
             self._walk.discard_rest()
         gone = before.minus(self._journal.left)
         batches, records = await self._dead.delete(lambda _: True) if dead else (0, 0)
@@ -434,15 +397,14 @@ class DiskQueue:
     def depth(self) -> Depth:
         """See the contract."""
         queued, buried = self._journal, self._dead.journal
-        first = self._line.first()
         return Depth(
             batches=queued.left.batches + queued.appender.waiting,  # else it would seem empty while they are written
             records=queued.left.records,
             size=queued.left.size,
             disk=queued.disk + buried.disk,
             limited=queued.kept + queued.appender.waiting_size,
-            claimed=self._line.claimed,
-            oldest=first.taken_at if first is not None else None,
+            claimed=len(self._claims),
+            oldest=self._oldest(),
             dead_batches=buried.left.batches,
             dead_records=buried.left.records,
             dead_size=buried.left.size,
@@ -465,7 +427,7 @@ def _queued(entry: QueueEntry) -> QueuedBatch[QueueEntry]:
     batch = Batch(entry.number, entry.records, entry.size, entry.taken_at)
     progress = entry.segment.acknowledged.progress.get(entry.number)
     if progress is not None:
-        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.places)
+        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.done)
     return QueuedBatch(batch, entry)
 
 

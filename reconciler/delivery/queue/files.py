@@ -1,6 +1,7 @@
 """Access to the files of queues: the system calls that write, reading without blocking the event loop, free space."""
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections import OrderedDict
@@ -11,7 +12,6 @@ from typing import NamedTuple, TypeVar
 
 from reconciler.delivery.queue.contract import Piece
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 # Nothing is wrong with the content of the file: a person or time mends it.
 PASSING = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EINTR, errno.EACCES, errno.EPERM, errno.ESTALE}
@@ -68,8 +68,6 @@ Result = TypeVar("Result")
 OPEN_FILES = 64  # of all queues
 THREADS = 4
 AGAIN_SECONDS = 0.5  # after a read that failed for a passing reason
-AHEAD_BYTES = 4 << 20  # that the kernel is asked to fetch beyond what is read
-SCRATCH_BYTES = 1 << 20
 PLENTY = 1 << 62
 BLOCK_BYTES = 4096  # a disk that fails gives or refuses so much
 
@@ -79,53 +77,27 @@ class QueueReader:
 
     def __init__(self) -> None:
         self._open: OrderedDict[Path, int] = OrderedDict()
-        self._scratch = memoryview(bytearray(SCRATCH_BYTES))
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="queue-reader")
 
-    def now(self, path: Path, offset: int, size: int) -> memoryview | None:
-        """Return bytes that are in memory; None when that would wait for the disk, or fails.
-
-        The bytes are valid until the next call: new memory for each would cost more than the reading.
-        """
-        descriptor = self._open.get(path)
-        if descriptor is None:  # opening it may wait for the disk
-            return None
-        self._open.move_to_end(path)
-        buffer = self._scratch[:size] if size <= SCRATCH_BYTES else memoryview(bytearray(size))
-        try:
-            read = os.preadv(descriptor, [buffer], offset, os.RWF_NOWAIT)
-        except OSError:  # not in memory; or a file system that cannot say; or a fault, which the thread meets again
-            return None
-        return buffer if read == size else None
-
-    async def soon(self, path: Path, offset: int, size: int) -> bytes:
-        """Return bytes from the disk, fewer at the end of the file. Raises OSError, but not for a passing reason."""
+    async def read(self, path: Path, offset: int, size: int) -> bytes:
+        """Return bytes of a file, fewer at its end. Raises OSError, but not for a passing reason."""
+        opened = self._open.get(path)
+        if opened is not None:
+            data = bytearray(size)
+            # Not in memory; or a file system that cannot say; or a fault, which the thread meets again.
+            with contextlib.suppress(OSError):
+                if os.preadv(opened, [data], offset, os.RWF_NOWAIT) == size:
+                    return bytes(data)
         while True:
             try:
-                data, descriptor = await self.run(lambda: _open_and_read(path, offset, size))
+                found, descriptor = await self.run(lambda: _open_and_read(path, offset, size))
             except OSError as fault:
                 if fault.errno not in PASSING:
                     raise
                 await asyncio.sleep(AGAIN_SECONDS)
             else:
                 self._keep(path, descriptor)
-                return data
-
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """Run something on a thread, since it waits for the disk."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
-
-    def forget(self, path: Path) -> None:
-        """Close a file: a removed file takes room while it is open."""
-        descriptor = self._open.pop(path, None)
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def close(self) -> None:
-        """Close all."""
-        for path in [*self._open]:
-            self.forget(path)
-        self._threads.shutdown(wait=False)
+                return found
 
     def _keep(self, path: Path, descriptor: int) -> None:
         """Keep a file open that is likely to be read again, unless it was replaced or removed meanwhile."""
@@ -137,11 +109,26 @@ class QueueReader:
         if len(self._open) > OPEN_FILES:
             self.forget(next(iter(self._open)))
 
+    def forget(self, path: Path) -> None:
+        """Close a file: a removed file takes room while it is open."""
+        descriptor = self._open.pop(path, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    async def run(self, work: Callable[[], Result]) -> Result:
+        """Run something on a thread, since it waits for the disk."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def close(self) -> None:
+        """Close all."""
+        for path in [*self._open]:
+            self.forget(path)
+        self._threads.shutdown(wait=False)
+
 
 def _open_and_read(path: Path, offset: int, size: int) -> tuple[bytes, int]:
     descriptor = open_file(path)
     try:
-        os.posix_fadvise(descriptor, offset, size + AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         return os.pread(descriptor, size, offset), descriptor
     except BaseException:
         os.close(descriptor)

@@ -2,7 +2,7 @@
 
 The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once: the root
 is locked, so no other process makes or removes a folder. A folder that cannot be read for now does not block the
-others. It is read again by each caller who asks for all queues, or would otherwise take its queue for a missing one.
+others. It is read again whenever somebody asks for all queues, or looks for one that is not known.
 
 `peek` reads the batches of a queue beside a service that runs: anything that is written at the same moment may be seen
 or not, and a file that is removed meanwhile is skipped.
@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -117,24 +117,51 @@ class QueueFolders:
         self._clock = clock
         self._randomness = randomness
         self._known: dict[Path, FoundIdentity] = {}
-        self._unread: dict[Path, OSError] = {}  # folders of queues, and of the root, whose content is not known
+        self._left: set[Path] = set()  # folders that are no queues, as the log says
 
-    def scan(self) -> None:
-        """Read the owner of every folder; log what cannot be read. Raises OSError when the root cannot be read."""
-        self._known.clear()
-        self._unread.clear()
-        for place in self._root.iterdir():
-            if place.is_dir():
-                self._read(place)
-        faults = self._faults()
+    def scan(self) -> dict[Path, QueueFault]:
+        """Read the owners that are not known yet.
+
+        Returns a fault for each folder, of the root or of a queue, whose content cannot be read for now. Raises OSError
+        when the root cannot be read.
+        """
+        faults: dict[Path, QueueFault] = {}
+        for place in sorted(self._root.iterdir()):
+            try:
+                folders = sorted(folder for folder in place.iterdir() if folder.is_dir()) if place.is_dir() else []
+            except OSError as fault:
+                faults[place] = _fault(WHICH, place, fault)
+                continue
+            for folder in folders:
+                try:
+                    self._read(folder)
+                except OSError as fault:
+                    faults[folder] = _fault(WHOSE, folder, fault)
+        return faults
+
+    def _read(self, folder: Path) -> None:
+        if folder in self._known or is_partial_identity(folder):
+            return
+        try:
+            found = read_identity(folder)
+        except FileNotFoundError:
+            return  # it went meanwhile
+        if found is not None:
+            self._known[folder] = found
+        elif not (folder / GONE).exists() and folder not in self._left:
+            self._left.add(folder)
+            log.error("Whose the queue in %s is cannot be read; it is left as it is.", folder)
+
+    def tell(self, faults: Mapping[Path, QueueFault]) -> None:
+        """Log what cannot be read."""
         if faults:
-            told = " ".join(fault.message for fault in faults[:TOLD])
+            told = " ".join(fault.message for fault in [*faults.values()][:TOLD])
             log.error("Of what is in %s, %s cannot be read: %s", self._root, counted(len(faults), "folder"), told)
 
     def all(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
         """Return the queues that are on disk, sorted by their folders, and the folders that cannot be read for now."""
-        self._read_rest()
-        return [self._known[folder] for folder in sorted(self._known)], self._faults()
+        faults = self.scan()
+        return [self._known[folder] for folder in sorted(self._known)], [*faults.values()]
 
     def find_or_make(self, wanted: WantedQueue) -> FoundIdentity:
         """Return the queue of a destination, and make it if there is none. Raises OSError, and QueueFault when it may
@@ -142,15 +169,12 @@ class QueueFolders:
         """
         found = self._find(wanted)
         if found is None:
-            self._read_rest()
+            faults = self.scan()
             found = self._find(wanted)
-        if found is None:
-            for path in sorted(self._unread):
-                if self._root / wanted.directory in (path, path.parent):
-                    message = f"{self._fault(path).message} Until then the queue of {wanted.name} is not opened."
-                    raise QueueFault(message)
-            found = self._make(wanted)
-        return found
+            for path, fault in faults.items():
+                if found is None and self._root / wanted.directory in (path, path.parent):
+                    raise QueueFault(f"{fault.message} Until then the queue of {wanted.name} is not opened.")
+        return found or self._make(wanted)
 
     def remove(self, folder: Path) -> bool:
         """Remove the folder of an empty queue; True when it is no queue any more. Damaged files are kept."""
@@ -207,37 +231,9 @@ class QueueFolders:
             os.close(descriptor)
         self._system.synchronise_folder(partial)
 
-    def _read_rest(self) -> None:
-        """Read the folders that could not be read before."""
-        unread, self._unread = self._unread, {}
-        for path in unread:
-            self._read(path)
 
-    def _read(self, path: Path) -> None:
-        """Read a folder of the root, with all queues in it, or the folder of one queue."""
-        try:
-            if path.parent == self._root:
-                for folder in sorted(path.iterdir()):
-                    if folder.is_dir() and not is_partial_identity(folder):
-                        self._read(folder)
-                return
-            found = read_identity(path)
-        except FileNotFoundError:
-            return  # it went meanwhile
-        except OSError as fault:
-            self._unread[path] = fault
-            return
-        if found is not None:
-            self._known[path] = found
-        elif not (path / GONE).exists():
-            log.error("Whose the queue in %s is cannot be read; it is left as it is.", path)
-
-    def _faults(self) -> list[QueueFault]:
-        return [self._fault(path) for path in sorted(self._unread)]
-
-    def _fault(self, path: Path) -> QueueFault:
-        said = WHICH if path.parent == self._root else WHOSE
-        return QueueFault(said.format(path, os.strerror(self._unread[path].errno or 0), DO))
+def _fault(said: str, path: Path, fault: OSError) -> QueueFault:
+    return QueueFault(said.format(path, os.strerror(fault.errno or 0), DO))
 
 
 class PeekedState(StrEnum):
@@ -279,58 +275,28 @@ def peek(queue: FoundIdentity) -> Iterator[Peeked]:
 
 
 def _segment(path: Path, *, mark: int, is_dead: bool) -> Iterator[Peeked]:
-    first = segments.segment_number(path.stem)
     try:
-        descriptor = files.open_file(path)
-    except OSError:
-        return
-    try:
-        header = segments.decode_segment(os.pread(descriptor, segments.SEGMENT_HEADER_BYTES, 0))
-        first = header.first if header is not None else first
-        if first is None or (header is not None and header.flags & segments.DRAINED):
-            return
-        acknowledged = Acknowledgements(first, mark=mark)
-        acknowledged.read(_acknowledgements(path))
-        for frame, payload in _frames(path, descriptor, mark=mark):
-            if frame.number >= first:
-                yield _peeked(frame, payload, acknowledged, is_dead=is_dead)
+        region = files.read_whole(path, limit=segments.LONGEST_BYTES).data
+        header = segments.decode_segment(region)
     except (OSError, segments.UnknownVersion):
         return
-    finally:
-        os.close(descriptor)
-
-
-def _acknowledgements(path: Path) -> bytes:
-    try:
+    first = header.first if header is not None else segments.segment_number(path.stem)
+    if first is None or (header is not None and header.flags & segments.DRAINED):
+        return
+    acknowledged = Acknowledgements(first, mark=mark)
+    with contextlib.suppress(OSError):
         limit = segments.MOST_ACKNOWLEDGEMENT_BYTES
-        return files.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=limit).data
-    except OSError:
-        return b""
-
-
-def _frames(path: Path, descriptor: int, *, mark: int) -> Iterator[tuple[Frame, bytes]]:
-    at = segments.SEGMENT_HEADER_BYTES
-    while True:
-        header = os.pread(descriptor, segments.FRAME_HEADER_BYTES, at)
-        if len(header) < segments.FRAME_HEADER_BYTES:
-            return
-        frame = segments.decode_frame(header, 0, mark=mark)
-        payload = os.pread(descriptor, frame.size, at + segments.FRAME_HEADER_BYTES) if frame is not None else b""
-        if frame is None or len(payload) < frame.size:
-            region = files.read_whole(path, limit=segments.LONGEST_BYTES).data
-            following = segments.find_frame(region, at + 1, mark=mark)
-            if following is None:
-                return
-            at = following
-            continue
-        yield frame, payload
-        at += frame.length
+        acknowledged.read(files.read_whole(path.with_suffix(segments.ACKNOWLEDGED), limit=limit).data)
+    for frame in segments.scan(region, segments.SEGMENT_HEADER_BYTES, mark=mark).frames:
+        if frame.number >= first:
+            begins = frame.offset + segments.FRAME_HEADER_BYTES
+            yield _peeked(frame, region[begins : begins + frame.size], acknowledged, is_dead=is_dead)
 
 
 def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_dead: bool) -> Peeked:
     whole = payload if zlib.crc32(payload) == frame.checksum else None
     state = PeekedState.DEAD if is_dead else PeekedState.QUEUED
-    if frame.number in acknowledged.done:
+    if frame.number in acknowledged:
         state = PeekedState.ACKNOWLEDGED
     if is_dead:
         letter = segments.decode_dead_letter(whole) if whole is not None else None
@@ -341,5 +307,5 @@ def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_
             state, frame.number, frame.records, letter.taken_at, letter.payload, obituary.attempts, obituary=obituary
         )
     progress = acknowledged.progress.get(frame.number)
-    attempts, done = (progress.attempts, progress.places) if progress is not None else (0, frozenset())
+    attempts, done = (progress.attempts, progress.done) if progress is not None else (0, frozenset())
     return Peeked(state, frame.number, frame.records, frame.taken_at, whole, attempts, done)

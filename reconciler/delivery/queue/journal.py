@@ -4,8 +4,8 @@ Acknowledgements are written within 100 ms and never forced to disk: after a cra
 
 A segment of which everything left is removed if it is the first one. Another one is emptied to its header, which says
 so: a missing file in the middle would look lost. The last one stays, for its numbers; when nothing is queued, it is
-sealed and emptied too, once it is long or its room is needed. None of that needs room on the disk. A segment that the
-disk does not remove or empty is tried again every second; its acknowledgements were written before.
+sealed and emptied too, once it is long or its room is needed. None of that needs room on the disk. What the disk does
+not take of a segment is tried again every second, and keeps no other segment waiting.
 """
 
 import asyncio
@@ -14,20 +14,21 @@ import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.delivery.queue import files, recovery, segments
 from reconciler.delivery.queue.appender import Appender, Committer, write_all
-from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import QueueReader, System
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.delivery.queue.segments import (
+    EMPTIED,
     LONGEST_BYTES,
+    REMOVED,
     SEGMENT_HEADER_BYTES,
-    AcknowledgementWrite,
+    WRITTEN,
     Progress,
     QueueEntry,
     Segment,
@@ -44,8 +45,11 @@ EMPTY_BYTES = 8 << 20  # the last segment is emptied from this length on when no
 SMALL_BYTES = 64 << 10  # the same on a disk with little room, of which it may have the share below
 SHARES = 16
 
-NOT_WRITTEN = "What left the queue file %s could not be written down (%s); until it is, a crash sends it again."
-NOT_GIVEN_BACK = "The queue file %s could not be %s (%s)."
+REFUSED = {
+    WRITTEN: "What left the queue file %s could not be written down (%s); until it is, a crash sends it again.",
+    EMPTIED: "The queue file %s could not be emptied (%s).",
+    REMOVED: "The queue file %s could not be removed (%s).",
+}
 
 
 class Shared(NamedTuple):
@@ -54,19 +58,6 @@ class Shared(NamedTuple):
     committer: Committer
     reader: QueueReader
     clock: Callable[[], int]
-
-
-@dataclass(slots=True)
-class _Step:
-    """Work on one segment: write its acknowledgements, then remove or empty its file. Faults are set afterwards."""
-
-    segment: Segment
-    act: Callable[[System], None] | None
-    verb: str
-    write: AcknowledgementWrite | None
-    fault: OSError | None = None
-    write_fault: OSError | None = None
-    is_skipped: bool = False
 
 
 class Journal:
@@ -95,13 +86,8 @@ class Journal:
         self._header = recovered.header
         self._committer = shared.committer
         self._committed = committed
-        self._dirty: dict[Segment, None] = {}
-        self._busy: set[Segment] = set()
-        self._retry: dict[Segment, None] = {}  # the disk failed something of these; they wait, and keep nobody waiting
-        self._unwritten: set[Segment] = set()  # the last write of their acknowledgements failed
-        self._stuck: set[Segment] = set()  # the disk failed to remove or empty their files
+        self._dirty: dict[Segment, None] = {}  # something may have to be written or given back
         self._timer: asyncio.TimerHandle | None = None
-        self._retry_timer: asyncio.TimerHandle | None = None
         self._is_open = False
         for segment in self.segments:
             self.left = self.left.plus(segment.left)
@@ -160,12 +146,17 @@ class Journal:
     def _forget(self, segment: Segment, totals: Totals) -> None:
         segment.left = segment.left.minus(totals)
         self.left = self.left.minus(totals)
-        self._touch(segment)
+        self.change(segment)
 
     def try_batch(self, entry: QueueEntry, progress: Progress) -> None:
         """Record an attempt."""
-        entry.segment.acknowledged.try_batch(entry.number, progress)
-        self._touch(entry.segment)
+        entry.segment.acknowledged.progress[entry.number] = progress
+        self.change(entry.segment)
+
+    def change(self, segment: Segment) -> None:
+        """Write the acknowledgements of a segment soon."""
+        segment.is_changed = True
+        self._touch(segment)
 
     # Damage.
 
@@ -197,24 +188,15 @@ class Journal:
 
     async def payload(self, entry: QueueEntry) -> bytes | None:
         """Return the payload of an entry; None when it is not there as it was written."""
-        length = segments.FRAME_HEADER_BYTES + entry.size
-        data = self.reader.now(entry.segment.path, entry.offset, length)
-        found = self._checked(data, entry) if data is not None else None
-        if found is None:
-            try:
-                found = self._checked(await self.reader.soon(entry.segment.path, entry.offset, length), entry)
-            except OSError:
-                return None
-        return found
-
-    def _checked(self, data: Piece, entry: QueueEntry) -> bytes | None:
-        if len(data) != segments.FRAME_HEADER_BYTES + entry.size:
+        try:
+            data = await self.reader.read(entry.segment.path, entry.offset, entry.end - entry.offset)
+        except OSError:
             return None
-        frame = segments.decode_frame(data, 0, mark=self.mark)
+        frame = segments.decode_frame(data, 0, mark=self.mark) if len(data) == entry.end - entry.offset else None
         if frame is None or (frame.number, frame.size) != (entry.number, entry.size):
             return None
-        payload = memoryview(data)[segments.FRAME_HEADER_BYTES :]
-        return bytes(payload) if zlib.crc32(payload) == frame.checksum else None
+        payload = data[segments.FRAME_HEADER_BYTES :]
+        return payload if zlib.crc32(payload) == frame.checksum else None
 
     # Room.
 
@@ -226,21 +208,22 @@ class Journal:
     @property
     def kept(self) -> int:
         """The bytes on disk that stay when more is appended: a header when the journal is empty."""
-        if self.is_empty and not self._stuck:
-            return segments.SEGMENT_HEADER_BYTES
-        going = [segment for segment in self._busy if segment.is_spent and segment not in self._stuck]
-        return self.disk - sum(segment.counted - segments.SEGMENT_HEADER_BYTES for segment in going)
+        if self.is_empty and not any(segment.is_stuck for segment in self.segments):
+            return SEGMENT_HEADER_BYTES
+        return self.disk
 
     def make_room(self) -> None:
         """Give back all bytes of an empty journal, before the next append is written."""
         if self.is_empty and self.segments:
             self._seal_last()
-            self._tidy([*self._dirty, *self._retry, self.segments[-1]])
+            self._tidy(is_urgent=True)
 
     def _seal_last(self) -> None:
-        if not self.segments[-1].is_sealed and self.segments[-1].holds_bytes:
-            self.segments[-1].is_sealed = True
+        last = self.segments[-1]
+        if not last.is_sealed and last.holds_bytes:
+            last.is_sealed = True
             self.appender.seal()
+        self._dirty[last] = None
 
     def _is_last_long(self) -> bool:
         long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._committer.space.spare // SHARES))
@@ -250,174 +233,140 @@ class Journal:
 
     def _touch(self, segment: Segment) -> None:
         """Look at a segment within 100 ms."""
-        if segment not in self._retry:
-            self._dirty[segment] = None
-            if self._timer is None and self._is_open:
-                self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
+        self._dirty[segment] = None
+        if self._timer is None and self._is_open:
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
 
-    def _flush(self) -> None:
+    def _flush(self, *, is_urgent: bool = False) -> None:
         self._timer = None
-        dirty = [segment for segment in self._dirty if segment not in self._busy]  # the end of those calls this again
         if self.segments and self.is_empty and self._is_last_long():
             self._seal_last()
-            dirty.append(self.segments[-1])
-        self._tidy(dirty)
-
-    def _try_again(self) -> None:
-        self._retry_timer = None
-        retry, self._retry = self._retry, {}
-        for segment in retry:
+        self._tidy(is_urgent=is_urgent)
+        for segment in [*self._dirty][:1]:  # it waits for the thread, or for another attempt
             self._touch(segment)
-
-    def _tidy(self, dirty: Iterable[Segment]) -> None:
-        """Do on the thread what is to be done for these, and remove the first segments of which everything left."""
-        steps = []
-        for segment in self._removable():
-            steps.append(self._step(segment, "removed", partial(_remove, segment=segment)))
-        for segment in dirty:
-            self._dirty.pop(segment, None)
-            if segment in self._busy:
-                self._dirty[segment] = None
-            elif segment.is_spent and segment.holds_bytes:
-                steps.append(self._step(segment, "emptied", self._emptying(segment)))
-            elif not segment.is_spent:
-                steps.append(self._step(segment, "", None))
-        steps = [step for step in steps if step.act is not None or step.write is not None]
-        if steps:
-            self._committer.do(lambda system: _run(system, steps), lambda _: self._end(steps))
-        self._busy.update(step.segment for step in steps)
 
     def _removable(self) -> list[Segment]:
         """Return the first segments of which everything left. If one cannot be removed, none behind it is removed."""
-        found = itertools.takewhile(
-            lambda one: one.is_spent and one not in self._busy and one not in self._retry, self.segments[:-1]
-        )
-        first = [*found]
-        return first[:1] if first and first[0] in self._stuck else first
+        found = [*itertools.takewhile(lambda segment: segment.is_spent, self.segments[:-1])]
+        return found[:1] if found and found[0].is_stuck else found
 
-    def _step(self, segment: Segment, verb: str, act: Callable[[System], None] | None) -> _Step:
-        if act is not None:
-            self._busy.add(segment)
-            self.reader.forget(segment.path)  # a file keeps its room while it is open
-        write = segment.acknowledged.take_write()
-        return _Step(segment, act, verb, write)
+    def _tidy(self, *, is_urgent: bool = False) -> None:
+        """Do on the thread what segments need. An urgent call does not wait with what failed before."""
+        removable = self._removable()
+        steps = []
+        for segment in [*dict.fromkeys([*removable, *self._dirty])]:
+            is_waiting = segment.retry_at > asyncio.get_running_loop().time() and not is_urgent
+            if segment.is_busy or is_waiting:
+                continue
+            self._dirty.pop(segment, None)
+            step = _Step(segment, end=segment.end)
+            if segment.is_changed and not segment.is_drained:
+                step.acknowledged, segment.is_changed = segment.acknowledged.encode(), False
+            if segment in removable:
+                step.verb, step.act = REMOVED, partial(_remove, segment=segment)
+            elif segment.is_spent and segment.holds_bytes:
+                step.verb, step.act = EMPTIED, partial(_empty, segment=segment, header=self._drained(segment))
+            if step.act is not None:
+                self.reader.forget(segment.path)  # a file keeps its room while it is open
+            if step.act is not None and not segment.is_stuck:
+                segment.end = SEGMENT_HEADER_BYTES  # the thread is done with it before it writes the next append
+                self._account(segment)
+            if step.act is not None or step.acknowledged is not None:
+                segment.is_busy = True
+                steps.append(step)
+        if steps:
+            self._committer.do(lambda system: _run(system, steps), lambda _: self._end(steps))
 
-    def _emptying(self, segment: Segment) -> Callable[[System], None]:
-        """Return what leaves nothing of a segment but its header.
-
-        A crash before the end leaves frames, or acknowledgements, that the header disowns.
-        """
-        # The last one says which number is next.
+    def _drained(self, segment: Segment) -> bytes:
+        """Return the header of a segment of which everything left. That of the last one says which number is next."""
         first = segment.first if segment.following is not None else self.last + 1
-        header = segments.encode_segment(
+        return segments.encode_segment(
             self._header._replace(first=first, before=segment.before, made_at=segment.made_at, flags=segments.DRAINED)
         )
-        path, is_damaged = segment.path, segment.is_damaged
 
-        def empty(system: System) -> None:
-            if is_damaged:
-                replace(system, path=path, data=header)  # the bytes of the file itself are in quarantine
-            else:
-                write_at(system, path=path, data=header, offset=0, synced=True, cut=True)
-            system.remove(path.with_suffix(segments.ACKNOWLEDGED))
-
-        return empty
-
-    def _end(self, steps: Sequence[_Step]) -> None:
+    def _end(self, steps: "Sequence[_Step]") -> None:
         for step in steps:
-            segment, acknowledged = step.segment, step.segment.acknowledged
-            self._busy.discard(segment)
-            if step.act is not None and step.fault is None and not step.is_skipped:
-                segment.is_drained, segment.end = True, segments.SEGMENT_HEADER_BYTES
-                acknowledged.file_removed()
-                self.reader.forget(segment.path)  # it may have been read meanwhile
-                self._unwritten.discard(segment)
-                self._stuck.discard(segment)
-                self._account(segment)
-                if step.verb == "removed":
-                    self.segments.remove(segment)
-                    self.disk -= segment.counted
-                continue
-            if step.is_skipped:
-                self._touch(segment)
-            if step.fault is not None:
-                if segment not in self._stuck:
-                    log.warning(NOT_GIVEN_BACK, segment.path, step.verb, os.strerror(step.fault.errno or 0))
-                self._stuck.add(segment)
-                self._try_later(segment)
-            if step.write_fault is not None:
-                acknowledged.write_failed()
-                if not self._unwritten:
-                    log.warning(NOT_WRITTEN, segment.path, os.strerror(step.write_fault.errno or 0))
-                self._unwritten.add(segment)
-                self._try_later(segment)
-            else:
-                self._unwritten.discard(segment)
+            segment = step.segment
+            segment.is_busy = False
+            if step.acknowledged is not None and WRITTEN not in step.faults:
+                segment.acknowledged.length = len(step.acknowledged)
+                segment.faults.discard(WRITTEN)
+            if step.act is not None and step.verb not in step.faults:
+                segment.is_drained, segment.end, segment.acknowledged.length = True, SEGMENT_HEADER_BYTES, 0
+                segment.faults.clear()
+            elif step.faults:
+                self._refused(step)
             self._account(segment)
-        for segment in [*self._dirty, *self._removable()]:
+            if step.verb == REMOVED and not segment.faults:
+                self.segments.remove(segment)
+                self.disk -= segment.counted
+        for segment in self._removable():
             self._touch(segment)
 
-    def _try_later(self, segment: Segment) -> None:
+    def _refused(self, step: "_Step") -> None:
+        """Log what the disk did not do, once until it does, and try it again later."""
+        segment = step.segment
+        if step.act is not None:
+            segment.end = step.end
+        for verb, fault in step.faults.items():
+            if not any(verb in one.faults for one in self.segments):
+                log.warning(REFUSED[verb], segment.path, os.strerror(fault.errno or 0))
+            segment.faults.add(verb)
+        segment.is_changed |= WRITTEN in step.faults
+        segment.retry_at = asyncio.get_running_loop().time() + AGAIN_SECONDS
         self._committer.faults += 1
-        self._dirty.pop(segment, None)
-        self._retry[segment] = None
-        if self._retry_timer is None and self._is_open:
-            self._retry_timer = asyncio.get_running_loop().call_later(AGAIN_SECONDS, self._try_again)
+        self._touch(segment)
 
     async def close(self) -> None:
         """Finish all writes, and close the files."""
         self._is_open = False
         while self.appender.waiting:
             await self._committer.idle()
-        for timer in (self._timer, self._retry_timer):
-            if timer is not None:
-                timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
         for _ in range(ATTEMPTS):
-            await self._idle()
-            self._dirty.update(self._retry)
-            self._retry.clear()
-            self._flush()
-            await self._idle()
-            if not self._retry:
-                break
+            await self._committer.idle()
+            self._flush(is_urgent=True)
         self.appender.close()
         await self._committer.idle()
         for segment in self.segments:
             self.reader.forget(segment.path)
 
-    async def _idle(self) -> None:
-        while self._busy:
-            await self._committer.idle()
-
 
 # On the committer's thread.
 
 
+@dataclass(slots=True)
+class _Step:
+    """Work on one segment: write its acknowledgements, then empty or remove its file. `faults` are set afterwards."""
+
+    segment: Segment
+    end: int  # of the segment, before its bytes are given back
+    acknowledged: bytes | None = None
+    verb: str = ""
+    act: Callable[[System], None] | None = None
+    faults: dict[str, OSError] = field(default_factory=dict)
+
+    def attempt(self, verb: str, act: Callable[[System], None], system: System) -> None:
+        """Do a part of it."""
+        try:
+            act(system)
+        except OSError as fault:
+            self.faults[verb] = fault
+
+
 def _run(system: System, steps: Sequence[_Step]) -> None:
-    """Write acknowledgements, then give files back. A fault of one step keeps no other from running."""
+    """Do all steps. A fault of one keeps no other from running, but no file is removed behind one that stays."""
+    stays: OSError | None = None
     for step in steps:
-        if step.write is not None:
-            offset, data, is_anew = step.write
+        if step.acknowledged is not None:
             path = step.segment.acknowledgements_path
-            if is_anew:
-                write = partial(replace, path=path, data=data)
-            else:
-                write = partial(write_at, path=path, data=data, offset=offset)
-            step.write_fault = _attempt(write, system)
-    is_removing = True
-    for step in steps:
-        if step.act is not None:
-            step.is_skipped = step.verb == "removed" and not is_removing  # none behind a file that stays
-            step.fault = None if step.is_skipped else _attempt(step.act, system)
-            is_removing = is_removing and step.fault is None
-
-
-def _attempt(act: Callable[[System], None], system: System) -> OSError | None:
-    try:
-        act(system)
-    except OSError as fault:
-        return fault
-    return None
+            step.attempt(WRITTEN, partial(replace, path=path, data=step.acknowledged), system)
+        if step.verb == REMOVED and stays is not None:
+            step.faults[REMOVED] = stays
+        elif step.act is not None:
+            step.attempt(step.verb, step.act, system)
+        stays = stays or step.faults.get(REMOVED)
 
 
 def _remove(system: System, *, segment: Segment) -> None:
@@ -426,30 +375,40 @@ def _remove(system: System, *, segment: Segment) -> None:
     system.remove(segment.acknowledgements_path)
 
 
+def _empty(system: System, *, segment: Segment, header: bytes) -> None:
+    """Leave nothing of a segment but its header.
+
+    A crash before the end leaves frames, or acknowledgements, that the header disowns.
+    """
+    if segment.is_damaged:
+        replace(system, path=segment.path, data=header)  # the bytes of the file itself are in quarantine
+    else:
+        write_file(system, path=segment.path, data=header, synced=True)
+    system.remove(segment.acknowledgements_path)
+
+
 def replace(system: System, *, path: Path, data: bytes) -> None:
     """Give a file other bytes, all of them or none. Raises OSError."""
     other = path.with_name(f"{path.name}.new")
     try:
-        write_at(system, path=other, data=data, offset=0, cut=True)
+        write_file(system, path=other, data=data)
         other.rename(path)
     except OSError:
         system.remove(other)
         raise
 
 
-def write_at(system: System, *, path: Path, data: bytes, offset: int, synced: bool = False, cut: bool = False) -> None:
-    """Write bytes of a file, which is made when it is missing; with `cut` they are its end. Raises OSError."""
+def write_file(system: System, *, path: Path, data: bytes, synced: bool = False) -> None:
+    """Write all bytes of a file, which is made when it is missing. Raises OSError."""
     descriptor = system.open(path, make=True)
     try:
-        write_all(system, descriptor, [data], offset, synced=synced)
-        if cut:
-            system.cut(descriptor, offset + len(data))
+        write_all(system, descriptor, [data], 0, synced=synced)
+        system.cut(descriptor, len(data))
     finally:
         system.close(descriptor)
 
 
 CHUNK_BYTES = 16 << 10  # of one read: many headers of small batches, and not much more than one of a large batch
-MOST_CHUNKS = 4  # at a stretch, when all in them has left
 
 
 class JournalWalk:
@@ -468,6 +427,11 @@ class JournalWalk:
         self._seen = Totals()  # of this segment
         self._left = Totals()  # of this segment, when the walk came to it
 
+    @property
+    def is_at_end(self) -> bool:
+        """Nothing follows."""
+        return self._arrive() is None
+
     def step(self, entry: QueueEntry) -> bool:
         """Take an entry that was just committed, if it is the next one here."""
         if self._arrive() is not entry.segment or self._offset != entry.offset:
@@ -475,31 +439,19 @@ class JournalWalk:
         self._pass(entry)
         return True
 
-    def now(self) -> list[QueueEntry] | None:
-        """Return the next entries, as far as the kernel has them in memory; None when the disk has to be asked."""
-        found: list[QueueEntry] = []
-        for _ in range(MOST_CHUNKS):
-            segment = self._arrive()
-            if segment is None:
-                return found
-            chunk = self._journal.reader.now(segment.path, self._offset, self._chunk(segment))
-            if chunk is None or not self._take(segment, chunk, found):
-                return None
-            if found:
-                return found
-        return None
-
-    async def soon(self) -> list[QueueEntry]:
-        """Return the next entries from the disk; none at the end."""
+    async def next(self) -> list[QueueEntry]:
+        """Return the next entries; none at the end."""
         found: list[QueueEntry] = []
         while not found and (segment := self._arrive()) is not None:
             begins = self._offset
             try:
-                chunk = await self._journal.reader.soon(segment.path, begins, self._chunk(segment))
+                chunk = await self._journal.reader.read(segment.path, begins, min(CHUNK_BYTES, segment.end - begins))
             except OSError:
                 chunk = b""
-            if self._is_at(segment, begins) and not self._take(segment, chunk, found):
-                await self._skip_damage(segment)
+            if self._is_at(segment, begins):
+                found = self._take(segment, chunk)
+                if self._offset == begins:
+                    await self._skip_damage(segment)
         return found
 
     def discard_rest(self) -> None:
@@ -512,9 +464,6 @@ class JournalWalk:
     def _is_at(self, segment: Segment, offset: int) -> bool:
         """Return true unless somebody went on, or the segment was used up, during a wait."""
         return segment is self._segment and offset == self._offset and not segment.is_spent
-
-    def _chunk(self, segment: Segment) -> int:
-        return min(CHUNK_BYTES, segment.end - self._offset)
 
     def _arrive(self) -> Segment | None:
         """Go to the segment that has the next frame, and return it."""
@@ -547,13 +496,14 @@ class JournalWalk:
         self._offset, self._last = entry.end, entry.number
         self._seen = self._seen.plus(entry.totals)
 
-    def _take(self, segment: Segment, chunk: Piece, found: list[QueueEntry]) -> bool:
-        """Read the headers in a chunk that begins here; False when there is none where one should be."""
+    def _take(self, segment: Segment, chunk: bytes) -> list[QueueEntry]:
+        """Read the headers in a chunk that begins here, up to the first unreadable one."""
+        found = []
         begins = self._offset
         while self._offset - begins + segments.FRAME_HEADER_BYTES <= len(chunk):
             frame = segments.decode_frame(chunk, self._offset - begins, mark=self._journal.mark)
             if frame is None or self._offset + frame.length > segment.end:
-                return bool(found)
+                break
             entry = QueueEntry.of(frame, segment, self._offset)
             # Lower numbers are of frames that the file had before it was emptied.
             if entry.number < segment.first or entry.number <= self._last or entry.has_left:
@@ -561,7 +511,7 @@ class JournalWalk:
             else:
                 self._pass(entry)
                 found.append(entry)
-        return self._offset > begins
+        return found
 
     async def _skip_damage(self, segment: Segment) -> None:
         """Go to the next frame behind unreadable bytes."""

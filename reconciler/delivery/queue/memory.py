@@ -3,7 +3,7 @@
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -21,29 +21,27 @@ class QueuedBatch(Generic[Source]):
 
 
 class QueueLine(Generic[Source]):
-    """Used in the event loop only. `ready` are the next batches that nobody has claimed yet.
+    """The batches of a queue that can be claimed, and those that are. Used in the event loop only.
 
-    `fill` is called when `ready` is empty: it may add to it, and returns true if it did.
+    `ready` are the next batches that nobody has claimed, in the order of their numbers.
     """
 
-    def __init__(self, fill: Callable[[], bool]) -> None:
+    def __init__(self) -> None:
         self.ready: deque[QueuedBatch[Source]] = deque()
-        self._fill = fill
-        self._held: dict[int, QueuedBatch[Source]] = {}  # claimed or given back, in the order of their numbers
-        self._returned: list[int] = []  # numbers that were given back, sorted
+        self._claims: dict[int, QueuedBatch[Source]] = {}
         self._change: asyncio.Future[None] | None = None
 
-    @property
-    def claimed(self) -> int:
-        """The number of claimed batches."""
-        return len(self._held) - len(self._returned)
+    def _fill(self) -> None:
+        """Add to `ready` soon, if there is something, and wake those who wait."""
 
     def has_next(self) -> bool:
         """Return true if there is something to claim."""
-        return bool(self._returned or self.ready) or self._fill()
+        if not self.ready:
+            self._fill()
+        return bool(self.ready)
 
     async def wait(self) -> None:
-        """Return when there is something to claim."""
+        """See the contract."""
         while not self.has_next():
             if self._change is None:
                 self._change = asyncio.get_running_loop().create_future()
@@ -60,57 +58,53 @@ class QueueLine(Generic[Source]):
         claimed: list[Batch] = []
         records = size = 0
         while self.has_next():
-            batch = self._held[self._returned[0]].batch if self._returned else self.ready[0].batch
+            batch = self.ready[0].batch
             records, size = records + batch.records, size + batch.size
             if claimed and (records > most_records or size > most_bytes):
                 break
-            if self._returned:
-                del self._returned[0]
-            else:
-                self._held[batch.number] = self.ready.popleft()
+            self._claims[batch.number] = self.ready.popleft()
             claimed.append(batch)
         return tuple(claimed)
 
     def find_claimed(self, number: int) -> QueuedBatch[Source] | None:
         """Return a claimed batch."""
-        return None if self._is_returned(number) else self._held.get(number)
+        return self._claims.get(number)
 
-    def give_back(self, batches: Iterable[Batch]) -> None:
+    def progressed(self, batch: Batch) -> None:
+        """See the contract."""
+        if batch.number in self._claims:
+            self._claims[batch.number].batch = batch
+
+    def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         for batch in batches:
-            held = self.find_claimed(batch.number)
+            held = self._claims.pop(batch.number, None)
             if held is not None:
                 held.batch = batch
-                bisect.insort(self._returned, batch.number)
+                bisect.insort(self.ready, held, key=lambda one: one.batch.number)
         self.wake()
 
     def leave(self, number: int) -> Source | None:
         """Remove a batch that was claimed; None when it is not there."""
-        if self._is_returned(number):
-            self._returned.remove(number)
-        held = self._held.pop(number, None)
+        held = self._claims.pop(number, None)
         return held.source if held is not None else None
 
     def leave_unclaimed(self) -> list[QueuedBatch[Source]]:
-        """Remove all batches that nobody has claimed, and return them."""
-        left = [*(self._held.pop(number) for number in self._returned), *self.ready]
-        self._returned.clear()
+        """Remove the batches that nobody has claimed, as far as they are in memory, and return them."""
+        left = [*self.ready]
         self.ready.clear()
         return left
 
-    def first(self) -> Batch | None:
-        """Return the batch with the lowest number, as far as it is in memory."""
-        if self._held:
-            return next(iter(self._held.values())).batch
-        return self.ready[0].batch if self.ready or self._fill() else None
+    def all(self) -> list[QueuedBatch[Source]]:
+        """Return every batch in memory."""
+        return [*self._claims.values(), *self.ready]
 
-    def all(self) -> Iterable[QueuedBatch[Source]]:
-        """Return every batch in the line."""
-        return [*self._held.values(), *self.ready]
-
-    def _is_returned(self, number: int) -> bool:
-        place = bisect.bisect_left(self._returned, number)
-        return place < len(self._returned) and self._returned[place] == number
+    def _oldest(self) -> int | None:
+        """Return when the first batch was taken in, as far as it is in memory."""
+        first = self.ready[0] if self.has_next() else None
+        if self._claims and (first is None or min(self._claims) < first.batch.number):
+            first = self._claims[min(self._claims)]
+        return None if first is None else first.batch.taken_at
 
 
 MOST_BATCHES = 100_000  # each takes half a KiB beside its bytes
@@ -126,16 +120,16 @@ class HeldLetter:
     died: int
 
 
-class MemoryQueue:
+class MemoryQueue(QueueLine[bytes]):
     """Bounded by batches and by bytes, dead letters included in the latter.
 
-    `line` has the batches, `letters` the dead letters.
+    `letters` are the dead letters.
     """
 
     def __init__(self, *, max_batches: int, max_bytes: int) -> None:
+        super().__init__()
         self._max_batches = max_batches
         self._max_bytes = max_bytes
-        self.line: QueueLine[bytes] = QueueLine(lambda: False)
         self.letters: deque[HeldLetter] = deque()
         self._died: dict[int, int] = {}  # of batches that were dead letters: when they died first
         self._last = self._last_dead = 0
@@ -160,46 +154,28 @@ class MemoryQueue:
         # One piece of bytes is taken as it is; views would keep the whole request in memory.
         data = payload[0] if len(payload) == 1 and isinstance(payload[0], bytes) else b"".join(payload)
         self._last += 1
-        self.line.ready.append(QueuedBatch(Batch(self._last, records, len(data), at), data))
+        self.ready.append(QueuedBatch(Batch(self._last, records, len(data), at), data))
         self._count(1, records, len(data))
-        self.line.wake()
+        self.wake()
         return _done()
 
     def _count(self, batches: int, records: int, size: int) -> None:
         self._batches, self._records, self._size = self._batches + batches, self._records + records, self._size + size
 
-    def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
-        """See the contract."""
-        return self.line.claim(most_records=most_records, most_bytes=most_bytes)
-
-    async def wait(self) -> None:
-        """See the contract."""
-        await self.line.wait()
-
     async def payload(self, batch: Batch) -> bytes | None:
         """See the contract."""
-        held = self.line.find_claimed(batch.number)
+        held = self.find_claimed(batch.number)
         return held.source if held is not None else None
 
     def delivered(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         for batch in batches:
-            if self.line.leave(batch.number) is not None:
+            if self.leave(batch.number) is not None:
                 self._forget(batch)
 
     def _forget(self, batch: Batch) -> None:
         self._died.pop(batch.number, None)
         self._count(-1, -batch.records, -batch.size)
-
-    def progressed(self, batch: Batch) -> None:
-        """See the contract."""
-        held = self.line.find_claimed(batch.number)
-        if held is not None:
-            held.batch = batch
-
-    def give_back(self, batches: Sequence[Batch]) -> None:
-        """See the contract."""
-        self.line.give_back(batches)
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
@@ -253,7 +229,7 @@ class MemoryQueue:
 
     async def discard(self, *, queued: bool, dead: bool) -> tuple[int, int]:
         """See the contract."""
-        left = [held.batch for held in self.line.leave_unclaimed()] if queued else []
+        left = [held.batch for held in self.leave_unclaimed()] if queued else []
         for batch in left:
             self._forget(batch)
         batches, records = self._remove_letters(lambda _: True) if dead else (0, 0)
@@ -271,13 +247,12 @@ class MemoryQueue:
 
     def depth(self) -> Depth:
         """See the contract."""
-        first = self.line.first()
         return Depth(
             batches=self._batches,
             records=self._records,
             size=self._size,
-            claimed=self.line.claimed,
-            oldest=first.taken_at if first is not None else None,
+            claimed=len(self._claims),
+            oldest=self._oldest(),
             dead_batches=len(self.letters),
             dead_records=sum(letter.listed.records for letter in self.letters),
             dead_size=self._dead_size,

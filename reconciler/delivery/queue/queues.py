@@ -66,7 +66,7 @@ class Queues:
         """Lock the root, which is made when it is missing, and find the queues in it. Raises Refused."""
         try:
             await self._shared.reader.run(self._take_lock)
-            await self._shared.reader.run(self._folders.scan)
+            self._folders.tell(await self._shared.reader.run(self._folders.scan))
         except BlockingIOError:
             raise errors.Refused(f"Another process uses the queues in {self._root}; stop it.") from None
         except OSError as fault:

@@ -41,20 +41,11 @@ class Recovered:
 
 
 @dataclass(slots=True)
-class _Content:
-    """The readable content of a whole file. `missing` counts numbers between those of its frames."""
-
-    own: list[Frame]
-    end: int
-    is_damaged: bool
-    missing: int
-
-
-@dataclass(slots=True)
 class _Found:
-    """A file: `header` is None when it cannot be read, `content` is set when the file was read whole.
+    """A file: `header` is None when it cannot be read, `frames` when the file was not read whole.
 
-    A foreign file is no regular file, or of a newer service, or of another journal.
+    A foreign file is no regular file, or of a newer service, or of another journal. `missing` counts numbers between
+    those of its frames, `end` is where the last one ends.
     """
 
     path: Path
@@ -62,8 +53,11 @@ class _Found:
     length: int
     highest: int
     header: SegmentHeader | None = None
-    content: _Content | None = None
     is_foreign: bool = False
+    frames: list[Frame] | None = None
+    end: int = 0
+    is_damaged: bool = False
+    missing: int = 0
 
     @property
     def is_drained(self) -> bool:
@@ -104,18 +98,17 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _look(path: Path, *, kind: int, mark: int) -> _Found:
-    """Read the header of a file."""
+    """Read the header of a file. Raises OSError for passing faults."""
     first = segments.segment_number(path.stem) or 0
     status = path.lstat()
     found = _Found(path, first, status.st_size, highest=first, is_foreign=not stat.S_ISREG(status.st_mode))
     try:
-        header = read_header(path)
+        header = segments.decode_segment(files.read_whole(path, limit=segments.SEGMENT_HEADER_BYTES).data)
     except segments.UnknownVersion:
         found.is_foreign = True
         return found
     except OSError as fault:
-        if fault.errno in PASSING:
-            raise
+        _raise_passing(fault)
         return found
     if header is not None and (header.kind, header.mark) != (kind, mark):
         found.is_foreign = True
@@ -125,13 +118,9 @@ def _look(path: Path, *, kind: int, mark: int) -> _Found:
     return found
 
 
-def read_header(path: Path) -> SegmentHeader | None:
-    """Return the header of a file; None when there is no whole one. Raises OSError and UnknownVersion."""
-    descriptor = files.open_file(path)
-    try:
-        return segments.decode_segment(os.pread(descriptor, segments.SEGMENT_HEADER_BYTES, 0))
-    finally:
-        os.close(descriptor)
+def _raise_passing(fault: OSError) -> None:
+    if fault.errno in PASSING:
+        raise fault
 
 
 def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
@@ -144,24 +133,23 @@ def _is_known(one: _Found, following: _Found | None, *, mark: int) -> bool:
     if one.is_drained or (one.header is not None and following is not None and following.header is not None):
         return True
     try:
-        one.content = _read(one, mark=mark)
+        _read(one, mark=mark)
     except OSError as fault:
-        if fault.errno in PASSING:
-            raise
+        _raise_passing(fault)
         return False
-    return one.header is not None or bool(one.content.own)
+    return one.header is not None or bool(one.frames)
 
 
-def _read(one: _Found, *, mark: int) -> _Content:
+def _read(one: _Found, *, mark: int) -> None:
     """Read a whole file. Raises OSError."""
     region, is_complete = files.read_whole(one.path, limit=segments.LONGEST_BYTES)
     scanned = segments.scan(region, segments.SEGMENT_HEADER_BYTES, mark=mark)
     own = [frame for frame in scanned.frames if frame.number >= one.first]
     one.highest = max([one.highest, *(frame.number for frame in own)])
     is_longer = one.length > len(region)  # than any that was written here
-    is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_complete
-    missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
-    return _Content(own, scanned.end, is_damaged, missing)
+    one.frames, one.end = own, scanned.end
+    one.is_damaged = scanned.gaps > 0 or not scanned.torn or one.header is None or is_longer or not is_complete
+    one.missing = one.highest - one.first + 1 - len(own) if own and scanned.gaps else 0
 
 
 def _add(recovered: Recovered, one: _Found, following: _Found | None, before: Totals) -> Totals:
@@ -176,13 +164,12 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
         begins = one.header.before
         if recovered.segments:
             _lose(recovered, one, begins.batches - before.batches)
-    elif not recovered.segments and end is not None and one.content is not None:
-        begins = end.minus(segments.sum_frames(one.content.own))
+    elif not recovered.segments and end is not None and one.frames is not None:
+        begins = end.minus(segments.sum_frames(one.frames))
     else:
         begins = before
-    expected = end.minus(begins) if end is not None else None
-    held = _held(recovered, one, expected, mark=mark)
-    if one.content is not None and one.content.is_damaged:
+    held = _held(recovered, one, end.minus(begins) if end is not None else None, mark=mark)
+    if one.is_damaged:
         failure = None
         try:
             put_in_quarantine(one.path, kind=kind, is_served=True)
@@ -200,18 +187,17 @@ def _held(recovered: Recovered, one: _Found, expected: Totals | None, *, mark: i
     """Return how much is in a file, of which so much is expected."""
     if one.is_drained:
         return Totals()
-    if one.content is None and expected is not None:
+    if one.frames is None and expected is not None:
         if segments.segment_length(expected) == one.length:
             return expected
         try:
-            one.content = _read(one, mark=mark)
+            _read(one, mark=mark)
         except OSError as fault:
-            if fault.errno in PASSING:
-                raise
+            _raise_passing(fault)
             return expected
-    assert one.content is not None  # of the last file, and of one before a file without a header
-    held = segments.sum_frames(one.content.own)
-    _lose(recovered, one, one.content.missing if expected is None else expected.batches - held.batches)
+    assert one.frames is not None  # of the last file, and of one before a file without a header
+    held = segments.sum_frames(one.frames)
+    _lose(recovered, one, one.missing if expected is None else expected.batches - held.batches)
     return held
 
 
@@ -232,13 +218,11 @@ def _segment(one: _Found, before: Totals, held: Totals, *, kind: int, mark: int)
         return segment
     acknowledged.read(_acknowledgements(segment.acknowledgements_path, kind=kind))
     segment.left = held.minus(acknowledged.gone)
-    if one.content is not None:
-        segment.end, segment.is_damaged = one.content.end, one.content.is_damaged
+    if one.frames is not None:
+        segment.end, segment.is_damaged = one.end, one.is_damaged
         # Some of what left may be unreadable now: it must not be counted off the rest.
-        segment.left = segments.sum_frames(
-            [frame for frame in one.content.own if frame.number not in acknowledged.done]
-        )
-    one.highest = max(one.highest, acknowledged.done.highest())
+        segment.left = segments.sum_frames([frame for frame in one.frames if frame.number not in acknowledged])
+    one.highest = max(one.highest, acknowledged.highest())
     return segment
 
 

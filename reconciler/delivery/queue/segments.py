@@ -5,9 +5,9 @@ allocated beforehand. A segment ends at 16 MiB: small enough to be searched in 2
 back in small steps, large enough that 10 GB are 640 files. Its header says how much was ever appended before it, so
 only the last segment has to be read to know how much is queued.
 
-Beside a segment is a file of acknowledgements: which batches left, and what was tried of the others. Its records are
-appended, each with a checksum. The first unreadable record ends the file: what follows is forgotten, and those batches
-are sent again.
+Beside a segment is a file of acknowledgements: which batches left, and what was tried of the others. Each change writes
+it anew. Its records have a checksum each. The first unreadable record ends the file: what follows is forgotten, and
+those batches are sent again.
 
 Checksums are CRC-32 (zlib): it finds each error of up to 32 bits in a row, and takes 40 microseconds for 250 KB without
 the interpreter's lock. The checksum of a frame's header begins with the queue's mark, a secret number, so no log
@@ -16,8 +16,8 @@ record can pass for a frame when a damaged file is searched. `docs/queue-format.
 
 import struct
 import zlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,11 +28,7 @@ from reconciler.delivery.queue.contract import Obituary, Piece, Reason
 ACKNOWLEDGEMENTS_MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgotten
 
-REWRITE_BYTES = 1 << 20  # of a file, before it is written anew
-REWRITE_TIMES = 8  # as long as it would be then
-PROGRESS_BYTES = 64  # about, of one record
-
-DONE = 1
+DONE = 1  # earlier versions wrote it for each batch
 PROGRESSED = 2
 SEVERAL = 3
 REPLAYED = 4
@@ -67,162 +63,76 @@ NOTHING = Totals()
 
 
 class Progress(NamedTuple):
-    """The attempts of a batch that has not left: see `contract.Batch`. `done` has a bit for each record."""
+    """The attempts of a batch that has not left: see `contract.Batch`."""
 
     attempts: int
     spent: int
-    done: bytes
-
-    @property
-    def places(self) -> frozenset[int]:
-        """The records that are done, by their place in the batch."""
-        return frozenset(
-            8 * at + bit for at, byte in enumerate(self.done) if byte for bit in range(8) if byte >> bit & 1
-        )
+    done: frozenset[int]
 
 
-class NumberSet:
-    """A set of numbers that are close together, from `first` on: one bit each."""
-
-    def __init__(self, first: int = 0) -> None:
-        self.first = first
-        self._bits = bytearray()
-
-    def add(self, number: int) -> None:
-        """Add a number, which is not below the first."""
-        block, bit = divmod(number - self.first, 8)
-        if block >= len(self._bits):
-            self._bits.extend(bytes(block + 1 - len(self._bits)))
-        self._bits[block] |= 1 << bit
-
-    def add_bits(self, first: int, bits: bytes) -> None:
-        """Add the number `first` + 8 j + i for each bit i of byte j. Numbers below our first are left out."""
-        shift = first - self.first
-        added = int.from_bytes(bits, "little")
-        value = int.from_bytes(self._bits, "little") | (added << shift if shift >= 0 else added >> -shift)
-        self._bits = bytearray(value.to_bytes((value.bit_length() + 7) // 8, "little"))
-
-    def __contains__(self, number: int) -> bool:
-        block, bit = divmod(number - self.first, 8)
-        return 0 <= block < len(self._bits) and bool(self._bits[block] >> bit & 1)
-
-    def bits(self) -> bytes:
-        """Return bytes as `add_bits` takes them, with our first."""
-        return bytes(self._bits)
-
-    def highest(self) -> int:
-        """Return the highest number, or the one before the first."""
-        return self.first + int.from_bytes(self._bits, "little").bit_length() - 1
+def pack_places(places: Iterable[int]) -> bytes:
+    """Return small numbers as bits: bit i of byte j stands for 8 j + i."""
+    packed = bytearray()
+    for place in sorted(places):
+        packed.extend(bytes(place // 8 + 1 - len(packed)))
+        packed[place // 8] |= 1 << place % 8
+    return bytes(packed)
 
 
-def pack_places(places: frozenset[int]) -> bytes:
-    """Return places in a batch as bits, as `Progress.done` has them."""
-    numbers = NumberSet()
-    for place in places:
-        numbers.add(place)
-    return numbers.bits()
-
-
-class AcknowledgementWrite(NamedTuple):
-    """Bytes for the file: at an offset, or in the place of the whole file if `is_anew`."""
-
-    offset: int
-    data: bytes
-    is_anew: bool
+def unpack_places(packed: bytes) -> frozenset[int]:
+    """Return the numbers that `pack_places` packed."""
+    return frozenset(8 * at + bit for at, byte in enumerate(packed) if byte for bit in range(8) if byte >> bit & 1)
 
 
 class Acknowledgements:
     """The acknowledgements of one segment, which begins with the number `first`.
 
     `gone` sums what left, `progress` has what was tried of the rest, `died` when a replayed dead letter died first.
-    `length` is the file's, with the write under way.
+    `length` is the file's.
     """
 
     def __init__(self, first: int, *, mark: int) -> None:
-        self.done = NumberSet(first)
+        self.first = first
         self.gone = Totals()
         self.progress: dict[int, Progress] = {}
         self.died: dict[int, int] = {}
         self.length = 0
         self._mark = mark
-        self._unwritten: list[bytes] = []
-        self._tried: set[int] = set()  # numbers whose progress is not written
-        self._is_stale = False  # a write failed: only a new file can be trusted
-        self._length_before = 0  # the write under way
+        self._left = 0  # a bit for each number that left, from the first one on
+
+    def __contains__(self, number: int) -> bool:
+        """Tell whether a batch left."""
+        return number >= self.first and bool(self._left >> (number - self.first) & 1)
+
+    def highest(self) -> int:
+        """Return the highest number that left, or the one before the first."""
+        return self.first + self._left.bit_length() - 1
 
     def leave(self, number: int, totals: Totals) -> None:
         """Record that one batch left."""
-        self._leave(number, totals)
-        self._tried.discard(number)
-        self._unwritten.append(self._record(DONE, _DONE.pack(number, totals.records, totals.size)))
+        self.leave_range(number, number, totals)
+        self.progress.pop(number, None)
+        self.died.pop(number, None)
 
     def leave_range(self, first: int, last: int, totals: Totals) -> None:
         """Record that all batches in a range of numbers left. Numbers that left before may be among them."""
-        bits = ((1 << (last - first + 1)) - 1).to_bytes((last - first + 8) // 8, "little")
-        self.done.add_bits(first, bits)
+        self._left |= ((1 << (last - first + 1)) - 1) << (first - self.first)
         self.gone = self.gone.plus(totals)
-        self._unwritten.append(self._several(first, bits, totals))
 
-    def try_batch(self, number: int, progress: Progress) -> None:
-        """Record an attempt. Only the last one before a write is written."""
-        self.progress[number] = progress
-        self._tried.add(number)
-
-    def replay(self, number: int, died: int) -> None:
-        """Record that a batch was a dead letter, which died first at that time in Unix milliseconds."""
-        self.died[number] = died
-        self._unwritten.append(self._record(REPLAYED, _REPLAYED.pack(number, died)))
-
-    def take_write(self) -> AcknowledgementWrite | None:
-        """Return what has to be written, which counts as written from now on; None when that is nothing."""
-        tried = len(self.progress) + len(self.died)
-        rewrite_at = max(REWRITE_BYTES, REWRITE_TIMES * (tried * PROGRESS_BYTES + len(self.done.bits())))
-        is_anew = self._is_stale or self.length >= rewrite_at
-        if is_anew:
-            self._unwritten = [self._several(self.done.first, self.done.bits(), self.gone)]
-            self._unwritten += [
-                self._record(REPLAYED, _REPLAYED.pack(number, died)) for number, died in sorted(self.died.items())
-            ]
-            self._tried = set(self.progress)
-        elif not self._unwritten and not self._tried:
-            return None
-        offset = 0 if is_anew else self.length
-        records = [
-            *([] if offset else [ACKNOWLEDGEMENTS_MAGIC]),
-            *self._unwritten,
-            *map(self._progressed, sorted(self._tried)),
-        ]
-        data = b"".join(records)
-        self._unwritten, self._tried, self._is_stale = [], set(), False
-        self._length_before, self.length = self.length, offset + len(data)
-        return AcknowledgementWrite(offset, data, is_anew)
-
-    def write_failed(self) -> None:
-        """A write failed: all is written anew with the next one."""
-        self._is_stale = True
-        self.length = self._length_before
-
-    def file_removed(self) -> None:
-        """The segment was emptied: its header says that all left."""
-        self.length = 0
-        self._unwritten, self._tried, self._is_stale = [], set(), False
-
-    def _progressed(self, number: int) -> bytes:
-        attempts, spent, done = self.progress[number]
-        return self._record(PROGRESSED, _PROGRESSED.pack(number, attempts, spent) + done)
-
-    def _several(self, first: int, bits: bytes, totals: Totals) -> bytes:
-        return self._record(SEVERAL, _SEVERAL.pack(first, *totals) + bits)
+    def encode(self) -> bytes:
+        """Return the bytes of the file."""
+        left = self._left.to_bytes((self._left.bit_length() + 7) // 8, "little")
+        records = [ACKNOWLEDGEMENTS_MAGIC, self._record(SEVERAL, _SEVERAL.pack(self.first, *self.gone) + left)]
+        for number, died in self.died.items():
+            records.append(self._record(REPLAYED, _REPLAYED.pack(number, died)))
+        for number, (attempts, spent, done) in self.progress.items():
+            body = _PROGRESSED.pack(number, attempts, spent) + pack_places(done)
+            records.append(self._record(PROGRESSED, body))
+        return b"".join(records)
 
     def _record(self, kind: int, body: bytes) -> bytes:
         sealed = _RECORD.pack(0, len(body), kind)[_CHECKSUM_BYTES:] + body
         return zlib.crc32(sealed, self._mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
-
-    def _leave(self, number: int, totals: Totals) -> None:
-        self.done.add(number)
-        self.progress.pop(number, None)
-        self.died.pop(number, None)
-        self.gone = self.gone.plus(totals)
 
     def read(self, data: bytes) -> None:
         """Take in the bytes of the file."""
@@ -241,18 +151,18 @@ class Acknowledgements:
     def _take(self, kind: int, body: bytes) -> None:
         """Take in one record. One of a number below the first is from before the file was emptied and used anew."""
         (number,) = struct.unpack_from("<Q", body)
-        if number < self.done.first or (kind != SEVERAL and number in self.done):
+        if number < self.first or (kind != SEVERAL and number in self):
             return
         if kind == DONE:
             _, records, size = _DONE.unpack(body)
-            self._leave(number, Totals(1, records, size))
+            self.leave(number, Totals(1, records, size))
         elif kind == PROGRESSED:
             _, attempts, spent = _PROGRESSED.unpack_from(body)
-            self.progress[number] = Progress(attempts, spent, body[_PROGRESSED.size :])
+            self.progress[number] = Progress(attempts, spent, unpack_places(body[_PROGRESSED.size :]))
         elif kind == REPLAYED:
             self.died[number] = _REPLAYED.unpack(body)[1]
         elif kind == SEVERAL:
-            self.done.add_bits(number, body[_SEVERAL.size :])
+            self._left |= int.from_bytes(body[_SEVERAL.size :], "little") << (number - self.first)
             self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))
 
 
@@ -273,7 +183,7 @@ _SEAL = struct.Struct("<I")
 
 
 class Frame(NamedTuple):
-    """The header of a frame. `size` is the payload's bytes, `taken_at` Unix milliseconds."""
+    """The header of a frame, read at `offset`. `size` is the payload's bytes, `taken_at` Unix milliseconds."""
 
     number: int
     records: int
@@ -281,6 +191,7 @@ class Frame(NamedTuple):
     taken_at: int
     checksum: int
     flags: int = BATCH
+    offset: int = 0
 
     @property
     def length(self) -> int:
@@ -317,7 +228,7 @@ def decode_frame(region: Piece, offset: int, *, mark: int) -> Frame | None:
         return None
     if _SEAL.unpack_from(region, end)[0] != zlib.crc32(memoryview(region)[offset:end], mark):
         return None
-    return Frame(number, records, size, taken_at, payload, flags)
+    return Frame(number, records, size, taken_at, payload, flags, offset)
 
 
 def find_frame(region: bytes, start: int, *, mark: int) -> int | None:
@@ -419,6 +330,8 @@ DEAD = 2
 
 DRAINED = 1  # a flag: all batches left, and the bytes are gone
 
+WRITTEN, EMPTIED, REMOVED = "written", "emptied", "removed"  # what the disk may refuse to a segment
+
 # Magic, version, kind, flags, mark, first number, batches, records and bytes before, made at, zero; then the checksum.
 _SEGMENT = struct.Struct("<8sHBBIQQQQQI")
 
@@ -490,8 +403,9 @@ class Segment:
     """A segment of an open journal.
 
     `end` is where the last committed frame ends, `left` is what has not left. A sealed segment gets no more frames. A
-    drained one has no frames that count, though bytes of it may still be on disk. `counted` is
-    how many bytes of it are in the journal's sum.
+    drained one has no frames that count, though bytes of it may still be on disk. `counted` is how many bytes of it are
+    in the journal's sum. `is_changed` says that its acknowledgements are to be written, `is_busy` that the thread works
+    on it, `retry_at` when it does so again after a fault, `faults` what the disk refuses: to write, empty or remove it.
     """
 
     path: Path
@@ -506,6 +420,10 @@ class Segment:
     is_drained: bool = False
     is_damaged: bool = False
     counted: int = 0
+    is_changed: bool = False
+    is_busy: bool = False
+    retry_at: float = 0.0
+    faults: set[str] = field(default_factory=set)
 
     @property
     def acknowledgements_path(self) -> Path:
@@ -521,6 +439,11 @@ class Segment:
     def holds_bytes(self) -> bool:
         """More of it is on disk than a header."""
         return self.end > SEGMENT_HEADER_BYTES or self.acknowledged.length > 0
+
+    @property
+    def is_stuck(self) -> bool:
+        """The disk refuses to give its bytes back."""
+        return bool(self.faults & {REMOVED, EMPTIED})
 
 
 @dataclass(eq=False, slots=True)
@@ -552,4 +475,4 @@ class QueueEntry:
     @property
     def has_left(self) -> bool:
         """It was acknowledged."""
-        return self.number in self.segment.acknowledged.done
+        return self.number in self.segment.acknowledged

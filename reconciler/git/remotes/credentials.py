@@ -6,7 +6,7 @@ import pwd
 import re
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NoReturn
 from urllib.parse import quote
@@ -41,43 +41,42 @@ class Credentials:
 
     def files(self) -> tuple[Path, ...]:
         """The files that are given, in one order: a change of one may mend what was refused."""
-        every = (
-            self.password_file,
-            self.token_file,
-            self.ssh_key_file,
-            self.ssh_passphrase_file,
-            self.known_hosts_file,
-            self.ca_file,
-        )
-        return tuple(path for path in every if path is not None)
+        given = (getattr(self, field.name) for field in fields(self))
+        return tuple(value for value in given if isinstance(value, Path))
 
 
 ANONYMOUS = Credentials()
 
 
-# The program that answers when git or ssh-add ask for a secret: it answers one question, and nobody who asks another.
+# The program that answers when git or ssh ask for a secret: it answers one question, and nobody who asks another.
 #
-# The secret itself is in no argument and no variable: it stands in a file of memory, which the programs inherit open.
+# The secret itself is in no argument and no variable. That for git is in a file of memory, which it inherits open; ssh
+# closes what it inherits, so the passphrase is read from its own file.
 
 NAME = "askpass"
 
-# A proxy that wants a password, another host and another key ask other questions. The second wording is for versions
-# of git that write names percent-encoded.
+# A proxy that wants a password, another host and another key ask other questions. The second wording is of other
+# versions: of git that write names percent-encoded, for instance.
 SCRIPT = """\
 #!/bin/sh
 [ "$1" = "$RECONCILER_QUESTION" ] || [ "$1" = "$RECONCILER_QUESTION_ENCODED" ] || exit 1
-IFS= read -r answer < "$RECONCILER_ANSWER" || exit 1
-printf '%s\\n' "$answer"
+IFS= read -r answer < "$RECONCILER_ANSWER" || [ -n "$answer" ] || exit 1
+printf '%s\\n' "${answer%"$(printf '\\r')"}"
 """
 
 
 def install_askpass(home: Path) -> Path:
-    """Write the script, whole or not at all, and give its path."""
-    path, temporary = home / NAME, home / f"{NAME}.new"
-    temporary.write_text(SCRIPT, encoding="ascii")
-    temporary.chmod(0o700)
+    """Write the script, and give its path."""
+    replace_file(home / NAME, SCRIPT, mode=0o700)
+    return home / NAME
+
+
+def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a whole file or none of it: a program that reads it may be started at any moment."""
+    temporary = path.with_name(f"{path.name}.new")
+    temporary.write_text(text, encoding="utf-8", errors="surrogateescape")
+    temporary.chmod(mode)
     temporary.replace(path)
-    return path
 
 
 def askpass_variables(question: str, answer: str, *, encoded: str = "") -> dict[str, str]:
@@ -95,7 +94,6 @@ def askpass_variables(question: str, answer: str, *, encoded: str = "") -> dict[
 # word.
 
 HIDDEN = b"(sensitive)"
-BETWEEN = b"\n...\n"
 FEWEST_CHARACTERS = 6  # of a secret: a shorter one is in many words, and what is taken out of them would tell it
 
 
@@ -121,17 +119,6 @@ def redacted(text: bytes, secrets: Iterable[bytes]) -> bytes:
 def redacted_text(text: str, secrets: Iterable[bytes]) -> str:
     """The same of a text that was decoded."""
     return redacted(text.encode("utf-8", "replace"), secrets).decode("utf-8", "replace")
-
-
-def joined_lines(first: bytes, last: bytes | None) -> bytes:
-    """The beginning and the end of what a program wrote; of `last` None, the beginning is all.
-
-    Where something between the two was thrown away, only whole lines stay: of a line that was cut nobody could tell
-    whose it is, nor whether a part of a secret is in it, which is never more than a line.
-    """
-    if last is None:
-        return first
-    return first[: first.rfind(b"\n") + 1].removesuffix(b"\n") + BETWEEN + last[last.find(b"\n") + 1 or len(last) :]
 
 
 # Files that are in memory and on no disk, for programs that inherit them: however a run ends, nothing is left of them.

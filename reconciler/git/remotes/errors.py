@@ -107,6 +107,12 @@ _ANYWHERE = (
         of_head=True,
     ),
 )
+_NO_REPOSITORY = _Row(
+    "^fatal: (?:invalid gitfile format|not a git repository: /|.* does not appear to be a git repository$)",
+    _UNREACHABLE,
+    "{source} is not a Git repository; make one there, or correct `url`",
+    lasting=True,
+)
 _ON_THIS_MACHINE = (
     _Row(
         "^(?:fatal: unknown repository extension|fatal: Expected git repo version)",
@@ -120,18 +126,7 @@ _ON_THIS_MACHINE = (
         "{source} belongs to another user; configure the repository's exact path, without links",
         lasting=True,
     ),
-    _Row(
-        "^fatal: (?:invalid gitfile format|.* does not appear to be a git repository$)",
-        _UNREACHABLE,
-        "{source} is not a Git repository; make one there, or correct `url`",
-        lasting=True,
-    ),
-    _Row(
-        "^fatal: not a git repository: /",
-        _UNREACHABLE,
-        "{source} names a Git repository that is gone; put that back, or correct `url`",
-        lasting=True,
-    ),
+    _NO_REPOSITORY,
 )
 _HTTP = (
     _Row(
@@ -157,11 +152,6 @@ _HTTP = (
         _UNAUTHORIZED,
         "{source} refuses {credentials}{said}; write the right one there, or have it allowed, and it is noticed",
         anonymous="{source} asks for credentials, and none are set{said}; set `credentials`",
-    ),
-    _Row(
-        "^fatal: could not read Password for ",
-        _UNAUTHORIZED,
-        "git could not read the password of {source} ({detail}); let programs run from where `stateDir` is",
     ),
     _Row(
         f"^fatal: repository '.*' not found$|{_STATUS}(?:404|410)",
@@ -208,11 +198,6 @@ _SSH = (
         lasting=True,
     ),
     _Row(
-        '^Load key ".*": (?P<why>[A-Za-z ]{1,60})$',  # of no other key than ours
-        _UNAUTHORIZED,
-        "ssh cannot use {credentials} for {source} ({why}); put a key there, and it is noticed",
-    ),
-    _Row(
         r"^\S+@\S+: Permission denied \(|^Received disconnect from .{1,99}: Too many authentication failures",
         _UNAUTHORIZED,
         "{source} refuses {credentials}; allow its public key there, write another into that file, or correct the user"
@@ -232,12 +217,7 @@ _OF_REMOTE = (
         "{source} refuses {credentials}{said}; have it allowed to read the repository, or write another there",
         anonymous="{source} may not be read without credentials{said}; set `credentials`",
     ),
-    _Row(
-        "^fatal: .* does not appear to be a git repository$",
-        _UNREACHABLE,
-        "{source} is not a Git repository; make one there, or correct `url`",
-        lasting=True,
-    ),
+    _NO_REPOSITORY,
     _Row(
         "access denied or repository not exported|[Rr]epository not found|[Rr]epository does not exist"
         "|could not be found or you don't have|^TF401019|You may not have access to this repository",
@@ -397,7 +377,7 @@ _IDLE = re.compile(
 )
 # Complaints with which git quotes what it was sent, line ends and all.
 _QUOTING = re.compile(r"fatal: (?:remote error: |(?:git[ -]|invalid|protocol|expected|unexpected|unknown|server)\b)")
-_ENDING = re.compile(r"fatal: (?!cannot exec )")  # the program that askpass is says that before git does
+_ENDING = re.compile(r"fatal: ")
 _ERR = "fatal: remote error: "
 # Git has nothing to say of a connection that ends but this: other complaints came from the server.
 _BROKEN = re.compile(
@@ -423,8 +403,8 @@ class GitWords(NamedTuple):
     remote: tuple[str, ...]
 
 
-def parse_words(stderr: str, *, scheme: str, key: Path | None = None) -> GitWords:
-    """Tell the lines of git, curl and ssh from those of the remote. `key` is the file of the key that ssh shows."""
+def parse_words(stderr: str, *, scheme: str) -> GitWords:
+    """Tell the lines of git, curl and ssh from those of the remote."""
     own: list[str] = []
     remote: list[str] = []
     for line in stderr.split("\n"):
@@ -443,8 +423,7 @@ def parse_words(stderr: str, *, scheme: str, key: Path | None = None) -> GitWord
         return GitWords(tuple(own), (*remote, *quoted))
     # The server's own standard error has no prefix.
     of_git = _LAST_OF_GIT if is_broken else _OF_GIT
-    load_key = f'Load key "{key}": ' if key is not None else "\n"
-    ours = [line for line in own if of_git.match(line) or _OF_SSH.match(line) or line.startswith(load_key)]
+    ours = [line for line in own if of_git.match(line) or _OF_SSH.match(line)]
     others = [line for line in own if line not in ours and not _IDLE.match(line)]
     return GitWords(tuple(ours), (*others, *remote, *quoted))
 
@@ -468,7 +447,7 @@ def _scheme(source: Source) -> str:
 
 
 def _words(source: Source, output: Output) -> GitWords:
-    return parse_words(output.stderr, scheme=_scheme(source), key=source.credentials.ssh_key_file)
+    return parse_words(output.stderr, scheme=_scheme(source))
 
 
 def _credentials(given: Credentials) -> str:
@@ -506,7 +485,7 @@ def _notes(output: Output) -> tuple[str, ...]:
 def _detail(words: GitWords, output: Output, *, is_local: bool = False) -> str:
     """Return what best tells the cause: git's complaint, its last line, a note, or the remote's words."""
     if is_local and output.stderr.strip():
-        return UNSHOWN
+        return next(iter(output.notes), UNSHOWN)
     own = [line for line in words.own if not _IDLE.match(line)]
     complaints = [found[1] for line in own if (found := _COMPLAINT.match(line))]
     text = next(iter((*complaints, *reversed(own))), "")

@@ -1,7 +1,6 @@
 """Which remotes are followed, by which repository, and until when."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -13,8 +12,6 @@ from reconciler.git.remotes.proposals import Proposals, Proposing
 from reconciler.git.remotes.remote import Address, Remote, RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.verification import AllowedSigners
-
-log = logging.getLogger(__name__)
 
 AT_ONCE = 64  # git programs that talk to remotes; and as many that read repositories and mirrors on this machine
 OF_ONE_HOST = 8  # of those that talk to remotes: a host that does not answer takes no more of them
@@ -62,9 +59,11 @@ class Following:
         if self._follows.is_fixed:
             return RefHead(self._follows.full, self._follows.name)
         since = max(self._remote.clock() - patience, self._taken) if patience else self._remote.clock()
-        answer = await self._remote.poll(self._follows, since=since, insists=insists)
-        self._taken = answer.began
-        return answer.value()
+        self._taken, found = await self._remote.poll(self._follows, since=since, insists=insists)
+        head = found[self._follows]
+        if isinstance(head, Exception):
+            raise head.with_traceback(None)  # many raise the same one
+        return head
 
     async def fetch(self, head: RefHead, *, insists: bool = False) -> RefHead:
         """Fetch the head with all its history into the mirror; return the head that it holds. Raises GitFault."""
@@ -111,29 +110,31 @@ class Remotes:
         self._clock = clock
         self._remotes: dict[Address, Remote] = {}
         self.tally = RemoteTally()
-        # Apart, so that slow remotes never delay what is on this machine.
-        self._remote_slots = ConcurrencyLimit(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING)
-        self._local_slots = ConcurrencyLimit(AT_ONCE, beyond=INSISTING)
         self._proposals: dict[Address, Proposals] = {}
-        # Apart from these, so that what is proposed never delays what is followed.
-        self._remote_proposal_slots = ConcurrencyLimit(PROPOSED, each=PROPOSED_OF_ONE_HOST)
-        self._local_proposal_slots = ConcurrencyLimit(PROPOSED)
+        # Apart, by whether they are on this machine: slow remotes never delay what is. And apart from these, so that
+        # what is proposed never delays what is followed.
+        self._limits = {
+            False: ConcurrencyLimit(AT_ONCE, each=OF_ONE_HOST, beyond=INSISTING),
+            True: ConcurrencyLimit(AT_ONCE, beyond=INSISTING),
+        }
+        self._proposal_limits = {
+            False: ConcurrencyLimit(PROPOSED, each=PROPOSED_OF_ONE_HOST),
+            True: ConcurrencyLimit(PROPOSED),
+        }
 
     def follow(self, source: Source) -> Following:
         """Begin to follow something of a remote; `keep` says when it ends."""
         address = source.url, source.credentials
         if address not in self._remotes:
-            slots = self._local_slots if source.is_local else self._remote_slots
             remote = self._remotes[address] = Remote(
                 address,
                 self._places(source),
-                slots=slots,
-                own_slots=self._local_slots,
+                limit=self._limits[source.is_local],
+                own_limit=self._limits[True],
                 clock=self._clock,
                 tally=self.tally,
             )
-            slots = self._local_proposal_slots if source.is_local else self._remote_proposal_slots
-            self._proposals[address] = Proposals(remote, slots=slots)
+            self._proposals[address] = Proposals(remote, limit=self._proposal_limits[source.is_local])
         remote = self._remotes[address]
         remote.sources |= {source}
         return Following(remote, source, self._proposals[address])
@@ -147,25 +148,15 @@ class Remotes:
         gone = [self._remotes.pop(address) for address in unused]
         proposals = [self._proposals.pop(address) for address in unused]
         for address, remote in self._remotes.items():
-            remote.follow(kept[address])
+            remote.sources = frozenset(kept[address])
         await asyncio.gather(*(each.close() for each in proposals))
-        await _close(gone)
         folders = [folder for remote in gone for folder in (remote.place.mirror, remote.place.home)]
         folders += [folder for each in proposals for folder in each.folders]
         mirrors.remove_retired(await asyncio.to_thread(mirrors.retire_folder, folders))
 
     async def close(self) -> None:
-        """Follow nothing any more; the mirrors stay for the next process."""
-        gone, proposals = list(self._remotes.values()), list(self._proposals.values())
+        """Follow nothing any more; the mirrors stay for the next process. Nobody may wait for what is followed."""
+        proposals = list(self._proposals.values())
         self._remotes.clear()
         self._proposals.clear()
         await asyncio.gather(*(each.close() for each in proposals))
-        await _close(gone)
-
-
-async def _close(remotes: list[Remote]) -> None:
-    """Close them together, for each may take seconds; a fault of one keeps no other from its end."""
-    ends = await asyncio.gather(*(remote.close() for remote in remotes), return_exceptions=True)
-    for remote, end in zip(remotes, ends, strict=True):
-        if end is not None:
-            log.error("What was kept for %s did not end as it should.", remote.url, exc_info=end)

@@ -420,32 +420,26 @@ class Inspector:
 
         Raises GitFault: unreachable, also when its disk takes longer than `seconds`.
         """
-        check = partial(why_unreadable, self._url, self._folder, tuple(refs), state=self._state)
+        check = partial(check_repository, self._url, self._folder, tuple(refs), state=self._state)
         try:
-            fault = await self._files.answer(check, seconds=seconds)
+            await self._files.answer(check, seconds=seconds)
         except DiskHangs:
             told = f"{self._url} did not answer within {seconds:g} seconds; {SLOW_DISK}"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
-        if fault is not None:
-            raise fault
 
 
-def why_unreadable(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> GitFault | None:
-    """Return what keeps a repository from being read; None when nothing does."""
+def check_repository(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> None:
+    """Raise the GitFault that keeps a repository from being read."""
     try:
         RepositoryReach(reader=os.geteuid(), state=state).judge(folder, refs)
     except Astray as astray:
         told = f"{url} is not read, since {astray}; let its owner mend that, or correct `url`"
-        return GitFault(RepositoryState.UNREACHABLE, told, lasting=True)
+        raise GitFault(RepositoryState.UNREACHABLE, told, lasting=True) from None
     except (NoRepository, OSError, ValueError) as fault:
-        return _none(url, folder, is_gone=isinstance(fault, NoRepository) and fault.is_gone)
-    return None
-
-
-def _none(url: str, folder: Path, *, is_gone: bool) -> GitFault:
-    told = credentials.out_of_reach(url, folder)
-    if told is not None:
-        return GitFault(RepositoryState.UNREACHABLE, told)
-    gone = "names a Git repository that is gone; put that back, or correct `url`"
-    never = "is not a Git repository; make one there, or correct `url`"
-    return GitFault(RepositoryState.UNREACHABLE, f"{url} {gone if is_gone else never}", lasting=True)
+        told_why = credentials.out_of_reach(url, folder)
+        if told_why is not None:
+            raise GitFault(RepositoryState.UNREACHABLE, told_why) from None
+        never = "is not a Git repository; make one there, or correct `url`"
+        if isinstance(fault, NoRepository) and fault.is_gone:
+            never = "names a Git repository that is gone; put that back, or correct `url`"
+        raise GitFault(RepositoryState.UNREACHABLE, f"{url} {never}", lasting=True) from None

@@ -1,8 +1,8 @@
 """A mirror: a bare repository of our own, into which what is followed of another repository is fetched.
 
-Nothing is ever checked out, and the other repository is only read. Here are also the files of a mirror: leftovers of
-killed programs, its packs, and folders that nobody uses any more. `polls` asks where refs are; `snapshots` reads what
-was fetched. At most one task may write a mirror at a time: `remote` sees to that.
+Nothing is ever checked out, and the other repository is only read. Here are also polls, and the files of a mirror:
+leftovers of killed programs, its packs, and folders that nobody uses any more. `snapshots` reads what was fetched. At
+most one task may write a mirror at a time: `remote` sees to that.
 """
 
 import asyncio
@@ -12,15 +12,14 @@ import logging
 import re
 import shutil
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from reconciler.git import refs
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.refs import Followed, RefHead
+from reconciler.git.refs import Followed, RefHead, RefKind
 from reconciler.git.remotes import credentials, errors
-from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.program import NO_SMART_PROTOCOL, GitProgram, Limits, Output
 from reconciler.git.remotes.sources import Source
 
 # What a killed git leaves behind. Nobody else writes into a mirror, so whatever is found is stale.
@@ -44,30 +43,10 @@ def sweep_mirror(mirror: Path) -> None:
             remove_files(leftover)
 
 
-def pack_files(mirror: Path) -> Set[str]:
-    """The names of what there is of packs."""
-    return frozenset(file.name for file in (mirror / "objects/pack").glob("pack-*"))
-
-
 def measure_packs(mirror: Path) -> tuple[int, int]:
     """How many packs there are, and the bytes in them."""
     sizes = [file.stat().st_size for file in (mirror / "objects/pack").glob("*.pack")]
     return len(sizes), sum(sizes)
-
-
-def keep_pack(mirror: Path, *, packs: Set[str]) -> None:
-    """Remove all objects but those of these packs. Nobody may write there meanwhile."""
-    sweep_mirror(mirror)
-    for file in (mirror / "objects/pack").glob("pack-*"):
-        if file.name not in packs:
-            remove_files(file)
-
-
-def swap_packs(fresh: Path, *, path: Path, old: Path) -> None:
-    """Put `fresh` where `path` is. Between the two renames there is none, which is taken as not yet made."""
-    with contextlib.suppress(FileNotFoundError):
-        path.rename(old)
-    fresh.rename(path)
 
 
 def remove_files(path: Path) -> None:
@@ -83,7 +62,8 @@ log = logging.getLogger(__name__)
 OWN_SECONDS = 60.0  # for what git does in our own mirror alone
 TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
 REFS_BYTES = 16 << 20  # of a list of our own refs
-MOST_FETCHED = 256  # names in one command line, so that it stays below what the system takes
+MOST_ASKED = 256  # names in one command line, so that it stays below what the system takes
+SHA256_CHARACTERS = 64
 MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
 MANY_BYTES = 256 << 20  # 256 MiB, since they were joined: a pack may hold a copy of a whole large folder
 FETCH = (
@@ -96,10 +76,6 @@ FETCH = (
 )
 # What came from this machine is neither compressed nor stored as differences (see `program`): both are done here, once.
 REPACK = ("-c", "pack.compression=-1", "repack", "--quiet", "--geometric=2", "--window=10", "-d")
-OF_ONE = frozenset(
-    {RepositoryState.BRANCH_MISSING, RepositoryState.UNSUPPORTED_FORMAT}
-)  # states that say nothing of what else is fetched
-
 SLOW_DISK = "look whether its disk hangs, or raise `timeout`"
 SLOW = "look whether the network or the server hangs, or raise `timeout`"
 SLOW_OWN = "look whether the disk of `stateDir` hangs"
@@ -137,7 +113,10 @@ class Mirror:
         if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
             (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
         await _to_its_end(remove_files, old)
-        swap_packs(fresh, path=self.path, old=old)
+        # Between the two renames there is no mirror, which is taken as not yet made.
+        with contextlib.suppress(FileNotFoundError):
+            self.path.rename(old)
+        fresh.rename(self.path)
         await _to_its_end(remove_files, old)
 
     async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
@@ -177,73 +156,92 @@ class Mirror:
         await self._in_mirror("update-ref", followed.private_ref, commit)
         return True
 
-    async def fetch(self, source: Source, wanted: Mapping[Followed, RefHead]) -> Mapping[Followed, RefHead | Exception]:
-        """Bring the whole history of each into the mirror; the answer is what came, maybe newer than the head given.
+    async def poll(self, source: Source, followed: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
+        """Return where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
 
-        Raises GitFault for what concerns them all; what only one of them meets is its own. `source` gives the URL and
-        the limits.
+        Raises GitFault for what concerns them all. `source` gives the URL and the limits.
         """
-        asked = sorted(wanted)
-        if len(asked) > MOST_FETCHED:
-            first, rest = ({one: wanted[one] for one in part} for part in (asked[:MOST_FETCHED], asked[MOST_FETCHED:]))
-            return {**await self.fetch(source, first), **await self.fetch(source, rest)}
-        output = await self._fetch(source, [one.refspec(wanted[one]) for one in asked])
-        if output.status == 0:
-            return await self._came(source, wanted)
-        own = [fault for one in asked if (fault := errors.vanished(source, one, output)) is not None]
-        fault = own[0] if own else await errors.explained_fault(source, output, mirror=self.path, program=self.program)
-        if len(asked) > 1 and (fault.of_head or fault.state in OF_ONE):
-            return await self._one_by_one(source, wanted)
-        raise fault
-
-    async def _one_by_one(
-        self, source: Source, wanted: Mapping[Followed, RefHead]
-    ) -> Mapping[Followed, RefHead | Exception]:
-        """One of several has a fault of its own, which must not keep the others from being fetched."""
         found: dict[Followed, RefHead | Exception] = {}
-        for one, head in wanted.items():
-            try:
-                found |= await self.fetch(source, {one: head})
-            except GitFault as fault:
-                if not fault.of_head and fault.state not in OF_ONE:
-                    raise
-                found[one] = fault
-        return found
+        asked = sorted(followed)
+        is_empty = True
+        for first in range(0, len(asked), MOST_ASKED):
+            part = asked[first : first + MOST_ASKED]
+            # The remote's HEAD too: in most remotes it tells that they are not empty, without another call.
+            patterns = dict.fromkeys(pattern for one in part for pattern in (*one.patterns, refs.HEAD.full))
+            output = await self.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
+            if output.truncated:
+                raise GitFault(
+                    RepositoryState.UNSUPPORTED_FORMAT,
+                    f"{source.url} has too many refs whose names end like what is followed; remove some of them",
+                )
+            listing = refs.parse_listing(output.stdout)
+            is_empty = is_empty and not listing.refs
+            found |= {one: head for one in part if (head := one.found(listing)) is not None}
+        for one, result in found.items():
+            if isinstance(result, RefHead) and len(result.commit) == SHA256_CHARACTERS:
+                found[one] = GitFault(
+                    RepositoryState.UNSUPPORTED_FORMAT,
+                    f"{source.url} uses SHA-256 object names, which are not supported; convert it to SHA-1",
+                )
+        lacking = [one for one in asked if one not in found]
+        if lacking and is_empty:
+            is_empty = not (await self.ask(source, "ls-remote", "--", source.operand)).stdout
+        return found | {one: await self._absent(source, one, is_empty=is_empty) for one in lacking}
 
-    async def _fetch(self, source: Source, refspecs: Sequence[str]) -> Output:
+    async def _absent(self, source: Source, one: Followed, *, is_empty: bool) -> GitFault:
+        if is_empty:
+            return GitFault(RepositoryState.EMPTY, f"{source.url} has no commit yet; commit something to it")
+        if one.kind is not RefKind.HEAD:
+            return errors.missing(source, one)
+        return GitFault(
+            RepositoryState.BRANCH_MISSING,
+            f"the HEAD of {source.url} names {await self._unborn(source)}, which does not exist; name another with"
+            " `branch`",
+        )
+
+    async def _unborn(self, source: Source) -> str:
+        """The branch that a HEAD without commit names: only a repository on this machine tells."""
+        if source.folder is not None:
+            limits = Limits(seconds=source.timeout)
+            with contextlib.suppress(TimeoutError):
+                output = await self.program.run(
+                    "-C", str(source.folder), "symbolic-ref", "--short", "HEAD", limits=limits
+                )
+                name = output.stdout.decode("utf-8", "replace").strip()
+                if output.status == 0 and name.isprintable():
+                    return f"the branch {name}"
+        return "a branch"
+
+    async def fetch(self, source: Source, followed: Followed, head: RefHead) -> RefHead:
+        """Bring the whole history of a head into the mirror; return what came, maybe newer. Raises GitFault.
+
+        `source` gives the URL and the limits.
+        """
         limits = Limits(seconds=source.timeout, file_bytes=source.max_bytes, objects=source.max_objects)
         # Without either, git ends well and leaves out what a shallow repository cuts off. What was cut off once would
         # stay so, although the repository has it by now.
         depth = "--unshallow" if (self.path / "shallow").exists() else "--update-shallow"
         await _to_its_end(sweep_mirror, self.path)  # a lock that anything left would stop it
-        status, packs = None, pack_files(self.path)
+        status = None
         try:
-            output = await self._run(source, *FETCH, depth, "--", source.operand, *refspecs, limits=limits)
-            if output.strayed:
-                await self._forget(packs)
+            output = await self._run(source, *FETCH, depth, "--", source.operand, followed.refspec(head), limits=limits)
             status = output.status
-            return output
         finally:
             if status != 0:  # a killed fetch leaves as much as it may bring
                 sweep_mirror(self.path)
-
-    async def _forget(self, packs: Set[str]) -> None:
-        """Of a fetch that brought what nobody checked, keep nothing: neither objects nor the refs to them."""
-        await _to_its_end(partial(keep_pack, packs=packs), self.path)
-        named = await self._in_mirror("for-each-ref", "--format=%(refname) %(objectname)", output_bytes=REFS_BYTES)
-        refs_of = [line.split(" ") for line in named.stdout.decode("ascii", "replace").splitlines()]
-        held = await self._peeled([target for _, target in refs_of])
-        await self.drop([ref for ref, target in refs_of if target not in held])
-
-    async def _came(self, source: Source, wanted: Mapping[Followed, RefHead]) -> dict[Followed, RefHead | Exception]:
-        held = await self.heads([one.private_ref for one in wanted])
+        if NO_SMART_PROTOCOL in output.notes:  # what came was not checked, and is given up with the mirror
+            raise GitFault(
+                RepositoryState.MIRROR_CORRUPT,
+                f"{source.url} went on without Git's smart protocol; its mirror is built again by itself",
+            )
+        if output.status != 0:
+            fault = errors.vanished(source, followed, output)
+            raise fault or await errors.explained_fault(source, output, mirror=self.path, program=self.program)
+        held = (await self.heads([followed.private_ref])).get(followed.private_ref)
         await self._tidy()
-        return {
-            one: held[one.private_ref]._replace(ref=head.ref)
-            if one.private_ref in held and (not one.is_fixed or held[one.private_ref].commit == one.name)
-            else errors.no_commit(source, one)
-            for one, head in wanted.items()
-        }
+        if held is None or (followed.is_fixed and held.commit != followed.name):
+            raise errors.no_commit(source, followed)
+        return held._replace(ref=head.ref)
 
     async def ask(self, source: Source, *arguments: str, output_bytes: int = 1 << 20) -> Output:
         """Run git against the source, in the mirror; every way to fail becomes a GitFault."""

@@ -38,16 +38,14 @@ class FolderGone(Transient):
 class Finished(NamedTuple):
     """How a program ended.
 
-    `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is the beginning and
-    the end of what it wrote there, which are `errors` and `last_errors` when something in between was thrown away.
-    `stopped`: why `watch` had it stopped.
+    `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `errors` is the end of its
+    standard error, in whole lines. `stopped`: why `watch` had it stopped.
     """
 
     status: int
     stdout: bytes
     truncated: bool
     errors: bytes
-    last_errors: bytes | None
     stopped: str | None
 
 
@@ -69,7 +67,6 @@ class Command:
     file_bytes: int | None = None
     data_bytes: int | None = None  # of memory, for each process; files that it maps do not count
     watch: Watch | None = None
-    halt: asyncio.Event | None = None  # once it is set, the program is killed
 
 
 def environment(home: Path) -> dict[str, str]:
@@ -85,21 +82,13 @@ async def run_command(command: Command) -> Finished:
     """
     run = _Run(command)
     ended: asyncio.Future[Finished] = run.start()
-    halting = None if command.halt is None else asyncio.create_task(_halt(command.halt, run), name="halt a program")
     try:
         async with asyncio.timeout(command.seconds):
             return await asyncio.shield(ended)
     finally:
         run.kill()
-        if halting is not None:
-            halting.cancel()
         if not ended.done():
             await _reaped(ended)
-
-
-async def _halt(event: asyncio.Event, run: "_Run") -> None:
-    await event.wait()
-    run.kill()
 
 
 async def _reaped(ended: "asyncio.Future[Finished]") -> None:
@@ -132,8 +121,8 @@ class _Run:
         self._is_over = False
         self._stdout = bytearray()
         self._truncated = False
-        self._first, self._last = bytearray(), bytearray()  # of its standard error
-        self._cut = False
+        self._stderr = bytearray()
+        self._is_cut = False
         self._stopped: str | None = None
 
     def start(self) -> "asyncio.Future[Finished]":
@@ -172,9 +161,10 @@ class _Run:
         status = process.returncode
         if status == NOT_FOUND and _is_missing(self._command):  # which the shell only says
             raise missing_program(self._command.arguments[0], folder=self._command.folder)
-        errors, last = (self._first, self._last) if self._cut else (self._first + self._last, None)
-        last_errors = None if last is None else bytes(last)
-        return Finished(status, bytes(self._stdout), self._truncated, bytes(errors), last_errors, self._stopped)
+        errors = bytes(self._stderr)
+        if self._is_cut:  # of a part of a line nobody could tell whose it is, nor whether a part of a secret is in it
+            errors = errors.partition(b"\n")[2]
+        return Finished(status, bytes(self._stdout), self._truncated, errors, self._stopped)
 
     def _read(self, process: "subprocess.Popen[bytes]") -> None:
         """Read both pipes to their ends, or until it is killed."""
@@ -214,17 +204,14 @@ class _Run:
             self.kill()
 
     def _take_error(self, chunk: bytes) -> None:
-        """Keep the beginning, with the cause, and the end, with the result."""
         if self._command.watch is not None and self._stopped is None:
             self._stopped = self._command.watch(chunk)
             if self._stopped is not None:
                 self.kill()
-        room = STDERR_BYTES // 2 - len(self._first)
-        self._first += chunk[:room]
-        self._last += chunk[room:]
-        if len(self._last) > STDERR_BYTES // 2:
-            self._cut = True
-            del self._last[: -(STDERR_BYTES // 2)]
+        self._stderr += chunk
+        if len(self._stderr) > STDERR_BYTES:
+            self._is_cut = True
+            del self._stderr[:-STDERR_BYTES]
 
 
 def _started(command: Command) -> "subprocess.Popen[bytes]":
@@ -245,15 +232,6 @@ def _started(command: Command) -> "subprocess.Popen[bytes]":
     except OSError as error:
         told = f"the program {command.arguments[0]} cannot be started ({system_reason(error)})"
         raise Transient(f"{told}; it is tried again") from error
-
-
-async def end_process(process: asyncio.subprocess.Process) -> None:
-    """Kill a process that `start_new_session` began, and its group."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(REAP_SECONDS):
-            await process.wait()
 
 
 def missing_program(program: str, *, folder: Path) -> ReconcilerError:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes import credentials, processes
-from reconciler.git.remotes.credentials import ANONYMOUS, Credentials
-from reconciler.git.remotes.https import Access, Https, Transport, quoted_path
+from reconciler.git.remotes import processes
+from reconciler.git.remotes.credentials import ANONYMOUS, Credentials, replace_file
+from reconciler.git.remotes.https import Access, Https, Transport, quoted_path, split_trace
 from reconciler.git.remotes.processes import Command, Finished, FolderGone
 from reconciler.git.remotes.sources import CONTROL, MAX_MEMORY_BYTES
 from reconciler.git.remotes.ssh import Ssh
@@ -22,31 +22,37 @@ from reconciler.model import clock
 from reconciler.model.clock import Clock
 from reconciler.model.errors import Refused, Transient
 
-# How many objects a fetch brings, read off what git tells of its progress, so that too many can be refused early.
-#
-# Pure: bytes in, a reason to stop out.
+# Notes on a run, by which `errors` knows the cause.
+REDIRECTED = "redirected to "
+NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
 
-TAIL_BYTES = 200  # of a piece, for a line that goes on in the next one
+# Why a fetch has to be stopped early, read off what git tells of its progress: it brings too many objects, or goes on
+# by the older protocol of http, by which objects come that nobody checks or counts.
+
+LINE_BYTES = 16 * 1024  # of a line that goes on in the next piece
 
 # Git's own lines stand at the beginning; before what the remote says of its side there is `remote: `.
 _RECEIVING = re.compile(rb"[\r\n](?:Receiving|Unpacking|Indexing) objects: +[0-9]+% \([0-9]+/([0-9]{1,18})\)")
+_STRAYED = re.compile(rb"=> Send header: GET (?!\S*/info/refs\?(?:\S*&)?service=git-upload-pack )[^\n]*\n")
 
 
-class ObjectLimit:
+class FetchWatch:
     """Watches one fetch with `--progress`; called with each piece of its standard error."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._tail = b"\n"
+    def __init__(self, most_objects: int, *, is_traced: bool = False) -> None:
+        """`is_traced`: what git sends over http is there too."""
+        self._most = most_objects
+        self._is_traced = is_traced
+        self._rest = b"\n"
 
     def __call__(self, piece: bytes) -> str | None:
         """Why the fetch has to be stopped; None as long as it may go on."""
-        text = self._tail + piece
-        self._tail = text[-TAIL_BYTES:]
+        text = self._rest + piece
+        self._rest = text[max(text.rfind(b"\n"), text.rfind(b"\r"), len(text) - LINE_BYTES, 0) :]
         coming = max((int(found) for found in _RECEIVING.findall(text)), default=0)
-        if coming <= self._most:
-            return None
-        return f"it sends {coming} objects, and one fetch may bring {self._most}"
+        if coming > self._most:
+            return f"it sends {coming} objects, and one fetch may bring {self._most}"
+        return NO_SMART_PROTOCOL if self._is_traced and _STRAYED.search(text) else None
 
 
 # Running the `git` program, with an environment and configuration of ours alone and with every resource bounded.
@@ -102,10 +108,6 @@ LOCAL_CONFIGURATION = """\
 	window = 0
 """
 
-# Notes on a run, by which `errors` knows the cause.
-REDIRECTED = "redirected to "
-NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
-
 FAILED = 128  # the status with which git ends when it cannot go on
 
 
@@ -126,8 +128,7 @@ class Output(NamedTuple):
     `truncated`: it wrote more than its limit and was stopped; `stdout` is the beginning. `stderr` is bounded, and as
     it came: any of the `secrets` of the run may be in it. `retry_after`: the seconds that the remote asks to wait
     before it is asked again; None when it did not say. `notes`: what we know ourselves, of why git was stopped, where
-    it was redirected, what ended it; where a redirect leads is the remote's to say. `strayed`: git may have been given
-    objects that nobody checked, or more than it may bring, so that nothing of this run may be used.
+    it was redirected, what ended it; where a redirect leads is the remote's to say.
     """
 
     status: int
@@ -137,7 +138,6 @@ class Output(NamedTuple):
     retry_after: float | None = None
     notes: tuple[str, ...] = ()
     secrets: frozenset[bytes] = frozenset()
-    strayed: bool = False
 
 
 class GitProgram:
@@ -160,7 +160,7 @@ class GitProgram:
         self.configuration = home / "gitconfig"
         self._now = now
         self._url = url
-        self._safe = _safe_section(safe_directories)
+        self._safe_directories = frozenset(safe_directories)
         self._transport = _transport(url, credentials, home=home)
         self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
         self._is_installed = False
@@ -179,6 +179,8 @@ class GitProgram:
             "GIT_ADVICE": "0",
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
+            "TZ": "UTC",  # of times in files of signers
+            "TMPDIR": str(self.home),
             "GIT_PROTOCOL": "version=2",  # of an upload-pack that we start: git tells it to those that it starts
         }
 
@@ -194,42 +196,33 @@ class GitProgram:
         """
         try:
             async with asyncio.timeout(limits.seconds):
-                if remote:
-                    return await self._remotely(arguments, limits, stdin)
-                return await self._locally(arguments, limits, stdin)
+                if not self._is_installed:
+                    await asyncio.to_thread(self._install)
+                transport = self._transport if remote else Transport("file")
+                async with transport.access() as access:
+                    watch = None
+                    if limits.objects is not None:
+                        watch = FetchWatch(limits.objects, is_traced=transport.protocol in {"https", "http"})
+                    command = Command(
+                        arguments=("git", *arguments),
+                        folder=self.home,
+                        environment={**self.environment(protocol=transport.protocol), **access.environment},
+                        descriptors=access.descriptors,
+                        stdin=stdin,
+                        seconds=limits.seconds,
+                        output_bytes=limits.output_bytes,
+                        file_bytes=limits.file_bytes,
+                        data_bytes=limits.memory_bytes if remote else None,
+                        watch=watch,
+                    )
+                    return self._output(await processes.run_command(command), access)
         except FolderGone as gone:
             self._is_installed = False
-            await self.close()
             raise GitFault(RepositoryState.UNREACHABLE, gone.message) from gone
         except Transient as fault:
             raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
         except Refused as refused:
             raise GitFault(RepositoryState.UNREACHABLE, refused.message, lasting=True) from refused
-
-    async def close(self) -> None:
-        """End what was kept for later runs: an agent that holds a key."""
-        await self._transport.close()
-
-    async def _locally(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
-        await self._ready()
-        return self._output(await self._run(arguments, limits, Access(), protocol="file", stdin=stdin), Access())
-
-    async def _remotely(self, arguments: tuple[str, ...], limits: Limits, stdin: int) -> Output:
-        await self._ready()
-        async with self._transport.access() as access:
-            finished = await self._run(
-                arguments,
-                limits,
-                access,
-                protocol=self._transport.protocol,
-                stdin=stdin,
-                data_bytes=limits.memory_bytes,
-            )
-        return self._output(finished, access)
-
-    async def _ready(self) -> None:
-        if not self._is_installed:
-            await asyncio.to_thread(self._install)
 
     def _install(self) -> None:
         """Write what every run needs. No run comes before it: git takes a missing configuration for an empty one."""
@@ -240,62 +233,31 @@ class GitProgram:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 is_local = self._transport.protocol == "file"
                 added = LOCAL_CONFIGURATION if is_local else self._transport.install()
-                _replace(self.configuration, CONFIGURATION + added + self._safe)
+                replace_file(self.configuration, CONFIGURATION + added + _safe_section(self._safe_directories))
             except OSError as error:
                 told = f"the folder {self.home} cannot be written ({os.strerror(error.errno or 0)})"
                 raise Transient(f"{told}; mend that, and it is made") from error
             self._is_installed = True
 
-    async def _run(
-        self,
-        arguments: tuple[str, ...],
-        limits: Limits,
-        access: Access,
-        *,
-        protocol: str,
-        stdin: int = asyncio.subprocess.DEVNULL,
-        data_bytes: int | None = None,
-    ) -> Finished:
-        return await processes.run_command(
-            Command(
-                arguments=("git", *arguments),
-                folder=self.home,
-                environment={**self.environment(protocol=protocol), **access.environment},
-                descriptors=access.descriptors,
-                stdin=stdin,
-                seconds=limits.seconds,
-                output_bytes=limits.output_bytes,
-                file_bytes=limits.file_bytes,
-                data_bytes=data_bytes,
-                halt=access.halt,
-                watch=None if limits.objects is None else ObjectLimit(limits.objects),
-            )
-        )
-
     def _output(self, finished: Finished, access: Access) -> Output:
-        answers = access.answers
-        led = None if answers is None else answers.redirect(self._url)
+        errors, answers = split_trace(finished.errors)
+        led = answers.redirect(self._url)
         notes = [finished.stopped, None if led is None else f"{REDIRECTED}{led}"]
         if finished.stopped is not None and finished.status == 0:
             finished = finished._replace(status=FAILED)  # it ended by itself before the signal reached it
-        strayed = answers is not None and answers.has_strayed
-        if answers is not None and (strayed or (finished.status == 0 and answers.is_foreign)):
+        if finished.status == 0 and answers.is_foreign:
             # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
             notes.append(NO_SMART_PROTOCOL)
             finished = finished._replace(status=FAILED, stdout=b"")
         notes.append(_killed(finished))
-        waiting = None if answers is None else answers.retry_after(self._now())
-        stderr = credentials.joined_lines(finished.errors, finished.last_errors).decode("utf-8", "replace")
-        told = tuple(note for note in notes if note is not None)
         return Output(
             finished.status,
             finished.stdout,
-            stderr,
+            errors.decode("utf-8", "replace"),
             finished.truncated,
-            waiting,
-            told,
+            answers.retry_after(self._now()),
+            tuple(note for note in notes if note is not None),
             access.secrets,
-            strayed or finished.stopped is not None,  # the signal may have come when all was there
         )
 
 
@@ -328,13 +290,3 @@ def _trusted(path: str) -> str:
     if not path.startswith("/") or path.endswith("/*") or CONTROL.search(path):
         raise Refused(f"{path!r} cannot be trusted as the folder of a repository; give an absolute path")
     return quoted_path(path)
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a whole file or none of it: git may be started at any moment, or the machine may stop."""
-    temporary = path.with_name(f"{path.name}.new")
-    with temporary.open("w", encoding="utf-8", errors="surrogateescape") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)

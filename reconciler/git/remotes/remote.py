@@ -1,24 +1,29 @@
 """One remote, shared by all repositories that follow it with the same credentials."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from reconciler.git.faults import GitFault
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead
-from reconciler.git.remotes import polls, verification
-from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally, SharedAnswer, SharedCalls
+from reconciler.git.remotes import verification
+from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.local_repositories import Inspector
 from reconciler.git.remotes.mirrors import Mirror
-from reconciler.git.remotes.polls import FetchBounds, RejectedHeads, RetryAfter
 from reconciler.git.remotes.program import GitProgram
 from reconciler.git.remotes.sources import Source, host_of
 from reconciler.git.remotes.verification import AllowedSigners
 from reconciler.model.errors import ReconcilerError
 
 Address: TypeAlias = tuple[str, Credentials]
+
+MOST_REJECTED = 1000  # heads that are remembered
+# States that say how the remote fares, not what it has.
+OF_ALL = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 
 
 class RemotePlace(NamedTuple):
@@ -32,11 +37,85 @@ class RemotePlace(NamedTuple):
     state: Path
 
 
-class Remote:
-    """One URL with one set of credentials: the mirror, and the calls that all who follow it share.
+class PollAnswer(NamedTuple):
+    """Where refs are, or the fault of each. `began`: when the remote was asked, in seconds on the clock."""
 
-    `slots` bounds what asks the remotes, those of one host too, `own_slots` what looks into mirrors alone; `clock` is
-    in seconds; `tally` counts what is asked of all remotes.
+    began: float
+    found: Mapping[Followed, RefHead | Exception]
+
+
+class RetryAfter:
+    """Until when one remote wants to be left alone, by `Retry-After`; and how it fared when it was asked last.
+
+    `clock` is in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._until = float("-inf")
+        self._fault: GitFault | None = None
+        self._met: tuple[float, GitFault] | None = None  # when it was asked last, should that have failed
+
+    def check(self, *, insists: bool = False, pause: float = 0.0) -> None:
+        """Raise the GitFault of a remote that wants to be left alone, with the time left, unless a person `insists`;
+        and that of one that was asked in vain less than `pause` seconds ago.
+        """
+        left = self._until - self._clock()
+        if self._fault is not None and left > 0 and not insists:
+            fault = self._fault
+            raise GitFault(fault.state, fault.message, retry_after=left, lasting=fault.lasting)
+        if self._met is not None and self._clock() - self._met[0] < pause:
+            raise self._met[1].with_traceback(None)
+
+    @contextmanager
+    def asking(self, *, insists: bool = False) -> Iterator[None]:
+        """Around whatever asks the remote, to learn how long it wants to be left alone. Raises as `check` does.
+
+        Once it gave a person what it was asked for, it is asked again.
+        """
+        self.check(insists=insists)
+        before = self._fault
+        try:
+            yield
+        except GitFault as fault:
+            if fault.retry_after is not None:
+                self._until, self._fault = self._clock() + fault.retry_after, fault
+            self._met = (self._clock(), fault) if fault.state in OF_ALL and not fault.of_head else None
+            raise
+        self._met = None
+        if self._fault is before:  # else it was asked before it said so
+            self._fault = None
+
+
+class RejectedHeads:
+    """Heads that no fetch within the same bounds can bring: too much, or what Git's checks refuse."""
+
+    def __init__(self) -> None:
+        self._faults: dict[tuple[object, ...], GitFault] = {}
+
+    def check(self, followed: Followed, head: RefHead, source: Source) -> None:
+        """Raise the GitFault that the last fetch of this head ended in."""
+        fault = self._faults.get(_attempt(followed, head, source))
+        if fault is not None:
+            raise fault.with_traceback(None)
+
+    def note(self, followed: Followed, head: RefHead, source: Source, fault: GitFault) -> None:
+        """Remember what a fetch of this head ended in, if that is a fault of the head."""
+        if fault.of_head:
+            self._faults[_attempt(followed, head, source)] = fault
+            for attempt in list(self._faults)[:-MOST_REJECTED]:
+                del self._faults[attempt]
+
+
+def _attempt(followed: Followed, head: RefHead, source: Source) -> tuple[object, ...]:
+    return followed, head.commit, head.tag, source.max_bytes, source.max_objects
+
+
+class Remote:
+    """One URL with one set of credentials: the mirror, and the polls that all who follow it share.
+
+    `limit` bounds the calls to remotes, `own_limit` the work in mirrors alone; `clock` is in seconds; `tally` counts
+    the calls to all remotes.
     """
 
     def __init__(
@@ -44,53 +123,83 @@ class Remote:
         address: Address,
         place: RemotePlace,
         *,
-        slots: ConcurrencyLimit,
-        own_slots: ConcurrencyLimit,
+        limit: ConcurrencyLimit,
+        own_limit: ConcurrencyLimit,
         clock: Callable[[], float],
         tally: RemoteTally,
     ) -> None:
+        self.url, self._credentials = address
+        self.host = host_of(self.url)
         self.place = place
         self.sources: frozenset[Source] = frozenset()  # whoever follows something of it
         self.generation = 0  # grows when the mirror is made anew
+        self.is_ready = False  # true once the mirror is there
         self.clock = clock
-        self._address = address
-        host = host_of(self.url)
-        self._polls = SharedCalls(tally.counted(RemoteCall.LOOK, self._poll), slots=slots, host=host, clock=clock)
-        self._fetches = SharedCalls(tally.counted(RemoteCall.FETCH, self._fetch), slots=slots, host=host, clock=clock)
-        self._checks = SharedCalls(self._check, slots=own_slots, clock=clock)
-        self._known: dict[Followed, SharedAnswer[RefHead]] = {}  # what the last looks told
-        self._unfetched: set[Followed] = set()  # what they told counts for the next poll too: the fetch failed
-        self._unfit = RejectedHeads()
-        self._probe = polls.PollProbe(clock)
         self.rest = RetryAfter(clock)
+        self.rejected = RejectedHeads()
+        self.polled = PollAnswer(float("-inf"), {})  # the last one
+        self._limit = limit
+        self._own_limit = own_limit
+        self._tally = tally
+        self._polling = {insists: asyncio.Lock() for insists in (False, True)}
+        self._unfetched: set[Followed] = set()  # their last poll counts for the next one too: the fetch failed
         self._writing = asyncio.Lock()  # whoever writes the mirror
-        self._mirror: Mirror | None = None
-        self._inspector: Inspector | None = None  # of a repository on this machine
-        self.is_ready = False  # whether the mirror is there
+        folder = self.source().folder
+        program = GitProgram(
+            place.home,
+            safe_directories=[] if folder is None else [folder],
+            url=self.url,
+            credentials=self._credentials,
+        )
+        self._mirror = Mirror(place.mirror, program, url=self.url)
+        self._inspector = None if folder is None else Inspector(self.url, folder, state=place.state)
         self._heads: dict[str, RefHead] = {}  # where our refs are
 
-    @property
-    def url(self) -> str:
-        """Return where it is."""
-        return self._address[0]
+    async def poll(self, followed: Followed, *, since: float, insists: bool) -> PollAnswer:
+        """Return where a ref is, by a poll that began after `since`. Raises GitFault.
 
-    async def poll(self, followed: Followed, *, since: float, insists: bool) -> SharedAnswer[RefHead]:
-        """Return where a ref is, by a poll that began after `since`.
-
-        A remote that asked to be left alone is not asked again until then, unless somebody `insists`: raises GitFault.
+        Polls wait for the one under way and share the next; a person, who `insists`, does not wait for other polls. A
+        remote that asked to be left alone is polled for people only.
         """
-        if insists:
-            self._probe.forget()
-        with self.rest.waiting(insists=insists):
-            known = self._known.get(followed)
+        self.rest.check(insists=insists)
+        async with self._polling[insists]:
             is_unfetched = followed in self._unfetched
             self._unfetched.discard(followed)
-            if known is not None and (known.began > since or (is_unfetched and not insists)):
-                return known
-            answer = await self._polls.ask(followed, since=since, insists=insists)
-        if not polls.asks_to_retry_later(answer.result):  # how long still, `rest` knows
-            self._known[followed] = answer
+            is_known = followed in self.polled.found
+            if is_known and (self.polled.began > since or (is_unfetched and not insists)):
+                return self.polled
+            return await self._poll(followed, insists=insists)
+
+    async def _poll(self, followed: Followed, *, insists: bool) -> PollAnswer:
+        asked = {followed, *(source.follows for source in self.sources if not source.follows.is_fixed)}
+        found: Mapping[Followed, RefHead | Exception]
+        async with self._limit.slot(self.host, insists=insists):
+            await asyncio.sleep(0)  # so that all who ask in this turn of the loop share the poll
+            began = self.clock()
+            try:
+                with self._tally.counting(RemoteCall.LOOK):
+                    found = await self._found(asked, insists=insists)
+                for result in found.values():
+                    if isinstance(result, Exception):
+                        self._tally.failed(RemoteCall.LOOK, result)
+            except (ReconcilerError, OSError) as fault:
+                if isinstance(fault, GitFault) and fault.retry_after is not None:  # how long still, `rest` knows
+                    raise
+                found = dict.fromkeys(asked, fault)
+        answer = PollAnswer(began, found)
+        if began >= self.polled.began:
+            self.polled = answer
         return answer
+
+    async def _found(self, asked: Collection[Followed], *, insists: bool) -> Mapping[Followed, RefHead | Exception]:
+        mirror = await self.ready()
+        names = {one.full for one in asked}
+        await self.inspect(names)
+        with self.rest.asking(insists=insists):
+            found = await mirror.poll(self.source(), asked)
+        if any(self.polled.found.get(one) != head for one, head in found.items()):
+            await self.inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
+        return found
 
     async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
         """Fetch a head with all its history into the mirror; return the head that it holds, maybe a newer one.
@@ -100,44 +209,58 @@ class Remote:
         if head.is_held_as(self._heads.get(followed.private_ref)):
             return head
         if not insists:
-            self._unfit.check(followed, head, self._bounds())
-        with self.rest.waiting(insists=insists):
+            self.rejected.check(followed, head, self.source())
+        self.rest.check(insists=insists)
+        mirror = await self.ready()
+        async with self._writing:
+            known = self.polled.found.get(followed)
+            if isinstance(known, RefHead):
+                head = known  # somebody polled since, and HEAD may name another branch
+            if not await self._holds(mirror, followed, head):
+                head = await self._fetch(mirror, followed, head, insists=insists)
+            self._heads[followed.private_ref] = head
+            await self._drop(mirror)  # not before: what was followed until now may be where the new one is
+        return head
+
+    async def _fetch(self, mirror: Mirror, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
+        source = self.source()
+        async with self._limit.slot(self.host, insists=insists):
             try:
-                return (await self._fetches.ask((followed, head), since=self.clock(), insists=insists)).value()
+                with self._tally.counting(RemoteCall.FETCH):
+                    await self.inspect({followed.full, head.ref})
+                    with self.rest.asking(insists=insists):
+                        came = await mirror.fetch(source, followed, head)
+                    await self.inspect({followed.full})
             except GitFault as fault:
+                self.rejected.note(followed, head, source, fault)
                 if fault.transient:  # a server that refuses each second run of git would refuse each fetch
                     self._unfetched.add(followed)
                 raise
+        return came
 
     def has_head(self, commit: str) -> bool:
         """Return whether the mirror is known to hold a commit, since one of our refs leads to it."""
         return commit in {held.commit for held in self._heads.values()}
-
-    def seen(self) -> list[tuple[float, RefHead]]:
-        """Return where what is followed was at the last look of each, and when that began."""
-        return [(known.began, known.result) for known in self._known.values() if isinstance(known.result, RefHead)]
 
     async def ready(self) -> Mirror:
         """The mirror, made once per process and free of what a killed one left; tried again after a fault.
 
         Raises GitFault.
         """
-        mirror = self._opened()
         if not self.is_ready:
             async with self._writing:
                 if not self.is_ready:
-                    await mirror.ensure()
-                    self._heads = await mirror.heads()
+                    await self._mirror.ensure()
+                    self._heads = await self._mirror.heads()
                     self.is_ready = True
-        return mirror
+        return self._mirror
 
     def source(self) -> Source:
         """The remote with the widest limits of all who follow something of it."""
-        url, credentials = self._address
-        every = self.sources or {Source(url=url, credentials=credentials)}
-        return Source(
-            url=url,
-            credentials=credentials,
+        plain = Source(url=self.url, credentials=self._credentials)
+        every = self.sources or {plain}
+        return replace(
+            plain,
             timeout=max(source.timeout for source in every),
             max_bytes=max(source.max_bytes for source in every),
             max_objects=max(source.max_objects for source in every),
@@ -150,92 +273,19 @@ class Remote:
                 self.generation += 1
                 self.is_ready = False
                 self._heads.clear()
-                await self._opened().rebuild()
+                await self._mirror.rebuild()
                 self.is_ready = True
 
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
         """Return when a head that the mirror holds is signed by one of these. Raises GitFault, Transient."""
-        (await self._checks.ask((head, allowed), since=self.clock())).value()
-
-    def follow(self, sources: Iterable[Source]) -> None:
-        """From now on exactly these follow something of it."""
-        self.sources = frozenset(sources)
-        kept = {source.follows for source in self.sources}
-        self._known = {followed: answer for followed, answer in self._known.items() if followed in kept}
-        self._unfit.keep(kept)
-
-    async def close(self) -> None:
-        """Nobody follows it any more, and nobody waits for it."""
-        await asyncio.gather(self._polls.close(), self._fetches.close(), self._checks.close())
-        if self._mirror is not None:
-            await self._mirror.program.close()
-
-    # Called by the shared calls, and under the lock where they write
-
-    async def _poll(self, followed: frozenset[Followed]) -> Mapping[Followed, RefHead | Exception]:
         mirror = await self.ready()
-        names = {one.full for one in followed}
-        await self._inspect(names)
-        with self.rest.asking():
-            found = await polls.poll(mirror, self.source(), followed, probe=self._probe)
-        if any(one not in self._known or self._known[one].result != head for one, head in found.items()):
-            await self._inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
-        return found
+        async with self._own_limit.slot(""):
+            await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
 
-    async def _check(
-        self, asked: frozenset[tuple[RefHead, AllowedSigners]]
-    ) -> Mapping[tuple[RefHead, AllowedSigners], Exception | None]:
-        mirror = await self.ready()
-        return {(head, allowed): await _verdict(mirror, head, allowed) for head, allowed in asked}
-
-    async def _fetch(
-        self, asked: frozenset[tuple[Followed, RefHead]]
-    ) -> Mapping[tuple[Followed, RefHead], RefHead | Exception]:
-        mirror = await self.ready()
-        wanted: dict[Followed, set[RefHead]] = {}
-        for followed, head in sorted(asked):
-            wanted.setdefault(followed, set()).add(head)
-        async with self._writing:
-            came = await self._fetch_lacking(mirror, wanted)
-            await self._drop(mirror)  # not before: what was followed until now may be where the new one is
-        return {(followed, head): came[followed] for followed, head in asked}
-
-    async def _fetch_lacking(
-        self, mirror: Mirror, wanted: Mapping[Followed, Collection[RefHead]]
-    ) -> Mapping[Followed, RefHead | Exception]:
-        came: dict[Followed, RefHead | Exception] = {}
-        lacking: dict[Followed, RefHead] = {}
-        for followed, heads in wanted.items():
-            head = self._newest(followed, heads)
-            # Which of several is the newest, the remote knows: the one that the mirror holds may be the oldest.
-            is_held = len(heads) == 1 and await self._holds(mirror, followed, head)
-            (came if is_held else lacking)[followed] = head
-        if lacking:
-            await self._inspect({one.full for one in lacking} | {head.ref for head in lacking.values()})
-            fetched = await self._fetched(mirror, lacking)
-            await self._inspect({one.full for one in lacking})
-            self._unfit.note(lacking, fetched, self._bounds())
-            came |= fetched
-        for followed, result in came.items():
-            if isinstance(result, RefHead):
-                self._heads[followed.private_ref] = result
-        return came
-
-    async def _fetched(
-        self, mirror: Mirror, lacking: Mapping[Followed, RefHead]
-    ) -> Mapping[Followed, RefHead | Exception]:
-        try:
-            with self.rest.asking():
-                return await mirror.fetch(self.source(), lacking)
-        except GitFault as fault:
-            if fault.of_head and len(lacking) == 1:
-                return dict.fromkeys(lacking, fault)
-            raise
-
-    def _newest(self, followed: Followed, heads: Collection[RefHead]) -> RefHead:
-        """The head to fetch, of which the ref counts: that of the last look, should the remote's HEAD name another."""
-        known = self._known.get(followed)
-        return next((head for head in heads if known is not None and head == known.result), min(heads))
+    async def inspect(self, refs: Iterable[str]) -> None:
+        """Judge what git is about to open, which whoever owns the repository may have changed since the last time."""
+        if self._inspector is not None:
+            await self._inspector.inspect(sorted(refs), seconds=self.source().timeout)
 
     async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
         """Return whether the mirror holds a head, of which our ref may not know yet."""
@@ -244,11 +294,6 @@ class Remote:
         is_known = followed.is_fixed or self.has_head(head.commit)
         return is_known and not head.tag and await mirror.adopt(followed, head.commit)
 
-    async def _inspect(self, refs: Collection[str]) -> None:
-        """Judge what git is about to open, which whoever owns the repository may have changed since the last time."""
-        if self._inspector is not None:
-            await self._inspector.inspect(sorted(refs), seconds=self.source().timeout)
-
     async def _drop(self, mirror: Mirror) -> None:
         """Drop our refs that none of the sources follows any more, those of a former process included."""
         kept = {source.follows.private_ref for source in self.sources}
@@ -256,26 +301,3 @@ class Remote:
         await mirror.drop(dropped)
         for ref in dropped:
             del self._heads[ref]
-
-    def _opened(self) -> Mirror:
-        if self._mirror is None:
-            url, credentials = self._address
-            folder = self.source().folder
-            safe = [] if folder is None else [folder]
-            self._inspector = None if folder is None else Inspector(url, folder, state=self.place.state)
-            program = GitProgram(self.place.home, safe_directories=safe, url=url, credentials=credentials)
-            self._mirror = Mirror(self.place.mirror, program, url=url)
-        return self._mirror
-
-    def _bounds(self) -> FetchBounds:
-        source = self.source()
-        return FetchBounds(source.max_bytes, source.max_objects)
-
-
-async def _verdict(mirror: Mirror, head: RefHead, allowed: AllowedSigners) -> Exception | None:
-    """Return what a head that is not good has against it, which is nobody else's fault."""
-    try:
-        await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
-    except ReconcilerError as fault:
-        return fault
-    return None

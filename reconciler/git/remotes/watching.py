@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from pathlib import Path
 
 import watchfiles
@@ -112,7 +112,7 @@ class Watcher:
 
     def _serve(self) -> None:
         """Until there is nothing to watch. Raises ERRORS."""
-        standing: KernelWatch | None = None
+        standing: Generator[None] | None = None
         try:
             while not self.is_set():
                 with self._lock:
@@ -122,75 +122,72 @@ class Watcher:
                 if standing is None:
                     time.sleep(TICK_MILLISECONDS / 1000)  # what cannot be watched is about to be removed
                 else:
-                    standing.tick()
+                    next(standing)
         finally:
             if standing is not None:
                 standing.close()
 
-    def _renewed(self, standing: "KernelWatch | None", watches: "list[Watch]") -> "KernelWatch | None":
+    def _renewed(self, standing: Generator[None] | None, watches: "list[Watch]") -> Generator[None] | None:
         """A watch of the kernel's with the new ones too. It stands before the old one ends: nothing is missed."""
         kept = [watch for watch in watches if watch.is_there() and watch.is_closed()]
+        fresh = _kernel_watch(kept, stop=self) if kept else None
         try:
-            fresh = KernelWatch(kept, stop=self) if kept else None
+            if fresh is not None:
+                next(fresh)
         except ERRORS as error:
             for watch in kept:
                 if watch.is_new:
                     watch.fail(error)
             return standing
         if standing is not None:
-            standing.tick()
+            next(standing)
             standing.close()
         for watch in kept:
             watch.begin()
         return fresh
 
 
-class KernelWatch:
-    """One watch by the kernel over the refs of many repositories."""
+def _kernel_watch(watches: "list[Watch]", *, stop: Watcher) -> Generator[None]:
+    """Watch the refs of many repositories: yield once the watch stands, and then after each tick, which takes a tenth
+    of a second at most. Raises ERRORS.
+    """
+    # A folder that has two paths would be told under one of them alone.
+    places: dict[RefIdentity, str] = {}
+    by_refs: dict[str, list[Watch]] = {}
+    for watch in watches:
+        refs = places.setdefault(watch.refs_identity, str(watch.places.refs))
+        by_refs.setdefault(refs, []).append(watch)
+    changes = watchfiles.watch(
+        *by_refs,
+        watch_filter=None,  # the default one leaves out everything in `.git`
+        debounce=DEBOUNCE_MILLISECONDS,
+        step=STEP_MILLISECONDS,
+        rust_timeout=TICK_MILLISECONDS,
+        yield_on_timeout=True,
+        stop_event=stop,
+        raise_interrupt=False,
+        force_polling=False,
+    )
+    turn = deque(watches)
+    with contextlib.closing(changes):
+        changed: set[FileChange] = next(changes, set())
+        yield
+        while True:
+            for _, name in changed:
+                if not name.endswith(".lock"):
+                    for watch in by_refs.get(_watched_folder(name, by_refs), []):
+                        watch.wake()
+            for _ in range(min(REPOSITORIES_A_TICK, len(turn))):
+                turn[0].look()
+                turn.rotate(-1)
+            yield
+            changed = next(changes, set())
 
-    def __init__(self, watches: "list[Watch]", *, stop: Watcher) -> None:
-        """Returns when it stands. Raises ERRORS."""
-        # A folder that has two paths would be told under one of them alone.
-        places: dict[RefIdentity, str] = {}
-        self._by_refs: dict[str, list[Watch]] = {}
-        for watch in watches:
-            refs = places.setdefault(watch.refs_identity, str(watch.places.refs))
-            self._by_refs.setdefault(refs, []).append(watch)
-        self._turn = deque(watches)
-        self._changes = watchfiles.watch(
-            *self._by_refs,
-            watch_filter=None,  # the default one leaves out everything in `.git`
-            debounce=DEBOUNCE_MILLISECONDS,
-            step=STEP_MILLISECONDS,
-            rust_timeout=TICK_MILLISECONDS,
-            yield_on_timeout=True,
-            stop_event=stop,
-            raise_interrupt=False,
-            force_polling=False,
-        )
-        self._first: set[FileChange] | None = next(self._changes, set())
 
-    def tick(self) -> None:
-        """Tell what changed since the last tick; takes as long as nothing does, but a tenth of a second at most."""
-        changed = self._first if self._first is not None else next(self._changes, set())
-        self._first = None
-        for _, name in changed:
-            if not name.endswith(".lock"):
-                for watch in self._concerned(name):
-                    watch.wake()
-        for _ in range(min(REPOSITORIES_A_TICK, len(self._turn))):
-            self._turn[0].look()
-            self._turn.rotate(-1)
-
-    def close(self) -> None:
-        """End it."""
-        self._changes.close()
-
-    def _concerned(self, name: str) -> "list[Watch]":
-        folder = name
-        while folder not in self._by_refs and len(folder) > 1:
-            folder = os.path.dirname(folder)  # noqa: PTH120 - thousands of these a second after a push
-        return self._by_refs.get(folder, [])
+def _watched_folder(name: str, watched: Collection[str]) -> str:
+    while name not in watched and len(name) > 1:
+        name = os.path.dirname(name)  # noqa: PTH120 - thousands of these a second after a push
+    return name
 
 
 class Watch:

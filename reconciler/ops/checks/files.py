@@ -36,6 +36,7 @@ OTHERS_READ, OTHERS_WRITE, OTHERS_ENTER = 0o004, 0o022, 0o001
 # Files that the settings name.
 
 NAME = "files"
+OF_EVERYBODY = ("certFile", "caFile", "knownHostsFile", "signersFile")  # without a secret
 
 
 class NamedFile(NamedTuple):
@@ -47,28 +48,21 @@ class NamedFile(NamedTuple):
 
 
 def named_files(settings: Settings) -> list[NamedFile]:
-    """Return all files that the settings name, in one order."""
-    found: list[tuple[str, Path | None, bool]] = [
-        ("tls.certFile", settings.tls.cert_file, False),
-        ("tls.keyFile", settings.tls.key_file, True),
-        ("outbound.caFile", settings.outbound.ca_file, False),
-    ]
-    for number, repository in enumerate(settings.repositories):
-        at, given = f"repositories[{number}]", repository.credentials
-        found += [
-            (f"{at}.credentials.passwordFile", given.password_file, True),
-            (f"{at}.credentials.tokenFile", given.token_file, True),
-            (f"{at}.credentials.sshKeyFile", given.ssh_key_file, True),
-            (f"{at}.credentials.sshPassphraseFile", given.ssh_passphrase_file, True),
-            (f"{at}.credentials.knownHostsFile", given.known_hosts_file, False),
-            (f"{at}.credentials.caFile", given.ca_file, False),
-            (f"{at}.verify.signersFile", repository.verify.signers_file, False),
-            (f"{at}.hook.secretFile", repository.hook.secret_file, True),
-        ]
-    for number, alert in enumerate(settings.alerts):
-        found.append((f"alerts[{number}].urlFile", alert.url_file, True))  # chats take a URL for a password
-        found.append((f"alerts[{number}].secretFile", alert.secret_file, True))
-    return [NamedFile(setting, path, is_secret) for setting, path, is_secret in found if path is not None]
+    """Return all files that the settings name, in one order. A file with a URL is one of a secret: chats take it for a
+    password.
+    """
+    return list(_named_files(settings.model_dump(by_alias=True), ""))
+
+
+def _named_files(value: object, at: str) -> Iterator[NamedFile]:
+    if isinstance(value, dict):
+        for name, one in value.items():
+            yield from _named_files(one, f"{at}.{name}".lstrip("."))
+    elif isinstance(value, (list, tuple)):
+        for number, one in enumerate(value):
+            yield from _named_files(one, f"{at}[{number}]")
+    elif isinstance(value, Path) and at.endswith("File"):
+        yield NamedFile(at, value, not at.endswith(OF_EVERYBODY))
 
 
 def check_named_files(named: Sequence[NamedFile]) -> list[DoctorFinding]:

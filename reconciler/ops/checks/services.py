@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from reconciler.delivery import tls
 from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
@@ -240,13 +241,9 @@ def check_clock(now: datetime, folders: Iterable[Path]) -> list[DoctorFinding]:
 
 
 # Certificates: the listener's, and those of the trusted authorities.
-#
-# The listener's is seen as a client sees it, in a handshake that is made in memory.
 
 CERTIFICATE_NAME = "certificates"
 SOON = timedelta(days=14)
-ROUNDS = 10  # a handshake takes three
-EXPIRED, NOT_YET = 10, 9  # OpenSSL's X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
 
 
 def check_listener_certificate(
@@ -255,26 +252,20 @@ def check_listener_certificate(
     """Check the listener's. `read` is how the service reads it, and raises Refused."""
     renew = "renew it, and `systemctl reload reconciler`"
     try:
-        server = read()
-        client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        client.check_hostname = False
-        client.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, whoever signed it
-        client.load_verify_locations(chain)
-        until = _until(server, client)
+        read()
     except Refused as problem:
         return [error(CERTIFICATE_NAME, problem.message.rstrip("."), "")]
-    except ssl.SSLCertVerificationError as problem:
-        if problem.verify_code == EXPIRED:
-            return [error(CERTIFICATE_NAME, f"{chain} has expired, so that no client connects", renew)]
-        if problem.verify_code == NOT_YET:
-            return [error(CERTIFICATE_NAME, f"{chain} is not valid yet", "look at the clock, or wait")]
-        until = None
-    if until is None:
+    span = tls.certificate_span(chain.read_text(encoding="ascii", errors="replace"))
+    if span is None:
         told = f"{chain} was read, and its end could not be"
         return [warning(CERTIFICATE_NAME, told, "look with `openssl x509 -text`")]
-    if until <= now + SOON:
-        return [warning(CERTIFICATE_NAME, f"{chain} ends {until:%Y-%m-%dT%H:%M:%SZ}", renew)]
-    return [ok(CERTIFICATE_NAME, f"{chain} fits its key, and is good until {until:%Y-%m-%d}")]
+    if span.until <= now:
+        return [error(CERTIFICATE_NAME, f"{chain} has expired, so that no client connects", renew)]
+    if span.since > now:
+        return [error(CERTIFICATE_NAME, f"{chain} is not valid yet", "look at the clock, or wait")]
+    if span.until <= now + SOON:
+        return [warning(CERTIFICATE_NAME, f"{chain} ends {span.until:%Y-%m-%dT%H:%M:%SZ}", renew)]
+    return [ok(CERTIFICATE_NAME, f"{chain} fits its key, and is good until {span.until:%Y-%m-%d}")]
 
 
 def check_authorities(setting: str, path: Path, *, now: datetime) -> list[DoctorFinding]:
@@ -290,7 +281,8 @@ def check_authorities(setting: str, path: Path, *, now: datetime) -> list[Doctor
         fault = f"cannot be read ({problem.strerror})"
     if fault:
         return [error(CERTIFICATE_NAME, f"{what} {fault}", "put the authorities' certificates into it")]
-    ends = [_instant(str(one["notAfter"])) for one in context.get_ca_certs()]
+    seconds = [ssl.cert_time_to_seconds(str(one["notAfter"])) for one in context.get_ca_certs()]
+    ends = [datetime.fromtimestamp(end, UTC) for end in seconds]
     todo = "put the present ones into it"
     if ends and all(end <= now for end in ends):
         return [error(CERTIFICATE_NAME, f"{what} holds only authorities that have expired", todo)]
@@ -298,28 +290,3 @@ def check_authorities(setting: str, path: Path, *, now: datetime) -> list[Doctor
         told = f"{what} holds {soon} of {len(ends)} authorities that have expired, or will in {SOON.days} days"
         return [warning(CERTIFICATE_NAME, told, todo)]
     return [ok(CERTIFICATE_NAME, f"{what} can be used")]
-
-
-def _until(server: ssl.SSLContext, client: ssl.SSLContext) -> datetime | None:
-    """Return when the certificate ends that a handshake shows. Raises SSLCertVerificationError."""
-    pipes = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(pipes[0], pipes[1], server_side=False)
-    answering = server.wrap_bio(pipes[1], pipes[0], server_side=True)
-    for _ in range(ROUNDS):
-        if _goes_on(asking):
-            return _instant(str((asking.getpeercert() or {})["notAfter"]))
-        _goes_on(answering)
-    return None
-
-
-def _goes_on(end: ssl.SSLObject) -> bool:
-    """Return True when the handshake is over for one end. Raises SSLError."""
-    try:
-        end.do_handshake()
-    except ssl.SSLWantReadError:
-        return False
-    return True
-
-
-def _instant(text: str) -> datetime:
-    return datetime.fromtimestamp(ssl.cert_time_to_seconds(text), UTC)

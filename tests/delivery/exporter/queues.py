@@ -23,12 +23,12 @@ class ListQueue(MemoryQueue):
     @property
     def batches(self) -> dict[int, Batch]:
         """All that is queued, by number."""
-        return {one.batch.number: one.batch for one in sorted(self.line.all(), key=lambda one: one.batch.number)}
+        return {one.batch.number: one.batch for one in sorted(self.all(), key=lambda one: one.batch.number)}
 
     @property
     def claimed(self) -> set[int]:
         """The numbers of what is claimed."""
-        return {number for number in self.batches if self.line.find_claimed(number) is not None}
+        return {number for number in self.batches if self.find_claimed(number) is not None}
 
     @property
     def unclaimed(self) -> list[int]:

@@ -31,7 +31,7 @@ class World(NamedTuple):
 def made(environment: SendEnvironment, *, consumers: int) -> World:
     queue = MemoryQueue(max_batches=100, max_bytes=1 << 20)
     wanted = destination(80, consumers=consumers, retry=Retry())
-    gate = SendGate(environment, retry=wanted.retry, schedule=None)
+    gate = SendGate(environment, wanted)
     leases = Leases(queue, name="siem", buried=lambda *_: None, later=lambda *_: None)
     return World(queue, Pending(leases, wanted, environment=environment, gate=gate), gate)
 

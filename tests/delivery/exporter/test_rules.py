@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import batches, breaker, http_sender, pending
+from reconciler.delivery import batches, breaker, http_sender
 from reconciler.delivery import retry as delivery_retry
 from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
 from reconciler.delivery.http_request import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
 from reconciler.delivery.otlp import skeletons
-from reconciler.delivery.pending import RecordFailure
 from reconciler.delivery.queue.contract import Batch
-from reconciler.delivery.retry import LONGEST_RETRY_AFTER, AnswerVerdict, RetryDecision
+from reconciler.delivery.retry import LONGEST_RETRY_AFTER, RetryDecision
 from reconciler.model.routes import Endpoint, Retry
 from tests.delivery.exporter.worlds import BEGAN, bodies, otlp
 
@@ -298,12 +297,13 @@ def test_parts_of_a_batch_have_ids_of_their_own() -> None:
     whole = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN))])[0]
     first, second = whole.halve()
     ids = [one.delivery_id(project="p", destination="d") for one in (whole, first, second)]
+    alone = second.part([(3,), (2, 4)])[0]
     holed = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
 
     start = f"p/d/{BEGAN:x}:7"
     assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
     assert holed.delivery_id(project="p", destination="d").startswith(f"{start}:0-4.")
-    assert whole.delivery_id(project="p", destination="d", place=3) == f"{start}:3"
+    assert alone.delivery_id(project="p", destination="d", is_single=True) == f"{start}:3"
 
 
 def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together() -> None:
@@ -318,17 +318,6 @@ def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together
         ([6], 1, 0.005),
         ([7], 1, 0.005),
     ]
-
-
-def test_what_waits_together_for_an_outage_to_end_waits_as_long_as_any_of_it_was_asked_to() -> None:
-    asked, other = (
-        AnswerVerdict(False, outage=True, status=503, retry_after=300.0),
-        AnswerVerdict(False, outage=True, status=500),
-    )
-    together, untried = pending.join_outage_failures([RecordFailure(asked, [1]), RecordFailure(other, [2])], (3,))
-
-    assert [(one.verdict, one.places) for one in together] == [(asked, [3, 1, 2])]
-    assert untried == ()
 
 
 # What is left of a batch

@@ -6,10 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_sender import Channel, HttpSender
 from reconciler.delivery.queue.memory import MemoryQueue
-from reconciler.delivery.queue_sender import STUMBLED_SECONDS
+from reconciler.delivery.queue_exporter import STUMBLED_SECONDS, QueueExporter
 from reconciler.delivery.reporting import ExporterState
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Destination, Retry
@@ -64,7 +63,7 @@ async def test_while_an_endpoint_is_down_a_mistake_of_ours_is_repeated_at_its_pa
     retry = Retry(initial_interval=1.0, max_interval=1.0, max_elapsed=30.0)
     wanted = form(destination(80, consumers=consumers, retry=retry))
     environment = time.environment(most_records=1)
-    exporter = Exporter(wanted, project="acme", queue=queue, outlet=Only(channel), environment=environment)
+    exporter = QueueExporter(wanted, queue=queue, project="acme", outlet=Only(channel), environment=environment)
     await put(queue, *batches)
     exporter.start()
     await pass_time(time, exporter, seconds=300)

@@ -20,6 +20,7 @@ from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.delivery.http_sender import HttpSender
 from reconciler.delivery.queue.contract import Queue
+from reconciler.delivery.queue_exporter import QueueExporter
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.model.routes import Buffering, Destination, Endpoint, Format, Retry, Schedule
 from tests.servers import sinks
@@ -180,7 +181,10 @@ async def exporting(
     surroundings = environment or SendEnvironment(random=random.Random(7), linger=0.0)  # noqa: S311
     async with HttpClient(policy=EgressPolicy()) as client:
         outlet = HttpSender(client, secrets=secrets or sources(), clock=surroundings.clock)
-        made = Exporter(wanted, project="acme", queue=queue, outlet=outlet, environment=surroundings)
+        if queue is None:
+            made = Exporter(wanted, project="acme", outlet=outlet, environment=surroundings)
+        else:
+            made = QueueExporter(wanted, queue=queue, project="acme", outlet=outlet, environment=surroundings)
         if start:
             made.start()
         try:

@@ -107,9 +107,7 @@ async def test_what_a_sync_refused_and_no_cut_removed_is_not_served_in_this_life
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
 @pytest.mark.parametrize("whole", [0, 1, 45, 5000])
-async def test_a_full_disk_refuses_keeps_serving_and_the_same_file_goes_on(
-    code: int, whole: int, tmp_path: Path
-) -> None:
+async def test_a_full_disk_refuses_and_keeps_serving(code: int, whole: int, tmp_path: Path) -> None:
     system = Failing()
     async with places.opened(tmp_path, system=system) as queue:
         await fill(queue, b"one", b"two")
@@ -124,7 +122,6 @@ async def test_a_full_disk_refuses_keeps_serving_and_the_same_file_goes_on(
         system.write_error = None
         queue.delivered([one])
         await fill(queue, b"after")
-        assert len(segments_of(queue.folder)) == 1
     async with places.opened(tmp_path) as again:
         assert (await payloads(again), again.depth().lost) == ([b"two", b"after"], 0)
 
@@ -183,10 +180,7 @@ async def test_acknowledgements_that_could_not_be_written_are_written_later(tmp_
         [one, _] = await claimed(queue)
         system.write_error, system.whole_bytes = errno.ENOSPC, 5
         queue.delivered([one])
-        acknowledged = next(iter(queue.folder.glob("*.seg"))).with_suffix(".ack")
-        async with asyncio.timeout(10):
-            while not acknowledged.exists() or acknowledged.stat().st_size != 5:  # noqa: ASYNC110 - the thread's work
-                await asyncio.sleep(0.01)
+        await until(lambda: system.whole_bytes is None)  # a part of them was written
         system.write_error = None
     async with places.opened(tmp_path) as again:
         assert await payloads(again) == [b"two"]
@@ -221,7 +215,7 @@ async def test_a_batch_and_the_name_of_its_file_are_on_disk_before_the_answer(tm
         await fill(queue, b"first")
         assert system.calls == ["synced", f"folder {name}"]
         await asyncio.gather(*(queue.append([b"more"], records=1, at=NOW) for _ in range(2000)))
-        assert system.calls[2:] == ["written"] * 4 + ["synced"]  # 4,000 pieces, 1,000 at a time, together
+        assert system.calls[2:] == ["synced"] * 4  # 4,000 pieces, 1,000 at a time
         system.calls.clear()
         await queue.bury((await claimed(queue))[0], [b"first"], OBITUARY, records=1)
         assert system.calls[:2] == ["synced", "folder dead"]
@@ -374,16 +368,15 @@ async def test_reading_that_meets_a_fault_of_the_program_is_told_and_goes_on(
 ) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"one")
-    real = JournalWalk.soon
+    real = JournalWalk.next
     faults: list[Exception] = []
 
-    async def soon(self: JournalWalk) -> list[QueueEntry]:
+    async def following(self: JournalWalk) -> list[QueueEntry]:
         if faults:
             raise faults.pop()
         return await real(self)
 
-    monkeypatch.setattr(JournalWalk, "soon", soon)
-    monkeypatch.setattr(JournalWalk, "now", lambda _: None)
+    monkeypatch.setattr(JournalWalk, "next", following)
     monkeypatch.setattr(disk, "AGAIN_SECONDS", 0.05)
     async with places.opened(tmp_path) as queue:
         faults += [ZeroDivisionError("fault"), ZeroDivisionError("fault")]

@@ -209,7 +209,11 @@ async def test_acknowledgements_that_cannot_be_written_keep_no_others_are_told_o
 
 
 async def test_a_write_that_fails_once_at_the_end_is_made_again(tmp_path: Path) -> None:
-    faults = Faults("open", ".ack")
+    def fail_once() -> None:
+        faults.is_armed = False
+        fail()
+
+    faults = Faults("open", ".new", fail_once)
     async with places.opened(tmp_path, SMALL, system=WatchedSystem(faults)) as queue:
         await fill(queue, *TEXTS)
         faults.is_armed = True

@@ -26,7 +26,7 @@ class Calls:
         self.failing: dict[str, int] = {}
 
     def __call__(self, call: str, path: Path) -> None:
-        if path.suffix == ".seg":
+        if path.suffix == ".seg" and call not in ("open", "close"):
             if call in self.failing:
                 fail(self.failing[call])
             self.seen.append((call, path.name))
@@ -43,8 +43,7 @@ def calls() -> Calls:
 async def test_a_file_is_synchronised_soon_and_when_it_ends(tmp_path: Path, calls: Calls) -> None:
     async with places.opened(tmp_path, WANTED, system=WatchedSystem(calls)) as queue:
         await fill(queue, bytes(70_000), b"next")
-        await until(lambda: "close" in calls.of(FIRST))
-        assert calls.of(FIRST) == ["create", "write", "synchronise", "close"]
+        await until(lambda: calls.of(FIRST) == ["create", "write", "synchronise"])
         await until(lambda: calls.of(SECOND) == ["create", "write", "synchronise"])
 
 
@@ -58,7 +57,7 @@ async def test_a_file_whose_successor_cannot_be_made_is_synchronised_all_the_sam
 
 
 @pytest.mark.parametrize("failing", ["write", "synchronise"])
-async def test_what_was_accepted_before_a_failure_is_doubted_aloud_and_another_file_is_begun(
+async def test_what_was_accepted_before_a_failure_is_synchronised_or_doubted_aloud_and_another_file_is_begun(
     failing: str, tmp_path: Path, calls: Calls, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with places.opened(tmp_path, WANTED, system=WatchedSystem(calls)) as queue:
@@ -76,7 +75,7 @@ async def test_what_was_accepted_before_a_failure_is_doubted_aloud_and_another_f
     assert caplog.messages == [
         f"The disk does not take what is written to the queue in {queue.folder} (Input/output error); until it does, "
         "that is refused.",
-        DOUBTFUL.format(queue.folder),
+        *([DOUBTFUL.format(queue.folder)] if failing == "synchronise" else []),
         f"The disk takes what is written to the queue in {queue.folder} again.",
     ]
 
@@ -104,4 +103,4 @@ async def test_without_sync_the_disk_is_never_waited_for(tmp_path: Path, calls: 
         calls.failing["synchronise"] = errno.EIO
         await fill(queue, b"one", b"two")
         assert await payloads(queue) == [b"one", b"two"]
-    assert calls.of(FIRST) == ["create", "write", "write", "close"]
+    assert calls.of(FIRST) == ["create", "write", "write"]

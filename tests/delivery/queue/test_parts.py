@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.delivery.queue import appender, segments
 from reconciler.delivery.queue.contract import Obituary, Reason
-from reconciler.delivery.queue.segments import Acknowledgements, Frame, NumberSet, Progress, SegmentHeader, Totals
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, Progress, SegmentHeader, Totals
 
 MARK = 77
 SHORT = st.binary(max_size=60)
@@ -84,19 +84,9 @@ def test_a_header_of_a_newer_version_is_told_from_a_damaged_one() -> None:
     assert segments.decode_segment(data[:-1]) is None
 
 
-@given(
-    st.integers(0, 100), st.frozensets(st.integers(100, 300)), st.integers(0, 300), st.frozensets(st.integers(0, 99))
-)
-def test_numbers_are_a_set(first: int, added: frozenset[int], begins: int, places: frozenset[int]) -> None:
-    numbers = NumberSet(first)
-    for number in added:
-        numbers.add(number)
-    bits = segments.pack_places(places)
-    assert Progress(0, 0, bits).places == places
-    numbers.add_bits(begins, bits)
-    more = {begins + place for place in places if begins + place >= first}
-    assert {number for number in range(700) if number in numbers} == added | more
-    assert numbers.highest() == max(added | more, default=first - 1)
+@given(st.frozensets(st.integers(0, 300)))
+def test_places_come_back_as_they_were(places: frozenset[int]) -> None:
+    assert segments.unpack_places(segments.pack_places(places)) == places
 
 
 def read(data: bytes, *, first: int = 1) -> Acknowledgements:
@@ -106,45 +96,40 @@ def read(data: bytes, *, first: int = 1) -> Acknowledgements:
 
 
 def told(found: Acknowledgements) -> tuple[object, ...]:
-    numbers = [number for number in range(found.done.first, 50) if number in found.done]
-    return numbers, found.gone, found.progress, found.died, found.length
+    return [number for number in range(50) if number in found], found.gone, found.progress, found.died, found.highest()
 
 
-def test_acknowledgements_come_back_as_they_were_also_from_a_file_that_was_written_anew() -> None:
-    file = b""
+def record(kind: int, body: bytes) -> bytes:
+    sealed = len(body).to_bytes(4, "little") + bytes([kind]) + body
+    return zlib.crc32(sealed, MARK).to_bytes(4, "little") + sealed
+
+
+def test_acknowledgements_come_back_as_they_were() -> None:
     written = Acknowledgements(2, mark=MARK)
-    assert written.take_write() is None
-    written.try_batch(4, Progress(1, 2, b""))
-    written.try_batch(3, Progress(1, 1, b""))
-    written.replay(3, 77)
-    written.replay(5, 88)
-    for step in range(3):
-        if step == 0:
-            written.leave(3, Totals(1, 10, 100))
-        elif step == 1:
-            written.try_batch(4, Progress(5, 6, b"\x01"))
-        else:
-            written.leave_range(6, 7, Totals(2, 20, 200))
-        write = written.take_write()
-        assert write is not None
-        assert (write.offset, write.is_anew) == (len(file), False)
-        file += write.data
-        assert told(read(file, first=2)) == told(written)
-        assert told(read(file + b"torn", first=2)) == told(written)
-    assert told(written) == ([3, 6, 7], Totals(3, 30, 300), {4: Progress(5, 6, b"\x01")}, {5: 88}, len(file))
-    written.leave(8, Totals(1, 1, 1))
-    written.take_write()
-    written.write_failed()
-    anew = written.take_write()
-    assert anew is not None
-    assert (anew.offset, anew.is_anew, told(read(anew.data, first=2))) == (0, True, told(written))
-    assert written.take_write() is None
-    before = Acknowledgements(4, mark=MARK)  # the file was emptied: what is below its first does not count
-    before.read(file)
-    assert told(before)[:2] == ([6, 7], Totals(2, 20, 200))
+    written.progress[4] = Progress(5, 6, frozenset({0, 9}))
+    written.progress[3] = Progress(1, 1, frozenset())
+    written.died |= {3: 77, 5: 88}
+    written.leave(3, Totals(1, 10, 100))
+    written.leave_range(6, 7, Totals(2, 20, 200))
+    progress = {4: Progress(5, 6, frozenset({0, 9}))}
+    assert told(written) == ([3, 6, 7], Totals(3, 30, 300), progress, {5: 88}, 7)
+    file = written.encode()
+    for data in (file, file + b"torn"):
+        again = read(data, first=2)
+        assert (told(again), again.length) == (told(written), len(file))
+    before = read(file, first=4)  # the file was emptied: what is below its first does not count
+    assert told(before) == ([], Totals(), progress, {5: 88}, 3)
     other = Acknowledgements(2, mark=MARK + 1)
     other.read(file)
     assert other.gone == Totals()
+
+
+def test_acknowledgements_of_earlier_versions_are_read() -> None:
+    file = segments.ACKNOWLEDGEMENTS_MAGIC
+    file += record(2, (4).to_bytes(8, "little") + (1).to_bytes(4, "little") + (2).to_bytes(8, "little"))
+    for number in (3, 3, 4):
+        file += record(1, number.to_bytes(8, "little") + (10).to_bytes(4, "little") + (100).to_bytes(4, "little"))
+    assert told(read(file, first=2)) == ([3, 4], Totals(2, 20, 200), {}, {}, 4)
 
 
 @given(st.binary(max_size=1024), st.integers(100, 599) | st.none(), st.booleans(), SHORT)

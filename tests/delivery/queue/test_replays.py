@@ -65,18 +65,17 @@ async def test_a_letter_that_came_to_the_queue_while_another_replay_read_it_is_q
     async with places.opened(tmp_path, system=system) as queue:
         await buried(queue, b"a", b"b", b"c")
         await ended_in_the_middle(queue, system, most=1)
-        soon, reads = QueueReader.soon, list[int]()
+        read, reads = QueueReader.read, list[int]()
 
         async def late(self: QueueReader, path: Path, offset: int, size: int) -> bytes:
-            data = await soon(self, path, offset, size)
+            data = await read(self, path, offset, size)
             reads.append(size)
             if len(reads) == 2:  # the first one is of headers
                 system.mended.set()
                 await until(lambda: queue.depth().dead_batches == 2)
             return data
 
-        monkeypatch.setattr(QueueReader, "now", lambda *_: None)
-        monkeypatch.setattr(QueueReader, "soon", late)
+        monkeypatch.setattr(QueueReader, "read", late)
         await queue.replay(outages_only=False, most=1)
         assert (queue.depth().batches, queue.depth().dead_batches) == (2, 1)
         assert await payloads(queue) == [b"a", b"b"]

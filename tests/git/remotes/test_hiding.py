@@ -3,9 +3,7 @@
 import base64
 from urllib.parse import quote
 
-import pytest
-
-from reconciler.git.remotes.credentials import BETWEEN, HIDDEN, is_guessable, joined_lines, redacted, secret_forms
+from reconciler.git.remotes.credentials import HIDDEN, is_guessable, redacted, secret_forms
 
 SECRET = b"canary-p@ss word"
 
@@ -30,11 +28,3 @@ def test_tells_a_secret_that_is_short_by_its_characters() -> None:
     assert is_guessable(secret_forms("äöüß".encode(), username="ada"))
     assert not is_guessable(secret_forms(b"canary", username="ada"))
     assert not is_guessable(frozenset())
-
-
-@pytest.mark.parametrize("cut", range(len(SECRET) + 1))
-def test_keeps_whole_lines_alone_where_a_text_was_cut(cut: int) -> None:
-    first, last = b"a\nb\n" + SECRET[:cut], SECRET[cut:] + b"\nremote: c\nd\n"
-    assert joined_lines(first, last) == b"a\nb" + BETWEEN + b"remote: c\nd\n"
-    assert joined_lines(b"a" + SECRET[:cut], SECRET[cut:] + b"d") == BETWEEN
-    assert joined_lines(first, None) == first

@@ -42,13 +42,13 @@ async def test_tells_what_is_wrong_with_it_and_when_that_is_mended(origin: Repos
 async def test_a_disk_that_hangs_holds_few_threads_until_it_answers(
     origin: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers, judged, before = threading.Event(), local_repositories.why_unreadable, threading.active_count()
+    answers, judged, before = threading.Event(), local_repositories.check_repository, threading.active_count()
 
-    def hanging(url: str, folder: Path, refs: tuple[str, ...], *, state: Path | None) -> GitFault | None:
+    def hanging(url: str, folder: Path, refs: tuple[str, ...], *, state: Path | None) -> None:
         answers.wait(LONG)
-        return judged(url, folder, refs, state=state)
+        judged(url, folder, refs, state=state)
 
-    monkeypatch.setattr(local_repositories, "why_unreadable", hanging)
+    monkeypatch.setattr(local_repositories, "check_repository", hanging)
     inspector = Inspector("URL", origin.path, state=tmp_path / "state")
     slow = "URL did not answer within 0.01 seconds; look whether its disk hangs, or raise `timeout`"
     ends = await asyncio.gather(*(told(inspector, seconds=0.01) for _ in range(5)))

@@ -97,21 +97,21 @@ async def test_what_one_lacks_is_nobody_elses_fault(remotes: Remotes, origin: Re
     )
 
 
-async def test_the_last_who_leaves_ends_git(remotes: Remotes, origin: Repository, shim: Shim, tmp_path: Path) -> None:
+async def test_who_leaves_ends_git_and_the_next_polls_anew(
+    remotes: Remotes, origin: Repository, shim: Shim, tmp_path: Path
+) -> None:
     held = tmp_path / "pid"
     shim.act_on("ls-remote", f"echo $$ > {held}; exec sleep 60")
     looks = [asyncio.create_task(remotes.follow(source(origin)).poll()) for _ in range(2)]
     await started(shim, looks=1)
     await until(lambda: held.exists() and held.read_text().strip() != "")
+    shim.act("")
     looks[0].cancel()
-    await asyncio.sleep(0)
-    os.kill(int(held.read_text()), 0)  # still there for the other
-    looks[1].cancel()
-    await asyncio.gather(*looks, return_exceptions=True)
+    with pytest.raises(asyncio.CancelledError):
+        await looks[0]
     with pytest.raises(ProcessLookupError):
         os.kill(int(held.read_text()), 0)
-    shim.act("")
-    assert (await remotes.follow(source(origin)).poll()).commit == origin.head()
+    assert (await looks[1]).commit == origin.head()
 
 
 async def test_a_remote_that_wants_to_be_left_alone_is_asked_by_people_alone(served: Path, tmp_path: Path) -> None:
@@ -250,21 +250,3 @@ async def test_that_a_name_is_missing_takes_one_call(remotes: Remotes, origin: R
     told = await fault(remotes.follow(source(origin, branch("gone"))), origin.path)
     assert told == (RepositoryState.BRANCH_MISSING, "URL has no branch gone; name another with `branch`")
     assert shim.counts() == (1, 0)
-
-
-async def test_whether_a_remote_is_empty_is_asked_once_a_minute_and_for_a_person(
-    served: Path, shim: Shim, tmp_path: Path
-) -> None:
-    now = 100.0
-    remotes = Remotes(lambda source: place(tmp_path / "state", source), clock=lambda: now)
-    Repository.init(tmp_path / "nothing").bare(served / "empty.git")
-    with https.serving(served) as server:
-        following = remotes.follow(Source(url=server.url("empty.git"), follows=branch("main")))
-        calls = []
-        for seconds, insists in ((2, False), (58, False), (0, False), (0, True)):
-            with pytest.raises(GitFault, match="has no commit yet"):
-                await following.poll(insists=insists)
-            calls.append(shim.count("ls-remote"))
-            now += seconds
-        assert calls == [2, 3, 5, 7]
-    await remotes.close()

@@ -2,15 +2,13 @@
 
 import os
 import shutil
-import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
-from reconciler.git.remotes import mirrors, polls
+from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.mirrors import Mirror
 from reconciler.git.remotes.program import GitProgram
 from reconciler.git.remotes.sources import Source
@@ -42,19 +40,16 @@ def source(
 
 
 async def look(mirror: Mirror, wanted: Source) -> RefHead:
-    return the_one(await polls.poll(mirror, wanted, [wanted.follows], probe=polls.PollProbe(time.monotonic)), wanted)
-
-
-async def fetch(mirror: Mirror, wanted: Source, head: RefHead) -> RefHead:
-    return the_one(await mirror.fetch(wanted, {wanted.follows: head}), wanted)
-
-
-def the_one(found: Mapping[Followed, RefHead | Exception], wanted: Source) -> RefHead:
+    found = await mirror.poll(wanted, [wanted.follows])
     assert list(found) == [wanted.follows]
     result = found[wanted.follows]
     if isinstance(result, Exception):
         raise result
     return result
+
+
+async def fetch(mirror: Mirror, wanted: Source, head: RefHead) -> RefHead:
+    return await mirror.fetch(wanted, wanted.follows, head)
 
 
 async def fault(mirror: Mirror, wanted: Source) -> tuple[RepositoryState, str]:
@@ -458,7 +453,10 @@ async def test_knows_and_drops_any_number_of_refs_with_one_git_each(
     origin.git("tag", "--annotate", "--message=x", "outer", "a")
     origin.git("tag", "--annotate", "--message=x", "tree", "HEAD^{tree}")
     wanted = source(origin)
-    await mirror.fetch(wanted, {one: RefHead(one.full, commit) for one in followed})
+    for one in followed[:4]:
+        await mirror.fetch(wanted, one, RefHead(one.full, commit))
+    with pytest.raises(GitFault, match="names no commit"):
+        await mirror.fetch(wanted, followed[4], RefHead(followed[4].full, commit))
     tags = {one.private_ref: origin.head(one.name) for one in followed[:4]}
     before = len(shim.lines())
     heads = await mirror.heads()
@@ -470,11 +468,15 @@ async def test_knows_and_drops_any_number_of_refs_with_one_git_each(
     assert await mirror.heads() == {}
 
 
+def packs_of(mirror: Mirror) -> list[str]:
+    return sorted(file.name for file in (mirror.path / "objects/pack").iterdir())
+
+
 async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: Mirror, origin: Repository) -> None:
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = mirrors.pack_files(mirror.path)
+    packs = packs_of(mirror)
     tree = origin.git("rev-parse", "HEAD^{tree}")
     bad = f"tree {tree}\nparent {origin.head()}\nauthor nobody\ncommitter nobody\n\nx\n"
     commit = origin.git("hash-object", "-t", "commit", "-w", "--stdin", "--literally", data=bad.encode())
@@ -482,7 +484,7 @@ async def test_keeps_nothing_of_a_further_commit_that_fails_the_checks(mirror: M
     with pytest.raises(GitFault) as found:
         await fetched(mirror, source(origin))
     assert found.value.of_head
-    assert mirrors.pack_files(mirror.path) == packs
+    assert packs_of(mirror) == packs
     assert Repository(mirror.path).git("rev-parse", HEAD.private_ref) != commit
 
 
@@ -490,14 +492,14 @@ async def test_brings_no_further_commit_that_lacks_a_file(mirror: Mirror, origin
     origin.write("a.yaml", "a")
     origin.commit()
     await fetched(mirror, source(origin))
-    packs = mirrors.pack_files(mirror.path)
+    packs = packs_of(mirror)
     origin.write("b.yaml", "b")
     origin.commit()
     blob = origin.git("rev-parse", "HEAD:b.yaml")
     (origin.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     with pytest.raises(GitFault):
         await fetched(mirror, source(origin))
-    assert mirrors.pack_files(mirror.path) == packs
+    assert packs_of(mirror) == packs
 
 
 async def test_packs_are_joined_when_they_have_grown_much(

@@ -1,5 +1,6 @@
 """The mirror of what is proposed: what it keeps, when it is made anew, and what is left of it."""
 
+import os
 import shutil
 from pathlib import Path
 
@@ -71,7 +72,11 @@ async def test_it_is_made_anew_when_it_holds_more_than_one_fetch_may_bring(
     remotes: Remotes, origin: Repository, copy: Repository
 ) -> None:
     following = await followed(remotes, origin.path, max_bytes=2048)
-    folders = [(await following.proposing.propose(ref)).proposals for ref in pulls(copy, origin, number=3)]
+    folders = []
+    for _ in range(3):
+        propose(copy, origin, text=os.urandom(650).hex())  # a pack of some 1,600 bytes
+        copy.rewind("HEAD^")
+        folders.append((await following.proposing.propose(PULL)).proposals)
     assert folders[0] == folders[1] != folders[2]
 
 

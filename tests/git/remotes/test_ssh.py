@@ -1,31 +1,31 @@
 """The ssh that git runs."""
 
-import base64
-import contextlib
+import os
+import re
 import shlex
 import subprocess
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
+from reconciler.git.remotes import ssh as ours
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.program import GitProgram, Limits, Output
 from reconciler.git.remotes.ssh import Ssh, ssh_command
 from tests import needs
+from tests.canaries import leaks
 from tests.servers import ssh
 
 pytestmark = pytest.mark.anyio
 LIMITS = Limits(seconds=20)
-NOBODY_KNOWS = "-----BEGIN {}PRIVATE KEY-----\n{}\n-----END {}PRIVATE KEY-----\n"
-MAGIC = b"openssh-key-v1\0"
+PASSPHRASE = "canary-passphrase"
 
 
-def effective(credentials: Credentials, *, agent: str | None = None) -> dict[str, str]:
+def effective(credentials: Credentials) -> dict[str, str]:
     """What ssh itself says it will do, by the names of its options."""
     needs.require("ssh")
-    words = [*shlex.split(ssh_command(credentials, agent=agent)), "-G", "ada@git.example"]
+    words = [*shlex.split(ssh_command(credentials)), "-G", "ada@git.example"]
     told = subprocess.run(words, capture_output=True, text=True, timeout=10, check=True).stdout
     return {name: value for name, _, value in (line.partition(" ") for line in told.splitlines())}
 
@@ -38,7 +38,8 @@ def test_does_what_the_settings_say_and_nothing_else(tmp_path: Path) -> None:
         "stricthostkeychecking": "true",
         "userknownhostsfile": str(hosts),
         "globalknownhostsfile": "/dev/null",
-        "identityfile": str(key).replace("%", "%%"),  # it is replaced when the file is opened
+        "identityfile": "identity",
+        "certificatefile": f"{key}-cert.pub".replace("%", "%%"),  # it is replaced when the file is opened
         "identitiesonly": "yes",
         "identityagent": "none",
         "preferredauthentications": "publickey",
@@ -63,9 +64,15 @@ def test_does_what_the_settings_say_and_nothing_else(tmp_path: Path) -> None:
     assert "curve25519" in found["kexalgorithms"]
 
 
-def test_uses_the_agents_key_alone(tmp_path: Path) -> None:
-    found = effective(Credentials(ssh_key_file=tmp_path / "key"), agent="agent")
-    assert (found["identityagent"], found["identityfile"], found["batchmode"]) == ("agent", "none", "yes")
+def test_asks_for_a_passphrase_once_and_for_nothing_else(tmp_path: Path) -> None:
+    found = effective(Credentials(ssh_key_file=tmp_path / "key", ssh_passphrase_file=tmp_path / "passphrase"))
+    expected = {
+        "batchmode": "no",
+        "numberofpasswordprompts": "1",
+        "stricthostkeychecking": "true",
+        "preferredauthentications": "publickey",
+    }
+    assert {name: found[name] for name in expected} == expected
 
 
 async def refusal(credentials: Credentials, home: Path) -> str:
@@ -88,57 +95,41 @@ async def test_refuses_hosts_that_are_none(tmp_path: Path, content: str) -> None
     assert "does not exist" in await refusal(Credentials(known_hosts_file=tmp_path / "none"), tmp_path)
 
 
-def key(kind: str, content: bytes) -> str:
-    return NOBODY_KNOWS.format(kind, base64.b64encode(content).decode(), kind)
-
-
-@pytest.mark.parametrize(
-    ("content", "mode", "said"),
-    [
-        ("ssh-ed25519 AAAA ada", 0o600, "holds no private key; put one there, or correct credentials.sshKeyFile"),
-        ("", 0o600, "holds no private key; put one there, or correct credentials.sshKeyFile"),
-        (key("RSA ", b""), 0o640, "may be read by others, so ssh does not use it; make its mode 0600"),
-        *(
-            (
-                text,
-                0o600,
-                "holds a key that has a passphrase; name the file of the passphrase in credentials.sshPassphraseFile",
-            )
-            for text in (
-                key("OPENSSH ", MAGIC + b"\0\0\0\x0aaes256-ctr"),
-                key("ENCRYPTED ", b"x"),
-                "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\nAAAA\n",
-            )
-        ),
-    ],
-)
-async def test_refuses_a_key_that_ssh_could_not_use(tmp_path: Path, content: str, mode: int, said: str) -> None:
-    file = tmp_path / "key"
-    file.write_text(content)
-    file.chmod(mode)
-    message = await refusal(Credentials(ssh_key_file=file), tmp_path)
-    assert message == f"{file}, the file of credentials.sshKeyFile, {said}"
-
-
-@pytest.mark.parametrize("content", [key("OPENSSH ", MAGIC + b"\0\0\0\4none"), key("RSA ", b"x"), key("", b"x")])
-async def test_takes_a_key_without_passphrase(tmp_path: Path, content: str) -> None:
+@pytest.mark.parametrize("content", ["ssh-ed25519 AAAA ada", "", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"])
+async def test_refuses_a_key_that_is_none(tmp_path: Path, content: str) -> None:
     file = tmp_path / "key"
     file.write_text(content)
     file.chmod(0o600)
+    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
+        f"{file}, the file of credentials.sshKeyFile, holds no private key; put one there, or correct"
+        " credentials.sshKeyFile"
+    )
+
+
+async def test_refuses_a_key_that_others_may_read(tmp_path: Path) -> None:
+    file = ssh.make_key(tmp_path / "key").private
+    file.chmod(0o640)
+    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
+        f"{file}, the file of credentials.sshKeyFile, may be read by others, so ssh does not use it; make its mode 0600"
+    )
+
+
+@pytest.mark.parametrize("form", ["RFC4716", "PEM", "PKCS8"])
+async def test_refuses_a_key_whose_passphrase_it_does_not_have(tmp_path: Path, form: str) -> None:
+    file = ssh.make_key(tmp_path / "key", "rsa", passphrase=PASSPHRASE, form=form).private
+    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
+        f"{file}, the file of credentials.sshKeyFile, holds a key that has a passphrase; name the file of the"
+        " passphrase in credentials.sshPassphraseFile"
+    )
+
+
+async def test_takes_a_key_without_passphrase(tmp_path: Path) -> None:
+    file = ssh.make_key(tmp_path / "key").private
     async with Ssh(Credentials(ssh_key_file=file), home=tmp_path).access() as access:
         assert access.environment == {
-            "GIT_SSH_COMMAND": ssh_command(Credentials(ssh_key_file=file), agent=None),
+            "GIT_SSH_COMMAND": ssh_command(Credentials(ssh_key_file=file)),
             "GIT_SSH_VARIANT": "ssh",
         }
-
-
-@contextlib.asynccontextmanager
-async def program(home: Path, url: str, credentials: Credentials) -> AsyncIterator[GitProgram]:
-    made = GitProgram(home, url=url, credentials=credentials)
-    try:
-        yield made
-    finally:
-        await made.close()
 
 
 async def listed(program: GitProgram, url: str) -> Output:
@@ -152,11 +143,11 @@ async def test_reads_with_a_key_whose_files_have_odd_names(served: Path, tmp_pat
         hosts = server.known_hosts(tmp_path / "known hosts %d ~", hashed=True)
         url = server.url(served / "telemetry.git")
         credentials = Credentials(ssh_key_file=made.private, known_hosts_file=hosts)
-        async with program(tmp_path / "home", url, credentials) as git:
-            output = await listed(git, url)
-            assert (output.status, output.stderr) == (0, "")
-            assert output.stdout.endswith(b"\trefs/heads/main\n")
-            assert [path.name for path in (tmp_path / "home").iterdir()] == ["gitconfig"]
+        git = GitProgram(tmp_path / "home", url=url, credentials=credentials)
+        output = await listed(git, url)
+        assert (output.status, output.stderr) == (0, "")
+        assert output.stdout.endswith(b"\trefs/heads/main\n")
+        assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["askpass", "gitconfig", "identity"]
 
 
 @pytest.mark.slow
@@ -171,11 +162,79 @@ async def test_takes_every_type_of_key_with_a_passphrase(served: Path, tmp_path:
             known_hosts_file=server.known_hosts(tmp_path / "hosts"),
         )
         url = server.url(served / "telemetry.git")
-        async with program(tmp_path / "home", url, credentials) as git:
-            mirror = f"--git-dir={tmp_path / 'mirror.git'}"
-            await git.run("init", "--quiet", "--bare", "--", str(tmp_path / "mirror.git"), limits=LIMITS)
-            fetched = await git.run(mirror, "fetch", "--", url, "+HEAD:refs/head", limits=LIMITS, remote=True)
-            assert (fetched.status, " -> refs/head\n" in fetched.stderr) == (0, True)
-            server.authorize()
-            refused = await listed(git, url)
-            assert (refused.status, "Permission denied" in refused.stderr) == (128, True)
+        git = GitProgram(tmp_path / "home", url=url, credentials=credentials)
+        mirror = f"--git-dir={tmp_path / 'mirror.git'}"
+        await git.run("init", "--quiet", "--bare", "--", str(tmp_path / "mirror.git"), limits=LIMITS)
+        fetched = await git.run(mirror, "fetch", "--", url, "+HEAD:refs/head", limits=LIMITS, remote=True)
+        assert (fetched.status, " -> refs/head\n" in fetched.stderr) == (0, True)
+        server.authorize()
+        refused = await listed(git, url)
+        assert (refused.status, "Permission denied" in refused.stderr) == (128, True)
+
+
+# Keys with a passphrase
+
+
+def locked(folder: Path, passphrase: str = PASSPHRASE) -> Credentials:
+    """A key with a passphrase, and a file with this one."""
+    made = ssh.make_key(folder / "key", passphrase=PASSPHRASE)
+    (folder / "passphrase").write_text(f"{passphrase}\n")
+    return Credentials(ssh_key_file=made.private, ssh_passphrase_file=folder / "passphrase")
+
+
+def transport(credentials: Credentials, home: Path) -> Ssh:
+    made = Ssh(credentials, home=home)
+    home.mkdir(exist_ok=True)
+    made.install()
+    return made
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("written", ["canary-passphrase", "canary-passphrase\n", "canary-passphrase\r\n"])
+async def test_opens_a_key_with_the_passphrase_in_a_file(tmp_path: Path, written: str) -> None:
+    credentials = locked(tmp_path)
+    (tmp_path / "passphrase").write_bytes(written.encode())
+    async with transport(credentials, tmp_path / "home").access() as access:
+        assert not leaks(str(access.environment).encode())
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["askpass", "identity"]
+
+
+@pytest.mark.slow
+async def test_says_that_the_passphrase_is_wrong_until_either_file_is_another(tmp_path: Path) -> None:
+    credentials = locked(tmp_path, "canary-wrong")
+    made = transport(credentials, tmp_path / "home")
+    wrong = (
+        f"{tmp_path / 'passphrase'}, the file of credentials.sshPassphraseFile, does not open the key"
+        f" {credentials.ssh_key_file}; correct it, or credentials.sshKeyFile"
+    )
+    for _ in range(2):
+        with pytest.raises(GitFault, match=re.escape(wrong)) as caught:
+            async with made.access():
+                pytest.fail("the passphrase opened the key")
+        assert caught.value.state is RepositoryState.UNAUTHORIZED
+    (tmp_path / "passphrase").write_text(PASSPHRASE)
+    async with made.access():
+        pass
+    ssh.make_key(tmp_path / "key", passphrase="canary-other")
+    with pytest.raises(GitFault, match="does not open the key"):
+        async with made.access():
+            pytest.fail("the passphrase opened the key")
+
+
+@pytest.mark.slow
+async def test_says_that_the_key_takes_too_long_to_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ours, "OPEN_SECONDS", 0.5)
+    slow = tmp_path / "bin/ssh-keygen"
+    credentials = locked(tmp_path)
+    slow.parent.mkdir()
+    slow.write_text("#!/bin/sh\nexec sleep 987\n")
+    slow.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
+    with pytest.raises(GitFault) as caught:
+        async with transport(credentials, tmp_path / "home").access():
+            pytest.fail("the key was opened")
+    assert (caught.value.state, caught.value.message) == (
+        RepositoryState.UNAUTHORIZED,
+        f"{credentials.ssh_key_file}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the"
+        " key anew with fewer rounds (`ssh-keygen -a`)",
+    )

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.git.remotes.following import Remotes
-from reconciler.git.remotes.polls import MOST, SECONDS, RefCache
+from reconciler.git.remotes.proposals import MOST, SECONDS, RefCache
 from tests.git.remotes.followings import place
 from tests.git.remotes.proposals import PULL, followed, fork, propose
 from tests.git.remotes.shims import Shim

@@ -63,7 +63,7 @@ async def test_heads_that_no_fetch_can_bring_keep_no_other_from_it(
         faults = [(one.state, one.transient) for one in came[1:] if isinstance(one, GitFault)]
         assert faults == [(RepositoryState.UNSUPPORTED_FORMAT, False), (RepositoryState.UNREACHABLE, False)]
         fetches.append(shim.count("fetch"))
-    assert fetches == [4] * 3  # together, and then one by one
+    assert fetches == [3] * 3
 
 
 async def test_a_fault_that_may_pass_is_not_remembered(served: Path, remotes: Remotes) -> None:

