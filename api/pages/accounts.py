@@ -90,7 +90,7 @@ async def make_key(call: Call) -> Response:
 
 
 def _asked(form: Form) -> Mapping[str, Value]:
-    """Read what was filled in for a key. Raises `BadRequest` for a field that is given twice."""
+    """Return the fields that were filled in for a key. Raises `BadRequest` for a field that is given twice."""
     texts = {name: form.text(name) for name in ("name", "project", "role", "expiry", "whose")}
     return {**texts, "scopes": [*form.texts("scopes")]}
 
@@ -211,7 +211,7 @@ def _user(call: Call) -> User | None:
 
 
 def _visitor(call: Call) -> dict[str, Any]:
-    """Name the visitor at the top of a page."""
+    """Whom a page names at its top."""
     user = _user(call)
     who = call.principal.name if user is None else user.display_name or user.name
     return {"who": who, "can_sign_out": call.services.anybody is None}
