@@ -1,4 +1,4 @@
-"""What readers see: what is stored with what is built in among it, in one order, as far as a selector matches."""
+"""The view of readers: what is stored with what is built in among it, in one order, as far as a selector matches."""
 
 import asyncio
 import contextlib
@@ -65,7 +65,7 @@ async def names(store: Any, asked: WantedResources) -> list[str]:
 
 
 async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
-    """Where each version is from, its number, and whether it is the latest."""
+    """Return where each version is from, its number, and whether it is the latest."""
     pages = resources.history_pages(store, project=rows.PROJECT, key=key)
     found = [json.loads(shown) async for page in pages for shown in page]
     return [
@@ -157,7 +157,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
 
 
 def is_read(path: Path) -> bool:
-    """Whether somebody reads an older revision, which keeps the log from being emptied."""
+    """Return True when somebody reads an older revision, which keeps the log from being emptied."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         busy, *_ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return bool(busy)

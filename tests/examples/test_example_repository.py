@@ -144,7 +144,7 @@ def test_editor_lines_name_the_kind_of_their_file() -> None:
 
 
 def references(kind: str, owned: dict[str, Value]) -> set[Key]:
-    """What a component or configuration names. Written out here, so that it is no echo of the product's own list."""
+    """The names in a component or configuration. Written out here, so that it is no echo of the product's own list."""
     spec = owned.get("spec")
     if not isinstance(spec, dict):
         return set()
@@ -154,7 +154,7 @@ def references(kind: str, owned: dict[str, Value]) -> set[Key]:
 
 
 def named(kind: str, item: dict[str, Value]) -> Iterator[Key]:
-    """What one component, inline or by name, refers to, nested processors included."""
+    """Return what one component, inline or by name, refers to, nested processors included."""
     if isinstance(name := item.get("name"), str):
         yield Key(kind, name)
     if isinstance(of := item.get("type"), str):

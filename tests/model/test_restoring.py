@@ -481,5 +481,5 @@ def test_no_other_secret_and_no_literal_is_ever_stored(owned: dict[str, Any], da
 
 
 def sorted_secrets(owned: dict[str, Any]) -> list[tuple[Pointer, Value]]:
-    """Where the secrets of a document stand, below its spec."""
+    """Return where the secrets of a document stand, below its spec."""
     return [(place[1:], value) for place, value in type_checks.fit(owned, lookup).secrets]

@@ -1,4 +1,4 @@
-"""What a project routes, found in a store: Configurations, and of all else what they name."""
+"""The routes of a project, found in a store: Configurations, and of all else what they name."""
 
 import asyncio
 import json

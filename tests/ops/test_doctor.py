@@ -65,7 +65,7 @@ class Service:
         return told.code, [(one["check"], one["status"], one["message"]) for one in found]
 
     def wrong(self, *options: str, **environment: str) -> Found:
-        """What is not ok."""
+        """Return what is not ok."""
         code, found = self.examine(*options, **environment)
         wrong = [one for one in found if one[1] != "ok"]
         worst = {status for _, status, _ in wrong}

@@ -29,7 +29,7 @@ def deletions(*gone: StoredState) -> tuple[Outcome, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What a commit holds, and what its history says."""
+    """The content of a commit, and its history."""
 
     unreadable: Sequence[tuple[str, str]]
     documents: int

@@ -1,4 +1,4 @@
-"""What becomes a secret is masked in what was stored before, also of resources that are gone."""
+"""A value that becomes a secret is masked in what was stored before, also of resources that are gone."""
 
 import contextlib
 import json
@@ -46,7 +46,7 @@ def versions(world: World, name: str, kind: str = "Destination") -> list[dict[st
 
 
 def tokens(world: World, name: str = "one") -> list[Any]:
-    """What each version shows of the first parameter."""
+    """Return what each version shows of the first parameter."""
     return [body["spec"]["parameters"][0]["value"] for body in versions(world, name)]
 
 
@@ -317,7 +317,7 @@ def many(prefix: str) -> Resource:
 
 
 def test_many_values_are_masked_without_looking_for_each_in_every_version(world: World) -> None:
-    """Whoever writes documents says how many there are, and how many versions."""
+    """The author of documents says how many there are, and how many versions."""
     ok(world.apply([type_of("own", OPEN), many("a"), resource("Configuration", "other")]))
     ok(world.apply([many("b")]))
     shown = many("a")

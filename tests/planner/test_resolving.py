@@ -230,7 +230,7 @@ SOME = st.sets(st.sampled_from(NAMES))
 
 
 def present(arriving: dict[str, tuple[list[str], bool]], there: Collection[str], *, accept_invalid: bool) -> set[str]:
-    """What there will be, by looking at every set of those that arrive, the largest first."""
+    """Return what there will be, by looking at every set of those that arrive, the largest first."""
     for size in range(len(arriving), 0, -1):
         for chosen in map(set, combinations(sorted(arriving), size)):
             after = chosen | set(there)

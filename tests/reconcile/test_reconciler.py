@@ -1,4 +1,4 @@
-"""What a reconciler logs, shows and remembers of runs that fail, and of signed heads."""
+"""The log, the view and the memory of a reconciler after runs that fail, and of signed heads."""
 
 import asyncio
 import itertools

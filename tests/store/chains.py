@@ -61,7 +61,7 @@ async def redact(store: SqliteStore, *, of: str = "quoting", by: str = "redacted
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """What somebody with the file does to it."""
+    """Return what somebody with the file does to it."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)

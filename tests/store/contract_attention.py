@@ -1,4 +1,4 @@
-"""What a store promises of what somebody should look at: incomplete Configurations, what is deprecated and in use."""
+"""Promises of a store about what somebody should look at: incomplete Configurations, what is deprecated and in use."""
 
 from dataclasses import replace
 from typing import Any
@@ -37,7 +37,7 @@ def holding(name: str, number: int = 1, **metadata: Any) -> Changes:
 
 
 class AttentionPromises:
-    """What somebody should look at."""
+    """Resources that somebody should look at."""
 
     pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""What a store promises of its audit: every transaction adds a link, seen whole and in the order of the commits."""
+"""Promises of a store about its audit: every transaction adds a link, seen whole and in the order of the commits."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a store promises of a commit: all or nothing, planned against the present revision, faults keep nothing."""
+"""Promises of a store about a commit: all or nothing, planned against the present revision, faults keep nothing."""
 
 import asyncio
 import itertools

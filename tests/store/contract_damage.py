@@ -1,4 +1,4 @@
-"""What a store promises of a version that the disk changed: it is never taken for what was stored."""
+"""Promises of a store about a version that the disk changed: it is never taken for what was stored."""
 
 import json
 from dataclasses import replace

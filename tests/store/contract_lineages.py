@@ -1,4 +1,4 @@
-"""What a store promises of lineage: it is filled in where a resource is still what it was when it was searched for."""
+"""Promises of a store about lineage: it is filled in where a resource is still what it was when it was searched for."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def source(repository: str = "telemetry", *, known: bool = False) -> dict[str, V
 
 
 def shown(*, known: bool = False, path: str = "a.yaml") -> dict[str, Value]:
-    """What a reader gets of a source that has a place."""
+    """Return what a reader gets of a source that has a place."""
     return source(known=known) | {"path": path, "line": 1}
 
 
@@ -37,7 +37,7 @@ def adopted(name: str) -> Changes:
 
 
 def lineage(name: str, number: int = 1) -> Changes:
-    """What a search finds of such a version."""
+    """Return what a search finds of such a version."""
     after = rows.origin(source=source(known=True))
     row = LineageRow(
         project=rows.PROJECT,
@@ -53,7 +53,7 @@ def lineage(name: str, number: int = 1) -> Changes:
 
 
 async def sources(store: Store, name: str) -> list[object]:
-    """What the versions of a resource say of where they come from, the newest first."""
+    """Return what the versions of a resource say of where they come from, the newest first."""
     return [shown["status"]["source"] for shown in await looking.history(store, rows.key(name))]
 
 

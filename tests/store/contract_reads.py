@@ -1,4 +1,4 @@
-"""What a store promises of reads: one revision, one order, and what is remembered of runs and repositories."""
+"""Promises of a store about reads: one revision, one order, and what is remembered of runs and repositories."""
 
 import json
 from dataclasses import replace

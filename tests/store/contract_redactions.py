@@ -1,4 +1,4 @@
-"""What a store promises of rewritten versions: what they and what quotes them were is gone, whole or not at all."""
+"""Promises of a store about rewritten versions: what they and what quotes them were is gone, whole or not at all."""
 
 import json
 from contextlib import aclosing
@@ -28,7 +28,7 @@ def files_holding(folder: Path, text: str) -> list[str]:
 
 
 async def paddings(store: Store) -> set[str]:
-    """What distinguishes the versions, without its length."""
+    """Return what distinguishes the versions, without its length."""
     found = await looking.history(store, rows.key(NAME))
     return {str(one["spec"]["padding"]).rstrip("x") for one in found}
 
@@ -161,7 +161,7 @@ async def kill_and_check(folder: Path, engine: Engine, store: Store, *, times: i
 
 
 def killed(engine: Engine, *, at: int) -> list[str]:
-    """What a redacting process said before it was killed: as soon as it has begun, committed or erased, or later."""
+    """Output of a redacting process before it was killed: as soon as it has begun, committed or erased, or later."""
     with start("redacting_process", engine.url) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(1 + at % 3)]

@@ -1,4 +1,4 @@
-"""What a store promises of references: those of each resource's present version, and no others."""
+"""Promises of a store about references: those of each resource's present version, and no others."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What a store promises of a status that is replaced without a version."""
+"""Promises of a store about a status that is replaced without a version."""
 
 import json
 from dataclasses import replace

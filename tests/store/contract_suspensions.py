@@ -1,4 +1,4 @@
-"""What a store promises of suspensions: one a repository, kept until it ends; and of what drifts meanwhile."""
+"""Promises of a store about suspensions: one a repository, kept until it ends; and of what drifts meanwhile."""
 
 import json
 from dataclasses import replace

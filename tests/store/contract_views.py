@@ -1,4 +1,4 @@
-"""What a store promises of the reads of a plan: one revision each, whole, and as it was stored."""
+"""Promises of a store about the reads of a plan: one revision each, whole, and as it was stored."""
 
 import json
 from dataclasses import replace

@@ -30,7 +30,7 @@ def storing() -> Iterator[Changes]:
 
 
 def rewriting() -> Iterator[Changes]:
-    """What takes the secret out of all of it."""
+    """Return what takes the secret out of all of it."""
     for start in range(1, VERSIONS + 1, PART):
         numbers = range(start, start + PART)
         bodies = [rows.body(NAME, number, "(redacted)") for number in numbers]

@@ -54,14 +54,14 @@ def sound_body(name: str, version: int, padding: str = "") -> bytes:
 
 
 def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> OriginRow:
-    """Where the versions of this number come from, or those of a source that has no `path` and `line`."""
+    """Return where the versions of this number come from, or those of a source that has no `path` and `line`."""
     own: dict[str, Value] = {"type": "api", "actor": "key:test", "version": version}
     told = own if source is None else source
     return origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
 
 
 def source(version: int) -> dict[str, object]:
-    """What a reader gets of it."""
+    """Return what a reader gets of it."""
     row = origin(version)
     told: dict[str, object] = json.loads(row.head + row.tail)
     return told
@@ -71,7 +71,7 @@ STATUS = b'{"latest":true}'
 
 
 def shown(name: str, version: int, *, latest: bool = True) -> dict[str, object]:
-    """What a reader gets of a stored resource: of the present version, or of an older one in the history."""
+    """Return what a reader gets of a stored resource: of the present version, or of an older one in the history."""
     told = {"source": source(version)}
     resource: dict[str, object] = json.loads(body(name, version))
     return resource | {"status": {"latest": True} | told if latest else told}

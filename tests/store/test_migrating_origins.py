@@ -117,7 +117,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def answers(path: Path) -> dict[str, Any]:
-    """What a reader got of the store as it was: a body, and behind it the status, or an older version's source."""
+    """The view of a reader of the store as it was: a body, and behind it the status, or an older version's source."""
     with closing(sqlite3.connect(path)) as connection:
         shown = "select v.name, v.body, v.source, r.status from version v left join resource r using (name, version)"
         found = connection.execute(f"{shown} order by v.name, v.version desc").fetchall()

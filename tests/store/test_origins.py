@@ -1,4 +1,4 @@
-"""What is kept once for many versions: where they come from. And what a stored version takes of the disk."""
+"""Origins, kept once for many versions: where they come from. And what a stored version takes of the disk."""
 
 import json
 import random

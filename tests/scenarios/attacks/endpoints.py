@@ -1,4 +1,4 @@
-"""Where a webhook may not lead: what is said when its resource is applied, and what the client does on the wire.
+"""Forbidden targets of a webhook: what is said when its resource is applied, and what the client does on the wire.
 
 Nothing delivers yet, so the second half speaks to the client itself, with servers and name servers of the attacker's.
 """
@@ -61,7 +61,7 @@ def at_a_server(sending: Sending, *said: bytes) -> Attempt:
 
 
 async def send(request: HttpRequest, *, policy: EgressPolicy, led: Sequence[Sequence[str]] = ()) -> str:
-    """What one request comes to; `led` is what names lead to, one time after the other."""
+    """Return what one request comes to; `led` is what names lead to, one time after the other."""
     async with HttpClient(policy=policy, resolve=answers(*led) if led else None) as client:
         try:
             answer = await client.send(request, limits=LIMITS)
@@ -114,7 +114,7 @@ def _wire(name: str, attempt: Attempt, answer: str) -> Attack:
 
 
 def denied(name: str, rule: str) -> str:
-    """What is said of an address that is refused: never which address a name led to."""
+    """Return what is said of an address that is refused: never which address a name led to."""
     return f"nothing is sent to {name}:<port>, since its address {rule}; name another host; 0 connections, 0 requests"
 
 

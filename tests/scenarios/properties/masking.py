@@ -1,4 +1,4 @@
-"""What is masked in a store, found out anew from all that it holds."""
+"""Masked values in a store, found out anew from all that it holds."""
 
 import json
 from collections import defaultdict
@@ -43,7 +43,7 @@ def masked(world: World) -> None:
 
 
 def _same(newer: Held, clear: dict[str, Any]) -> set[Pointer]:
-    """Where a version holds the same values as a newer one holds as secrets."""
+    """Return where a version holds the same values as a newer one holds as secrets."""
     document, held = newer
     matching = Matching(document, clear)
     found = {pointer: matching.find(pointer) for pointer in held}
