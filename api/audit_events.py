@@ -3,7 +3,7 @@
 import json
 import logging
 import re
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TypeAlias
 
@@ -58,9 +58,6 @@ async def _tell(
         action=action,
         kind=kind,
         name=name,
-        version_before=None,
-        version_after=None,
-        run=None,
         request=call.request,
         detail=None if detail is None else json.dumps(detail, sort_keys=True),
         address=auth.address(call),
@@ -181,17 +178,17 @@ async def list_all(call: Call) -> Response:
 
 
 def _wanted(query: requests.Query) -> AuditWanted:
-    since, until = _instant(query, "since"), _instant(query, "until")
+    since, until = query.parsed("since", _instant), query.parsed("until", _instant)
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
     return AuditWanted(
-        kind=_known(query, "kind", kind_filter),
+        kind=query.parsed("kind", kind_filter),
         name=query.text("name"),
-        actor=_known(query, "actor", actor_filter),
-        action=_known(query, "action", action_filter),
+        actor=query.parsed("actor", actor_filter),
+        action=query.parsed("action", action_filter),
         since=since,
         until=until,
-        after=_after(query),
+        after=query.parsed("after", _place),
     )
 
 
@@ -229,35 +226,19 @@ def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> f
     return frozenset({project})
 
 
-def _known(query: requests.Query, name: str, meant: Callable[[str], str]) -> str | None:
-    text = query.text(name)
-    try:
-        return None if text is None else meant(text)
-    except NoSuchFilter as problem:
-        query.problems.append(f"The query parameter `{name}` {problem}")
-        return None
-
-
-def _instant(query: requests.Query, name: str) -> str | None:
-    """An instant as the store keeps them, which are compared as text."""
-    text = query.text(name)
-    if text is None:
-        return None
+def _instant(text: str) -> str:
+    """An instant as the store keeps them, which are compared as text. Raises NoSuchFilter."""
     match = _INSTANT.fullmatch(text)
     if match is None:
-        query.problems.append(f"The query parameter `{name}` is not an instant in UTC such as 2026-11-21T08:00:00Z.")
-        return None
+        raise NoSuchFilter("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
     return f"{match[1]}.{match[2] or '':0<3}Z"
 
 
-def _after(query: requests.Query) -> AuditPlace | None:
-    text = query.text("after")
-    if text is None:
-        return None
+def _place(text: str) -> AuditPlace:
+    """The place of an event. Raises NoSuchFilter."""
     match = _PLACE.fullmatch(text)
     if match is None:
-        query.problems.append("The query parameter `after` is not the id of an event.")
-        return None
+        raise NoSuchFilter("is not the id of an event.")
     return AuditPlace(int(match[1]), int(match[2]))
 
 

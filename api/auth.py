@@ -43,21 +43,14 @@ def client_address(peer: str | None, headers: Iterable[Header], *, trusted: Sequ
     reached = None if peer is None else _address(peer.partition("%")[0])
     if reached is None:
         return UNKNOWN
-    if trusted and _is_trusted(reached, trusted):
-        reached = _before(reached, headers, trusted=trusted)
-    return _counted(reached)
-
-
-def _before(reached: Address, headers: Iterable[Header], *, trusted: Sequence[Network]) -> Address:
-    """The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself."""
     for hop in _hops(headers):
-        address = _address(_without_port(hop))
-        if address is None:
+        # The nearest hop that is no trusted proxy; where the chain ends or says no address, the last proxy itself.
+        if not any(reached in network for network in trusted) or (found := _address(_without_port(hop))) is None:
             break
-        reached = address
-        if not _is_trusted(address, trusted):
-            break
-    return reached
+        reached = found
+    if isinstance(reached, IPv4Address):
+        return str(reached)
+    return str(IPv6Network((reached, CLIENTS_BITS), strict=False))
 
 
 def _hops(headers: Iterable[Header]) -> Iterator[str]:
@@ -84,16 +77,6 @@ def _address(text: str) -> Address | None:
     if isinstance(found, IPv4Address):
         return found
     return None if found.scope_id is not None else found.ipv4_mapped or found
-
-
-def _is_trusted(address: Address, trusted: Sequence[Network]) -> bool:
-    return any(address in network for network in trusted)
-
-
-def _counted(address: Address) -> str:
-    if isinstance(address, IPv4Address):
-        return str(address)
-    return str(IPv6Network((address, CLIENTS_BITS), strict=False))
 
 
 # Cookies: reading ours out of a request, and the header that gives one to a browser or takes it back.
@@ -153,20 +136,12 @@ def read_cookie(headers: Iterable[Header], name: str) -> str:
     Two of a name are doubt: a browser sends those of a neighbouring host or another path as well, in an order that
     whoever set them chooses (RFC 6265, 4.2.2).
     """
-    wanted = name.encode("ascii")
-    found = [value for each, value in _pairs(headers) if each == wanted]
-    if len(found) != 1 or len(found[0]) > LONGEST or not found[0].isascii():
-        return ""
-    return found[0].decode("ascii")
-
-
-def _pairs(headers: Iterable[Header]) -> Iterator[tuple[bytes, bytes]]:
-    """Every cookie, of all headers together (RFC 6265, 4.2.1); none where there are too many."""
-    pieces = b";".join(value for name, value in headers if name == b"cookie").split(b";", MOST)
-    if len(pieces) <= MOST:
-        for piece in pieces:
-            name, _, value = piece.partition(b"=")
-            yield name.strip(b" \t"), value.strip(b" \t")
+    # All headers together are one (RFC 6265, 4.2.1).
+    pieces = b";".join(value for header, value in headers if header == b"cookie").split(b";", MOST)
+    pairs = [piece.partition(b"=")[::2] for piece in pieces]
+    found = [value.strip(b" \t") for each, value in pairs if each.strip(b" \t") == name.encode("ascii")]
+    is_one = len(pieces) <= MOST and len(found) == 1 and len(found[0]) <= LONGEST and found[0].isascii()
+    return found[0].decode("ascii") if is_one else ""
 
 
 # Who asks with a browser: the person of the session that its cookie means.

@@ -244,6 +244,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     scopes = body.choices("scopes", list(Scope))
     is_personal = body.boolean("personal") or False
     asked = requests.expiry(body, now=now, longest=changes.KEY_LASTS)
+    until = changes.key_expiry(asked, is_personal=is_personal, now=now)
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:
@@ -258,7 +259,7 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
         scopes=frozenset(map(Scope, scopes)) if scopes is not None else frozenset({Scope.RESOURCES}),
         created_at=rfc3339(now),
         created_by=call.principal.name,
-        expires_at=requests.instant_text(changes.key_expiry(asked, is_personal=is_personal, now=now)),
+        expires_at=None if until is None else rfc3339(until),
         owner=call.principal.user if is_personal else None,
     )
 

@@ -103,7 +103,7 @@ async def list_kind(call: Call) -> Response:
     """List the resources of a kind."""
     query = requests.Query(call.query, known=LIST_PARAMETERS, strict=False)
     limit = query.integer("limit", lowest=1, highest=LARGEST_PAGE, default=ALL)
-    after, selector = _after(query), _selector(query)
+    after, selector = query.parsed("after", _name) or "", query.parsed("selector", _selector) or EVERYTHING
     query.check()
     kind, store = _kind(call), call.services.store
     # The revision is read before the list: should a commit come between, the list is newer than its tag says, and the
@@ -153,8 +153,8 @@ async def delete(call: Call) -> Response:
 async def history(call: Call) -> Response:
     """List the versions of a resource."""
     key = _key(call)
-    pages = _existing(history_pages(call.services.store, project=call.project, key=key), key)
-    return responses.Streamed(responses.stream_array(b"versions", _all_shown(call, pages, kind=key.kind)))
+    pages = _all_shown(call, history_pages(call.services.store, project=call.project, key=key), kind=key.kind)
+    return responses.Streamed(responses.stream_array(b"versions", pages, empty=_missing(key)))
 
 
 def _hides(call: Call, kind: str) -> bool:
@@ -170,17 +170,6 @@ async def _without_raw(pages: AsyncGenerator[list[bytes], None]) -> AsyncGenerat
     async with aclosing(pages):
         async for page in pages:
             yield [without_raw(resource) for resource in page]
-
-
-async def _existing(pages: AsyncGenerator[list[bytes], None], key: Key) -> AsyncGenerator[list[bytes], None]:
-    """The pages. Raises `NotFound` when there are none, before anything is sent."""
-    async with aclosing(pages):
-        first = await anext(pages, None)
-        if first is None:
-            raise _missing(key)
-        yield first
-        async for page in pages:
-            yield page
 
 
 def _key(call: Call) -> Key:
@@ -200,20 +189,18 @@ def _kind(call: Call) -> str:
     return kind.name
 
 
-def _after(query: requests.Query) -> str:
-    after = query.text("after") or ""
-    problem = names.wrong_name(after) if after else None
+def _name(text: str) -> str:
+    problem = names.wrong_name(text) if text else None
     if problem is not None:
-        query.problems.append(f"The query parameter `after` {problem}.")
-    return after
+        raise ValueError(f"{problem}.")
+    return text
 
 
-def _selector(query: requests.Query) -> Selector:
+def _selector(text: str) -> Selector:
     try:
-        return names.parse_selector(query.text("selector") or "")
+        return names.parse_selector(text)
     except names.BadSelector as bad:
-        query.problems.append(f"The query parameter `selector` is not a label selector: {bad.message}.")
-        return names.EVERYTHING
+        raise ValueError(f"is not a label selector: {bad.message}.") from None
 
 
 def _missing(key: Key) -> errors.NotFound:

@@ -179,7 +179,7 @@ def _refusal(problem: urllib.error.HTTPError) -> Exception:
     after = problem.headers.get("Retry-After")
     limited = after is not None or problem.headers.get("X-RateLimit-Remaining") == "0"
     if problem.code in BUSY or (problem.code == http.client.FORBIDDEN and limited):  # GitHub's rate limits are a 403
-        return Busy(f"answered {problem.code}", _seconds(after))
+        return Busy(f"answered {problem.code}", seconds(after))
     if problem.code in MAY_NOT:
         return MayNot(f"it answered {problem.code}")
     return Failed(
@@ -187,8 +187,8 @@ def _refusal(problem: urllib.error.HTTPError) -> Exception:
     )
 
 
-def _seconds(after: str | None) -> float | None:
-    """What Retry-After says: a number of seconds, or a date."""
+def seconds(after: str | None) -> float | None:
+    """Return what Retry-After says: a number of seconds, or a date."""
     if after is None:
         return None
     if after.strip().isdecimal():

@@ -48,10 +48,13 @@ class ProvisionedStanding:
         return not self.organization_admin and not self.roles
 
 
+NO_STANDING = ProvisionedStanding(organization_admin=False, roles={})
+
+
 def provisioned_standing(directory: Directory, person: User | None) -> ProvisionedStanding:
     """Return the access that somebody has; none for a new person."""
     if person is None:
-        return ProvisionedStanding(organization_admin=False, roles={})
+        return NO_STANDING
     return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
 
 
@@ -343,7 +346,7 @@ def _synchronised(directory: Directory, arrival: Arrival, policy: "OIDC", *, kno
     found = _granted(directory, arrival, policy)
     if isinstance(found, UnreadableClaims):
         return _unreadable(before, found)
-    after = ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
+    after = _of_claims(found)
     if after.organization_admin:
         after = replace(after, roles=before.roles)
     elif known is not None and _is_last_admin(directory, known, arrival.proved):
@@ -364,14 +367,14 @@ def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decide
     """Somebody new, where invitations count: what they bring and what claims grant, together."""
     taken = _invitations(directory, arrival)
     found = _granted(directory, arrival, policy)
-    after = _with(_of_claims(found), taken)
     if isinstance(found, UnreadableClaims):
-        return _unreadable(after, found)
+        return _unreadable(_with(NO_STANDING, taken), found)
+    after = _with(NO_STANDING if found.is_nothing else _of_claims(found), taken)
+    if not after.is_nothing:
+        return _Decided(after, told=_skipped(found))
     is_unverified = has_unverified_email(arrival.proved.claims)
-    why = _otherwise(
-        directory, arrival, policy, AdmissionReason.UNVERIFIED_ADDRESS if is_unverified else AdmissionReason.NOT_INVITED
-    )
-    return _Decided(after, told=_skipped(found), why=why if after.is_nothing else None)
+    why = AdmissionReason.UNVERIFIED_ADDRESS if is_unverified else AdmissionReason.NOT_INVITED
+    return _Decided(after, told=_skipped(found), why=_otherwise(directory, arrival, policy, why))
 
 
 def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
@@ -461,10 +464,8 @@ def _granted(directory: Directory, arrival: Arrival, policy: "OIDC") -> GrantedR
     return claims.granted_roles(arrival.proved.claims, policy.custom_claims, projects=directory.projects)
 
 
-def _of_claims(found: GrantedRoles | UnreadableClaims) -> ProvisionedStanding:
-    """Return the access that claims give to somebody new; none, without a reason, when they give none."""
-    if isinstance(found, UnreadableClaims) or found.is_nothing:
-        return ProvisionedStanding(organization_admin=False, roles={})
+def _of_claims(found: GrantedRoles) -> ProvisionedStanding:
+    """Return the access that claims give."""
     return ProvisionedStanding(organization_admin=found.organization_admin, roles=found.roles, rules=found.reasons)
 
 

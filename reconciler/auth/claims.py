@@ -74,11 +74,6 @@ def entry_role(text: str) -> Role:
     return _ROLES.get(text, Role.VIEWER)
 
 
-def is_role(text: str) -> bool:
-    """Return True when a role has this name."""
-    return text in _ROLES
-
-
 def least_role(roles: Iterable[Role]) -> Role:
     """The least privileged of some roles (direct claims 6)."""
     return max(roles, key=_RANK.__getitem__)
@@ -238,49 +233,50 @@ def claims_grant_organization_admin(claims: Mapping[str, object], names: "Custom
 
 def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClaims:
     """Everything but that claim. Raises Unfit for any that cannot be parsed, whether or not it would count."""
-    default_role, of_role = _default_role(claims, names)
-    entries, of_entries = _entries(claims, names)
-    groups, of_groups = _groups(claims, names)
+    notes: list[str] = []
     return ReadClaims(
-        default_role=default_role,
-        entries=entries,
-        groups=groups,
+        default_role=_default_role(claims, names, notes),
+        entries=_entries(claims, names, notes),
+        groups=_groups(claims, names, notes),
         roles=claim_texts(claims, names.roles),
-        notes=(*of_role, *of_entries, *of_groups),
+        notes=tuple(notes),
     )
 
 
-def _default_role(claims: Mapping[str, object], names: "CustomClaims") -> tuple[Role | None, list[str]]:
+def _default_role(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> Role | None:
     """Direct claims 5: a role that does not exist is `viewer`, and set."""
     text = claim_text(claims, names.default_role).strip()
     if not text:
-        return None, []
-    note = f"{visible(names.default_role)} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5})."
-    return entry_role(text), [] if is_role(text) else [note]
+        return None
+    if text not in _ROLES:
+        name = visible(names.default_role)
+        notes.append(f"{name} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5}).")
+    return entry_role(text)
 
 
-def _entries(claims: Mapping[str, object], names: "CustomClaims") -> tuple[tuple[ProjectEntry, ...], list[str]]:
+def _entries(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> tuple[ProjectEntry, ...]:
     """Direct claims 3, 5 and 7: what is malformed is skipped, unless there is nothing else."""
     text = claim_text(claims, names.projects)
     if not text:
-        return (), []
+        return ()
     found = [project_entry(one, rule=ClaimRule.DIRECT_3) for one in split_claim(text, names.projects)]
     good = tuple(one for one in found if one is not None)
     if not good:
         raise UnfitClaim(f"The claim {visible(names.projects)} must have an entry that is not malformed")
-    skipped = counted(found.count(None), "malformed entry", "malformed entries")
-    note = f"Skipped: {skipped} of {visible(names.projects)} ({ClaimRule.DIRECT_5})."
-    return good, [note] if len(good) < len(found) else []
+    if malformed := found.count(None):
+        skipped = counted(malformed, "malformed entry", "malformed entries")
+        notes.append(f"Skipped: {skipped} of {visible(names.projects)} ({ClaimRule.DIRECT_5}).")
+    return good
 
 
-def _groups(claims: Mapping[str, object], names: "CustomClaims") -> tuple[tuple[str, ...], list[str]]:
+def _groups(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> tuple[str, ...]:
     """The groups, or else the group ids."""
     groups = claim_texts(claims, names.groups)
-    if groups:
-        return groups, []
-    ids = claim_texts(claims, names.group_ids)
-    note = f"{visible(names.groups)} has no entry, so {visible(names.group_ids)} counts ({ClaimRule.GROUP_IDS})."
-    return ids, [note] if ids else []
+    ids = () if groups else claim_texts(claims, names.group_ids)
+    if ids:
+        name, other = visible(names.groups), visible(names.group_ids)
+        notes.append(f"{name} has no entry, so {other} counts ({ClaimRule.GROUP_IDS}).")
+    return groups or ids
 
 
 # Roles that claims grant: the rules of the interface, Authentication, one by one.
@@ -293,17 +289,24 @@ SHOWN = 10  # projects that one sentence names
 @dataclass(frozen=True, slots=True)
 class GrantedRoles:
     """The access that claims grant. `roles` are by project, sorted; empty for an organization admin, who needs none.
-    `reasons` are sentences that say by which rule, a few however many projects there are; `unknown` are the projects
-    that were named and do not exist, sorted. For whoever shows each project by itself, `because` has its rule, and
-    `notes` the rest of the reasons.
+    `because` has the rule of each project, and `notes` are further sentences; `unknown` are the projects that were
+    named and do not exist, sorted.
     """
 
     organization_admin: bool
     roles: Mapping[str, Role]
-    reasons: tuple[str, ...]
-    unknown: tuple[str, ...] = ()
+    notes: tuple[str, ...]
     because: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Sentences that say by which rule, a few however many projects there are."""
+        alike: dict[tuple[Role, str], list[str]] = {}
+        for project, role in self.roles.items():
+            alike.setdefault((role, self.because[project]), []).append(project)
+        together = [f"{_some(projects)}: {role}, {because}." for (role, because), projects in alike.items()]
+        return (*together, *self.notes)
 
     @property
     def is_nothing(self) -> bool:
@@ -340,8 +343,7 @@ def granted_roles(
 
 
 def _organization_admin(because: str, *others: str) -> GrantedRoles:
-    notes = (f"Organization admin: {because}.", *others)
-    return GrantedRoles(organization_admin=True, roles={}, reasons=notes, notes=notes)
+    return GrantedRoles(organization_admin=True, roles={}, notes=(f"Organization admin: {because}.", *others))
 
 
 def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
@@ -363,22 +365,13 @@ def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[s
     otherwise = _otherwise(said, names, pool)
     found = {project: _role(pool[project], names) or otherwise for project in there}
     unknown = tuple(sorted(pool.keys() - found.keys()))
-    notes = (*said.notes, *_left_out(names, malformed, unknown), *_rest(pool, found))
     return GrantedRoles(
         organization_admin=False,
         roles={project: role for project, (role, _) in found.items()},
-        reasons=(*_together(found), *notes),
-        unknown=unknown,
+        notes=(*said.notes, *_left_out(names, malformed, unknown), *_rest(pool, found)),
         because={project: because for project, (_, because) in found.items()},
-        notes=notes,
+        unknown=unknown,
     )
-
-
-def _together(found: Mapping[str, tuple[Role, str]]) -> list[str]:
-    alike: dict[tuple[Role, str], list[str]] = {}
-    for project, one in found.items():
-        alike.setdefault(one, []).append(project)
-    return [f"{_some(projects)}: {role}, {because}." for (role, because), projects in alike.items()]
 
 
 def _role(entries: frozenset[ProjectEntry], names: "CustomClaims") -> tuple[Role, str] | None:

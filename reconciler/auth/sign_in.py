@@ -302,37 +302,28 @@ class People:
             directory = self._accounts.directory
             user = directory.user(admission.user)
             if user is not None:
-                try:
+                with contextlib.suppress(SessionGone):
                     token = await self._sessions.begin(
                         user, since=directory, id_token=proved.id_token, instead_of=instead_of
                     )
-                except SessionGone:
-                    pass
-                else:
                     return Entered(token, user)
             code = ""  # it was taken
         raise Conflict("Your access was changed while you signed in; sign in once more.")
 
     async def _admitted(self, proved: ProvedIdentity, *, code: str, request: str) -> Admission:
         """Decide, and write what that changes. Raises NotAdmitted, StoreFault."""
-        arrival = self._arrival(proved, code)
+        now = self._clock()
+        identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
+        arrival = Arrival(proved, code=code, id=identifier, now=rfc3339(now))
         try:
             admission = await self._decided(arrival, request=request)
         except NotAdmitted as refusal:
-            self._tell((*refusal.told, self._why_not(arrival, refusal)))
+            self._tell(arrival, refusal.told, refusal)
             raise
-        self._tell(admission.told)
+        self._tell(arrival, admission.told, admission.refused)
         if admission.refused is not None:
-            self._tell((self._why_not(arrival, admission.refused),))
             raise admission.refused
         return admission
-
-    def _why_not(self, arrival: Arrival, refusal: NotAdmitted) -> str:
-        """For the operator."""
-        directory = self._accounts.directory
-        known = directory.person(arrival.proved.identity)
-        who = auth_admission.user_name(arrival.proved, taken=()) if known is None else known.name
-        return refusal_sentence(directory, arrival, self._policy, refusal.why, who=who)
 
     async def _decided(self, arrival: Arrival, *, request: str) -> Admission:
         admission = auth_admission.admit(self._accounts.directory, arrival, self._policy)
@@ -348,11 +339,12 @@ class People:
         await self._accounts.settle(decide, actor=ACTOR, request=request)
         return decided[-1]
 
-    def _arrival(self, proved: ProvedIdentity, code: str) -> Arrival:
-        now = self._clock()
-        identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
-        return Arrival(proved, code=code, id=identifier, now=rfc3339(now))
-
-    def _tell(self, sentences: tuple[str, ...]) -> None:
+    def _tell(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:
+        """Log what was decided, and for the operator why somebody is not let in."""
         for sentence in sentences:
             log.info("%s", sentence)
+        if refusal is not None:
+            directory = self._accounts.directory
+            known = directory.person(arrival.proved.identity)
+            who = auth_admission.user_name(arrival.proved, taken=()) if known is None else known.name
+            log.info("%s", refusal_sentence(directory, arrival, self._policy, refusal.why, who=who))

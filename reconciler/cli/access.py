@@ -20,8 +20,9 @@ id_argument = click.argument("identifier", metavar="ID")
 
 
 def _given(**fields: Value) -> dict[str, Value]:
-    """Return the fields of a body that were given."""
-    return {name: value for name, value in fields.items() if value is not None}
+    """Return the fields of a body that were given: the option `display_name` is the field `displayName`."""
+    given = [(name.split("_"), value) for name, value in fields.items() if value is not None]
+    return {first + "".join(map(str.title, rest)): value for (first, *rest), value in given}
 
 
 # Projects and their members.
@@ -194,7 +195,7 @@ USER_COLUMNS = (
     Column("PROJECTS", _roles),
 )
 
-display_name_option = click.option("--display-name", "displayName", help="What people call them, one line.")
+display_name_option = click.option("--display-name", help="What people call them, one line.")
 file_option = click.option(
     "--password-file",
     type=output.file_type,
@@ -230,13 +231,7 @@ def show_user(service: Client, *, name: str, form: str) -> None:
 @user.command("create")
 @click.argument("name")
 @display_name_option
-@click.option(
-    "--organization-admin",
-    "organizationAdmin",
-    is_flag=True,
-    default=None,
-    help="They may do everything, in every project.",
-)
+@click.option("--organization-admin", is_flag=True, default=None, help="They may do everything, in every project.")
 @file_option
 @everywhere
 def create_user(service: Client, *, name: str, password_file: Path | None, **given: str | bool | None) -> None:
@@ -250,10 +245,7 @@ def create_user(service: Client, *, name: str, password_file: Path | None, **giv
 @click.argument("name")
 @display_name_option
 @click.option(
-    "--organization-admin/--no-organization-admin",
-    "organizationAdmin",
-    default=None,
-    help="Whether they may do everything, everywhere.",
+    "--organization-admin/--no-organization-admin", default=None, help="Whether they may do everything, everywhere."
 )
 @everywhere
 def change_user(service: Client, *, name: str, **given: str | bool | None) -> None:

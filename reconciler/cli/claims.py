@@ -15,7 +15,7 @@ from reconciler.model.positions import MEBIBYTE, TextLimits
 from reconciler.model.values import Value
 
 HEADER = ("PROJECT", "ROLE", "BECAUSE")
-LIMITS = TextLimits(bytes=MEBIBYTE)
+LIMIT = output.FileLimit(MEBIBYTE, "the 1 MiB that claims may have")
 _TOKEN = re.compile(rb"\s*\"?[\w-]+(\.[\w-]*){2,4}\"?\s*")  # compact: signed has three parts, encrypted five
 
 
@@ -69,17 +69,14 @@ def explain(*, file: Path, config: Path | None, projects: tuple[str, ...], form:
 
 def _read_claims(file: Path) -> dict[str, Value]:
     """Return the claims of a file. Raises Refused, OSError; neither repeats the content."""
-    where = "standard input" if str(file) == "-" else str(file)
-    data = output.read_bytes(file, LIMITS.bytes + 1)
-    if len(data) > LIMITS.bytes:
-        raise Refused(f"{where} holds more than the 1 MiB that claims may have")
+    where, data = output.shown_path(file), output.read_whole(file, LIMIT)
     if _TOKEN.fullmatch(data):
         # Taking it apart here would show claims of a token that nobody has checked as if they counted.
         raise Refused(f"{where} holds a token; give its payload, the JSON object between the first dot and the second")
     from reconciler.model import documents as model_documents  # noqa: PLC0415 - PyYAML is for this command alone
 
     try:
-        documents = model_documents.read(data, syntax=model_documents.Syntax.JSON, limits=LIMITS)
+        documents = model_documents.read(data, syntax=model_documents.Syntax.JSON, limits=TextLimits(bytes=LIMIT.bytes))
     except model_documents.DocumentError as problem:
         raise Refused(f"{where}:{problem.line}:{problem.column}: {problem.message}") from None
     value = documents[0].value if documents else None

@@ -227,7 +227,7 @@ class Client:
             value = None
         if not response.is_success:
             refusal = self._refusal(response.status_code, value, after=response.headers.get("Retry-After", ""))
-            # A path names its project, other requests the one of the session.
+            # A path names its project, other requests that of the client.
             project = path[1] if path[0] == "projects" and len(path) > 1 else self.project
             # Not a Refusal: no command may take these for a missing resource.
             if project and refusal.codes == (ErrorCode.PROJECT_NOT_FOUND,):

@@ -1,4 +1,4 @@
-"""The options and arguments that commands share, the session that they make, and the groups that commands are in."""
+"""The options and arguments that commands share, the client that they make, and the groups that commands are in."""
 
 import functools
 import os
@@ -29,10 +29,9 @@ TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or 
 
 
 def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator with the session's options. Only the group reads the environment: the variables of a command
-    would override the group's options.
+    """Return a decorator with the options of a connection. Only the group reads the environment: the variables of a
+    command would override the group's options.
     """
-
     colors = click.Choice(output.COLORS)
     user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
 

@@ -163,18 +163,19 @@ def as_yaml(values: Iterable[Value]) -> str:
 file_type = click.Path(path_type=Path, allow_dash=True)  # `-` is standard input
 
 
-class HiddenLimit(NamedTuple):
-    """The most bytes of a file, without the end of its line, and the words for this limit in an error."""
+class FileLimit(NamedTuple):
+    """The most bytes of a file, and the words for this limit in an error."""
 
     bytes: int
     sentence: str
 
 
-PASSWORD = HiddenLimit(1_024, "the 1,024 bytes that a password may have")
+END_OF_LINE = len("\r\n")  # bytes, of a file with one line
+PASSWORD = FileLimit(1_024 + END_OF_LINE, "the 1,024 bytes that a password may have")
 
 
 def hidden_text(
-    file: Path | None, question: str, *, otherwise: str, limit: HiddenLimit = PASSWORD, twice: bool = False
+    file: Path | None, question: str, *, otherwise: str, limit: FileLimit = PASSWORD, twice: bool = False
 ) -> str:
     """Return the text of a file without one end of line at its end (`-` is standard input), or ask for it on standard
     error, where it is not shown while it is typed; `twice` for one that nobody may mistype.
@@ -191,14 +192,23 @@ def hidden_text(
         except UnicodeEncodeError:
             raise Refused("what was typed is not UTF-8 text") from None
         return found
-    where = "standard input" if str(file) == "-" else str(file)
-    data = read_bytes(file, limit.bytes + len("\r\n") + 1)
-    if len(data) > limit.bytes + len("\r\n"):
-        raise Refused(f"{where} holds more than {limit.sentence}")
     try:
-        return data.decode().removesuffix("\n").removesuffix("\r")
+        return read_whole(file, limit).decode().removesuffix("\n").removesuffix("\r")
     except UnicodeDecodeError:
-        raise Refused(f"{where} is not UTF-8 text") from None
+        raise Refused(f"{shown_path(file)} is not UTF-8 text") from None
+
+
+def shown_path(path: Path) -> str:
+    """Return the name of a file for a person."""
+    return "standard input" if str(path) == "-" else str(path)
+
+
+def read_whole(path: Path, limit: FileLimit) -> bytes:
+    """Return the bytes of a file; `-` is standard input. Raises Refused, OSError."""
+    data = read_bytes(path, limit.bytes + 1)
+    if len(data) > limit.bytes:
+        raise Refused(f"{shown_path(path)} holds more than {limit.sentence}")
+    return data
 
 
 def read_bytes(path: Path, most: int) -> bytes:

@@ -126,7 +126,7 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
 def plan(
     context: click.Context,
     /,
-    session: "Client",
+    service: "Client",
     *,
     form: str,
     limit: int,
@@ -153,7 +153,7 @@ def plan(
     is_live = bool(above or context.params.get("server"))
     options.check(is_live=is_live)
     try:
-        made = plan_by_server(session, options) if is_live else plan_from_checkout(options)
+        made = plan_by_server(service, options) if is_live else plan_from_checkout(options)
     except ReconcilerError as problem:
         from reconciler.review import annotations  # noqa: PLC0415
 
@@ -239,7 +239,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     flows: tuple[Flow, ...] = ()
 
 
-def plan_by_server(session: "Client", asked: PlanOptions) -> Plan:
+def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
     """Ask a server for a plan with one entry for each repository. Raises Refusal, Refused, Unreachable."""
     head = asked.head
     if not head:
@@ -250,8 +250,8 @@ def plan_by_server(session: "Client", asked: PlanOptions) -> Plan:
                 head = checkout.resolve("HEAD")[1]
         except Refused as error:
             raise Refused(f"{error}, or name what would be merged with --head") from None
-    with session.everywhere() as service:
-        plans = [ask_server(service, repository=name, head=head, base=asked.base) for name in asked.repositories]
+    service.everywhere()
+    plans = [ask_server(service, repository=name, head=head, base=asked.base) for name in asked.repositories]
     first = plans[0]
     if any((one.base.commit, one.head.commit) != (first.base.commit, first.head.commit) for one in plans):
         raise Refused("these repositories do not follow the same: their bases or heads differ; plan one at a time")

@@ -18,7 +18,7 @@ from reconciler.model.values import Value
 FORMATS = ("table", "wide", "yaml", "json", "name")
 
 # In bytes, the most characters that the service takes.
-TEXT = output.HiddenLimit(65_536 * 4, "the 65,536 characters that a text may have")
+TEXT = output.FileLimit(65_536 * 4 + output.END_OF_LINE, "the 65,536 characters that a text may have")
 NOBODY = "nobody is here to be asked for the text; name a file that holds it with --value-file, or -"
 ASKED = "The text to take out (it is not shown)"
 NEXT = (

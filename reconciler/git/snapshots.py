@@ -289,7 +289,7 @@ class Snapshot:
         """Differences by object ids alone: what is below equal ids is not looked at, and no file is read."""
         old, new = self._stored_folder(old_tree), self._stored_folder(new_tree)
         with damage(self._told):
-            old_entries, new_entries = map(trees.parse, trees.differing(old, new))
+            old_entries, new_entries = trees.differing(old, new)
         place.count(len(old_entries) + len(new_entries) + trees.compared(old, new))
         same = set(old_entries).intersection(new_entries)
         gone = {entry.name: entry for entry in trees.named(raw for raw in old_entries if raw not in same)}

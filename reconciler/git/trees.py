@@ -29,8 +29,7 @@ LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without i
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
 # Entries as far as there are whole ones. It gives back nothing that it took, so that it needs no memory for each.
 ENTRIES = re.compile(rb"(?>[0-7]{1,6}+ [^\0]++\0.{20})*+", re.DOTALL)
-BYTES_COUNTED = 256  # that are gone through in the time of one entry
-COMPARED_BYTES = 1 << 16  # at once; each is copied, which is faster than looking at byte after byte
+BYTES_COUNTED = 128  # that are gone through in the time of one entry
 # Control characters, characters that turn or break a line of text, and what separates paths on some system.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
 
@@ -157,24 +156,26 @@ def parse(data: bytes) -> list[Raw]:
     return entries
 
 
-def differing(old: bytes, new: bytes) -> tuple[bytes, bytes]:
+def differing(old: bytes, new: bytes) -> tuple[list[Raw], list[Raw]]:
     """The entries of two stored folders without those that both begin with and those that both end with.
 
-    Two versions of a folder with 100,000 files are compared in the time that it takes to read one of them. Where one
-    entry ends and the next begins cannot be seen from anywhere but the start, since names and ids may look like
-    entries; so all that is left out is gone through too. Raises ValueError for what is no folder.
+    Raises ValueError for what is no folder.
     """
-    begin = _whole(old, 0, _same_start(old, new))
-    same = _same_end(old, new, most=min(len(old), len(new)) - begin)
-    end, new_end = (_boundary(data, begin, len(data) - same) for data in (old, new))
-    while len(old) - end != len(new) - new_end:  # they may part in the middle of an entry
-        if len(old) - end > len(new) - new_end:
-            end = _boundary(old, end, end + 1)
-        else:
-            new_end = _boundary(new, new_end, new_end + 1)
-    if _whole(old, end, len(old)) != len(old):
+    before, after = _lines(old), _lines(new)
+    while before and after and before[-1] == after[-1]:
+        before.pop()
+        after.pop()
+    pairs = enumerate(zip(before, after, strict=False))
+    begin = next((number for number, (one, other) in pairs if one != other), min(len(before), len(after)))
+    return parse(b"".join(before[begin:])), parse(b"".join(after[begin:]))
+
+
+def _lines(data: bytes) -> list[bytes]:
+    """The entries of a stored folder, not taken apart: that is fast."""
+    lines = LINE.findall(data)
+    if sum(map(len, lines)) != len(data):
         raise ValueError("not a well-formed tree")
-    return old[begin:end], new[begin:new_end]
+    return lines
 
 
 def compared(old: bytes, new: bytes) -> int:
@@ -202,41 +203,6 @@ def _whole(data: bytes, begin: int, end: int) -> int:
     """Return where the last entry ends that is whole before `end`; an entry begins at `begin`."""
     found = ENTRIES.match(data, begin, end)
     return begin if found is None else found.end()
-
-
-def _boundary(data: bytes, begin: int, least: int) -> int:
-    """Return where the first entry ends that does not end before `least`. Raises ValueError."""
-    end = _whole(data, begin, least)
-    if end >= least:
-        return end
-    found = LINE.match(data, end)
-    if found is None:
-        raise ValueError("not a well-formed tree")
-    return found.end()
-
-
-def _same_start(one: bytes, other: bytes) -> int:
-    """How many bytes both begin with."""
-    known, step = 0, COMPARED_BYTES
-    while step:
-        while (part := one[known : known + step]) and part == other[known : known + step]:
-            known += len(part)
-        step //= 2
-    return known
-
-
-def _same_end(one: bytes, other: bytes, *, most: int) -> int:
-    """How many bytes both end with, up to so many."""
-    known, step = 0, COMPARED_BYTES
-    while step:
-        while known + step <= most and _ending(one, known, step) == _ending(other, known, step):
-            known += step
-        step //= 2
-    return known
-
-
-def _ending(data: bytes, known: int, step: int) -> bytes:
-    return data[len(data) - known - step : len(data) - known]
 
 
 def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:

@@ -5,6 +5,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+import html
 import logging
 import re
 import ssl
@@ -20,8 +21,15 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.delivery import retry
-from reconciler.delivery.http_client import HttpClient
-from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
+from reconciler.delivery.http_client import (
+    AnswerLimits,
+    FailureCause,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    HttpTarget,
+    Unanswered,
+)
 from reconciler.git import hooks
 from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339
@@ -45,7 +53,6 @@ _encoder = msgspec.json.Encoder()
 CONTENT_TYPE = "application/json"
 STANDARD_PREFIX = b"whsec_"
 
-_MARKUP = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}  # what chats read orders, links and mentions from
 _UNSEEN = "\u200b"  # a space of no width: what is cut in two by it is text
 _CUT = re.compile(
     r"""
@@ -125,8 +132,8 @@ def _key(secret: bytes) -> bytes:
 
 def _quoted(said: str) -> str:
     """With nothing in it that a chat makes a link, a mention or a block of, but for a bare domain."""
-    quoted = "".join(_MARKUP.get(character, character) for character in said)
-    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", quoted)
+    escaped = html.escape(said, quote=False)  # chats read orders, links and mentions from `<` and `>`
+    return _CUT.sub(lambda found: f"{found[0]}{_UNSEEN}", escaped)
 
 
 # One attempt to send an alert to a target.

@@ -84,17 +84,18 @@ class ObserverLoop:
 
 # Repositories: the state that their reconcilers remember, and the last runs.
 
-UNREACHABLE = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
-HELD = frozenset(
-    {
-        RepositoryState.BRANCH_MISSING,
-        RepositoryState.PATH_MISSING,
-        RepositoryState.EMPTY,
-        RepositoryState.UNRELATED_ROOT,
-        RepositoryState.UNSIGNED,
-        RepositoryState.UNSUPPORTED_FORMAT,
-    }
-)
+OF_STATE: Mapping[RepositoryState, tuple[NotificationType, Severity]] = {
+    RepositoryState.UNREACHABLE: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
+    RepositoryState.UNAUTHORIZED: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
+    RepositoryState.BRANCH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.PATH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.EMPTY: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNRELATED_ROOT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNSIGNED: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.UNSUPPORTED_FORMAT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
+    RepositoryState.PRUNE_HELD: (NotificationType.PRUNE_HELD, Severity.WARNING),
+    RepositoryState.MIRROR_CORRUPT: (NotificationType.RECONCILE_FAILED, Severity.ERROR),
+}
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
 
@@ -306,9 +307,8 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     if isinstance(fault, GitFault):
         state, message = fault.state, fault.message
     is_other = fault is not None and not isinstance(fault, GitFault)
-    found = _type(state)
-    if found is not None:
-        type_, severity = found
+    if state in OF_STATE:
+        type_, severity = OF_STATE[state]
         facts = {"state": state.value, "message": message}
         yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
     if isinstance(fault, ReconcilerError) and is_other:
@@ -317,16 +317,6 @@ def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     elif fault is None and one.memory.seen is None:
         # No look of this process has ended: whether it still fails is not known.
         yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
-
-
-def _type(state: RepositoryState) -> tuple[NotificationType, Severity] | None:
-    if state in UNREACHABLE:
-        return NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR
-    if state in HELD:
-        return NotificationType.REPOSITORY_HELD, Severity.ERROR
-    if state is RepositoryState.PRUNE_HELD:
-        return NotificationType.PRUNE_HELD, Severity.WARNING
-    return (NotificationType.RECONCILE_FAILED, Severity.ERROR) if state is RepositoryState.MIRROR_CORRUPT else None
 
 
 def _why(one: _Status) -> str:

@@ -7,7 +7,7 @@ import asyncio
 import json
 import logging
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from enum import Enum, auto
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from time import monotonic
@@ -78,7 +78,7 @@ class Place:
         self.pool = pool
         self.address = address
         self.close = close
-        self.state = ConnectionState.IDLE
+        self.state = ConnectionState.ENDED  # until the pool has it
 
     def change(self, state: ConnectionState) -> None:
         """Note the progress of the connection's request."""
@@ -105,51 +105,35 @@ class ConnectionPool:
 
     def __init__(self, trusted: Sequence[IPv4Network | IPv6Network] = ()) -> None:
         self._trusted = trusted
-        self._open = 0
-        # Each in the order in which the connections came into that state.
-        self._idle: dict[Place, None] = {}
-        self._receiving: dict[Place, None] = {}
-        self._idle_of: dict[str, dict[Place, None]] = {}  # by address
+        self._open: dict[Place, None] = {}  # in the order in which the connections came into their states
+        self._idle: dict[str, int] = {}  # how many, by address
         self._warned_at = float("-inf")
 
     def admit(self, address: str, *, close: Callable[[], object]) -> Place | None:
         """Return a place for a new connection, or None. `close` must end it at once."""
-        if self._open >= CONNECTIONS and not self._close_oldest(self._idle) and not self._close_oldest(self._receiving):
+        unanswered = (ConnectionState.IDLE, ConnectionState.RECEIVING)
+        if len(self._open) >= CONNECTIONS and not any(map(self._close_oldest, unanswered)):
             self._warn()
             return None
-        self._open += 1
         place = Place(self, self._counted(address), close)
-        self._enter(place)
+        self.move(place, ConnectionState.IDLE)
         return place
 
     def move(self, place: Place, state: ConnectionState) -> None:
         """Change the state of a connection."""
-        self._forget(place)
+        idle = self._idle
+        if place.state is ConnectionState.IDLE:
+            idle[place.address] -= 1
+            if not idle[place.address]:
+                del idle[place.address]
+        self._open.pop(place, None)
         place.state = state
-        self._enter(place)
-        if state is ConnectionState.ENDED:
-            self._open -= 1
-
-    def _forget(self, place: Place) -> None:
-        if place.state is ConnectionState.RECEIVING:
-            del self._receiving[place]
-        elif place.state is ConnectionState.IDLE:
-            del self._idle[place]
-            if (same := self._idle_of.get(place.address)) is not None:
-                del same[place]
-                if not same:
-                    del self._idle_of[place.address]
-
-    def _enter(self, place: Place) -> None:
-        if place.state is ConnectionState.RECEIVING:
-            self._receiving[place] = None
-        elif place.state is ConnectionState.IDLE:
-            self._idle[place] = None
-            if place.address:
-                same = self._idle_of.setdefault(place.address, {})
-                same[place] = None
-                if len(same) > OF_ONE_ADDRESS:
-                    self._close_oldest(same)
+        if state is not ConnectionState.ENDED:
+            self._open[place] = None
+        if state is ConnectionState.IDLE:
+            idle[place.address] = idle.get(place.address, 0) + 1
+            if place.address and idle[place.address] > OF_ONE_ADDRESS:
+                self._close_oldest(state, place.address)
 
     def _counted(self, address: str) -> str:
         """Return the address that the connection counts for; empty for a trusted proxy."""
@@ -159,8 +143,10 @@ class ConnectionPool:
             return ""  # a listener of another kind has no addresses
         return "" if any(peer in network for network in self._trusted) else address
 
-    def _close_oldest(self, places: Mapping[Place, None]) -> bool:
-        oldest = next(iter(places), None)
+    def _close_oldest(self, state: ConnectionState, address: str = "") -> bool:
+        """Close the oldest connection in this state, of one address or of any; False if there is none."""
+        found = (one for one in self._open if one.state is state and address in ("", one.address))
+        oldest = next(found, None)
         if oldest is not None:
             oldest.end()
         return oldest is not None

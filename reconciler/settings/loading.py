@@ -23,7 +23,7 @@ from reconciler.model import positions
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
-from reconciler.settings import layers, models, scalars
+from reconciler.settings import layers, scalars
 from reconciler.settings.layers import Layer, value_at
 from reconciler.settings.models import ENVIRONMENT_ONLY, Settings
 from reconciler.settings.scalars import listen_address
@@ -68,6 +68,15 @@ def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[Mistake]:
     lacking = [f"credentials.{key}" for key in NEEDED if key not in given]
     if scheme == "ssh" and lacking:
         yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
+
+
+def alert_mistakes(alert: Mapping[str, Value]) -> Iterator[Mistake]:
+    """Yield the contradictions in an alert; pointers begin in it."""
+    given = [key for key in ("url", "urlFile") if _is_given(alert.get(key))]
+    if not given:
+        yield (), "needs url or urlFile"
+    elif len(given) > 1:
+        yield ("urlFile",), "must not be given beside url"
 
 
 def _is_given(value: Value) -> bool:
@@ -147,7 +156,7 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
 def mistakes_between(values: Mapping[str, Value]) -> Iterator[Mistake]:
     """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
     yield from _of_items("repositories", values, repository_mistakes)
-    yield from _of_items("alerts", values, models.alert_mistakes)
+    yield from _of_items("alerts", values, alert_mistakes)
     for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
         if _is_given(value_at(values, "tls", one)) and not _is_given(value_at(values, "tls", other)):
             yield ("tls", one), f"needs tls.{other} too"

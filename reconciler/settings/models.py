@@ -4,14 +4,12 @@
 docs/settings.md.
 """
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.model.values import Pointer, Value
 from reconciler.settings import scalars
 from reconciler.settings.repositories import Repository
 from reconciler.settings.scalars import Allowed, Topic, setting
@@ -47,15 +45,6 @@ class Alert(Topic):
     severities: tuple[OneSeverity, ...] = setting((), "Only these severities. Off: empty, all.")
     types: tuple[OneType, ...] = setting((), "Only these types. Off: empty, all.")
     projects: tuple[scalars.Project, ...] = setting((), "Only these projects. Off: empty, all, and the organization.")
-
-
-def alert_mistakes(alert: dict[str, Value]) -> Iterator[tuple[Pointer, str]]:
-    """Which keys of an alert do not fit each other, as (the key's pointer in it, the sentence)."""
-    given = [key for key in ("url", "urlFile") if alert.get(key) not in ("", None)]
-    if not given:
-        yield (), "needs url or urlFile"
-    elif len(given) > 1:
-        yield ("urlFile",), "must not be given beside url"
 
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed

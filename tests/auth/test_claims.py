@@ -1,4 +1,4 @@
-"""What claims grant: a row for each rule of the interface, by its name, and for what the interface leaves open."""
+"""The access that claims grant: a row for each rule of the interface, and for what the interface leaves open."""
 
 import time
 from collections.abc import Mapping
@@ -178,17 +178,19 @@ def test_without_a_list_of_projects_each_that_may_be_called_so_exists() -> None:
 
 def test_everything_that_is_granted_is_told_with_its_rule() -> None:
     given = direct("admin:payments,search,ghost,,owner:shop", groups=["service-projects-user:payments"])
-    assert claims.granted_roles(given, NAMES, projects=PROJECTS) == GrantedRoles(
+    found = claims.granted_roles(given, NAMES, projects=PROJECTS)
+    assert isinstance(found, GrantedRoles)
+    assert found.reasons == (
+        "payments: user, the least privileged of its own roles (direct claims 6).",
+        "search: viewer, the least privileged of the projects' own roles (direct claims 6).",
+        "shop: viewer, its own role does not exist, which counts as viewer (direct claims 5).",
+        "Skipped: 1 malformed entry of service_projects (direct claims 5).",
+        "Skipped: there is no project ghost.",
+        "No other project is opened (direct claims 4).",
+    )
+    assert found == GrantedRoles(
         organization_admin=False,
         roles={"payments": USER, "search": VIEWER, "shop": VIEWER},
-        reasons=(
-            "payments: user, the least privileged of its own roles (direct claims 6).",
-            "search: viewer, the least privileged of the projects' own roles (direct claims 6).",
-            "shop: viewer, its own role does not exist, which counts as viewer (direct claims 5).",
-            "Skipped: 1 malformed entry of service_projects (direct claims 5).",
-            "Skipped: there is no project ghost.",
-            "No other project is opened (direct claims 4).",
-        ),
         unknown=("ghost",),
         because={
             "payments": "the least privileged of its own roles (direct claims 6)",

@@ -1,4 +1,4 @@
-"""What holds of any claims: nothing raises, order and names mean nothing, and more said never gives more."""
+"""Properties of any claims: nothing raises, order and names mean nothing, and more said never gives more."""
 
 import random
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ def test_claims_and_groups_by_other_names_grant_the_same(given: dict[str, object
     before, after = decided(given), decided(renamed(given), RENAMED)
     assert type(before) is type(after)
     if isinstance(before, GrantedRoles) and isinstance(after, GrantedRoles):
-        assert replace(before, reasons=(), because={}, notes=()) == replace(after, reasons=(), because={}, notes=())
+        assert replace(before, because={}, notes=()) == replace(after, because={}, notes=())
 
 
 def renamed(given: Mapping[str, object]) -> dict[str, object]:

@@ -170,8 +170,8 @@ def test_pauses_grow_and_are_bounded() -> None:
     assert [script.pause(attempt, None) for attempt in range(4)] == [1, 2, 4, 8]
     assert script.pause(0, 86_400) == script.SECONDS_BETWEEN
     assert script.pause(9, None) == script.SECONDS_BETWEEN
-    assert script._seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0
-    assert script._seconds("soon") is None
+    assert script.seconds("Wed, 21 Oct 2015 07:28:00 GMT") == 0
+    assert script.seconds("soon") is None
 
 
 def test_a_forge_that_wants_longer_than_there_is_time_is_an_error(github: Forge) -> None:

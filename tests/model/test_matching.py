@@ -1,5 +1,6 @@
 """Matching: which destinations the records of a resource go to, held against a look at every route."""
 
+import tracemalloc
 from collections.abc import Mapping
 
 from hypothesis import given
@@ -40,13 +41,23 @@ def test_without_a_route_nothing_goes_anywhere() -> None:
 
 def test_what_is_remembered_is_bounded_and_does_not_grow_with_what_no_route_names() -> None:
     matcher = Matcher(routes(*(({f"k{number}": "v"}, (f"d{number}",)) for number in range(20))))
-    for number in range(10_000):
-        assert matcher.of({"host.name": f"h{number}", "k3": "v"}) == ("d3",)
-    assert len(matcher._known) == 1
-    for number in range(10_000):
-        attributes = {f"k{bit}": "v" for bit in range(20) if number >> bit & 1}
-        assert matcher.of(attributes) == tuple(f"d{bit}" for bit in range(20) if number >> bit & 1)
-    assert len(matcher._known) == intake.MOST_ANSWERS
+
+    def bytes_after(numbers: range) -> int:
+        for number in numbers:
+            attributes = {f"k{bit}": "v" for bit in range(20) if number >> bit & 1}
+            assert matcher.of(attributes) == tuple(f"d{bit}" for bit in range(20) if number >> bit & 1)
+        return tracemalloc.get_traced_memory()[0]
+
+    tracemalloc.start()
+    try:
+        few = bytes_after(range(8, 9))
+        for number in range(10_000):
+            assert matcher.of({"host.name": f"h{number}", "k3": "v"}) == ("d3",)
+        assert bytes_after(range(8, 9)) - few < 10_000
+        full = bytes_after(range(intake.MOST_ANSWERS))
+        assert bytes_after(range(2 * intake.MOST_ANSWERS, 4 * intake.MOST_ANSWERS)) - full < 0.5 * (full - few)
+    finally:
+        tracemalloc.stop()
 
 
 LABELS = st.dictionaries(st.sampled_from("abcd"), st.sampled_from(["", "1", "2"]), max_size=3)

@@ -2,13 +2,13 @@
 
 from math import inf
 
-from reconciler.ops import metrics
-from reconciler.ops.metrics import BUCKETS, Traffic
+from reconciler.ops import traffic as module
+from reconciler.ops.traffic import BUCKETS, Traffic
 
 
 def counted(traffic: Traffic) -> dict[tuple[str, ...], object]:
-    steps = metrics.request_steps(traffic, {})
-    return {one.labels: one.value for one in steps if one.family is metrics.REQUESTS}
+    steps = module.request_steps(traffic, {})
+    return {one.labels: one.value for one in steps if one.family is module.REQUESTS}
 
 
 def test_by_route_method_and_class_of_the_status() -> None:
@@ -37,14 +37,14 @@ def test_what_leads_nowhere_is_one_route_and_methods_that_nobody_knows_are_one_m
         ("unmatched", "GET", "4xx"): 1_000,
         ("unmatched", "other", "4xx"): 1_000,
     }
-    assert len(traffic.slots()) == 3
+    assert len(traffic.seconds) == 3
 
 
 def test_a_duration_counts_up_to_its_bound_and_no_further() -> None:
     traffic, one = Traffic(), "/v1/things"
     for seconds in (0.0, 0.001, 0.0011, 10.0, 11.0):
         traffic.note(one, "GET", 200, seconds)
-    (slot,) = traffic.slots()
-    found = dict(zip((*BUCKETS, inf), slot.buckets, strict=True))
+    (seen,) = traffic.seconds.values()
+    found = dict(zip((*BUCKETS, inf), seen.counts, strict=True))
     assert {bound: number for bound, number in found.items() if number} == {0.001: 2, 0.0025: 1, 10.0: 1, inf: 1}
-    assert slot.seconds == 21.0021
+    assert seen.total == 21.0021

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import pytest
@@ -11,7 +11,7 @@ import pytest
 from reconciler.auth.rate_limits import RefusedAttempt, RefusedAttempts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import Store
-from reconciler.store.records import ResourceChange
+from reconciler.store.records import AuditRow, ResourceChange
 from tests.store import rows
 from tests.store.conftest import empty, engine, store  # noqa: F401 - fixtures
 from tests.store.contract_audit import names
@@ -40,7 +40,7 @@ async def test_the_head_is_said_once_for_each_change(
     await store.tell([rows.audit("a")])
     await upkeep.minute()
     await upkeep.minute()
-    head = await store.audit_head()
+    head = (await store.audit_ends())[1]
     assert said(caplog)[1:] == [f"The audit's head is {head}."]
     fields = caplog.records[-1].__dict__["fields"]
     assert fields == {"auditLink": head.number, "auditHash": head.hash.hex()}
@@ -66,12 +66,22 @@ async def test_after_a_run_it_is_said_at_once_and_the_end_writes_what_was_refuse
     assert await names(store) == ["401", "a"]
 
 
-async def test_a_write_that_is_under_way_when_the_service_stops_is_not_made_twice(store: Store) -> None:  # noqa: F811
+async def test_a_write_that_is_under_way_when_the_service_stops_is_not_made_twice(
+    store: Store,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began, tell = asyncio.Event(), store.tell
+
+    async def told(rows: Sequence[AuditRow]) -> None:
+        began.set()
+        await tell(rows)
+
+    monkeypatch.setattr(store, "tell", told)
     refusals = RefusedAttempts()
     upkeep = keeping(store, refusals)
     refusals.note(RefusedAttempt(403, "key:K1", "192.0.2.1", "/v1/apply"))
     minute = asyncio.create_task(upkeep.minute())
-    await _until(lambda: bool(upkeep._waiting))
+    await began.wait()
     minute.cancel()
     refusals.note(RefusedAttempt(401, "unknown", "192.0.2.1", ""))
     await upkeep.minute()
@@ -103,7 +113,7 @@ async def test_each_move_of_the_anchor_is_said_and_at_a_start_the_last_one(
     await upkeep.forget()
     await upkeep.forget()
     await keeping(store).say()
-    anchor = await store.audit_anchor()
+    anchor = (await store.audit_ends())[0]
     assert (anchor.head.number, anchor.events, anchor.last_event, anchor.last_at) == (2, 2, 2, rows.AT)
     sentence = f"The audit's anchor is {anchor.head}: 2 events went so far, up to number 2, the last of {rows.AT}."
     assert [record.message for record in anchors(caplog)] == [sentence, sentence]

@@ -8,8 +8,8 @@ import sqlite3
 import stat
 import subprocess
 import sys
-import threading
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -70,7 +70,7 @@ NOW = datetime(2026, 11, 27, 1, 2, 3, tzinfo=UTC)
 
 
 async def left(path: Path) -> list[SessionRow]:
-    """What another opening finds."""
+    """Return what another opening finds."""
     opened = SqliteOperations(path)
     found = await opened.sessions()
     await opened.close()
@@ -139,14 +139,13 @@ async def test_a_process_that_is_killed_leaves_what_it_was_told_is_kept(path: Pa
     assert (killed(path), await left(path)) == (-signal.SIGKILL, [row(2)])
 
 
-async def test_so_much_may_wait_to_be_written_and_more_is_refused(operations: SqliteOperations) -> None:
-    go_on = threading.Event()
-    operations._thread.submit(go_on.wait, 30)
-    waiting = [asyncio.ensure_future(operations.remove_sessions([])) for _ in range(store_operations.WAITING)]
-    await asyncio.sleep(0)
-    with pytest.raises(StoreFault, match=r"^Too many writes of sessions and notifications wait; try again\.$"):
-        await operations.put_session(row(1))
-    go_on.set()
+async def test_so_much_may_wait_to_be_written_and_more_is_refused(operations: SqliteOperations, path: Path) -> None:
+    with closing(sqlite3.connect(path, isolation_level=None)) as another:
+        another.execute("begin immediate")
+        waiting = [asyncio.ensure_future(operations.remove_sessions([])) for _ in range(store_operations.WAITING)]
+        await asyncio.sleep(0)
+        with pytest.raises(StoreFault, match=r"^Too many writes of sessions and notifications wait; try again\.$"):
+            await operations.put_session(row(1))
     await asyncio.gather(*waiting)
     await operations.put_session(row(1))
     assert await operations.sessions() == [row(1)]
@@ -161,7 +160,7 @@ def refusal(path: Path, why: str) -> str:
 
 
 def refused(path: Path) -> tuple[str, bool]:
-    """What a start says, and whether it left the file alone."""
+    """Return what a start says, and whether it left the file alone."""
     before = path.read_bytes()
     with pytest.raises(Refused) as caught:
         SqliteOperations(path)

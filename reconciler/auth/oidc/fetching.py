@@ -10,13 +10,19 @@ import contextlib
 import json
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import httpx2
 
 from reconciler.auth.oidc import discovery
-from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits, ProviderUnfit, ProviderUnreachable, quoted
+from reconciler.auth.oidc.discovery import (
+    STOPPING,
+    ProviderAnswer,
+    ProviderLimits,
+    ProviderUnfit,
+    ProviderUnreachable,
+    quoted,
+)
 from reconciler.settings import bounded_io
 from reconciler.version import __version__
 
@@ -26,17 +32,6 @@ HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": f"reconciler/{__version__}",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderAnswer:
-    """One thing that is asked of the provider."""
-
-    what: str  # as a sentence names it: `the discovery document`
-    url: str
-    most_bytes: int
-    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
-    members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
 
 
 class ProviderClient:

@@ -18,13 +18,14 @@ from reconciler.auth.oidc.discovery import (
     PINNED,
     FittingAlgorithms,
     NotProved,
+    ProviderAnswer,
     ProviderConfiguration,
     ProviderDocument,
     ProviderUnfit,
     ProviderUnreachable,
     quoted,
 )
-from reconciler.auth.oidc.fetching import HEADERS, ProviderAnswer, ProviderClient
+from reconciler.auth.oidc.fetching import HEADERS, ProviderClient
 from reconciler.auth.oidc.flows import LIFETIME_SECONDS, Flow
 from reconciler.model.directory import ProvedIdentity, ProviderIdentity
 
