@@ -4,7 +4,7 @@ These depend on each other. What the files hold, what is gone, and what other re
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -219,8 +219,9 @@ class _Judgement:
     def _owners(self) -> Owners:
         holders: dict[Key, list[tuple[int, Desired]]] = defaultdict(list)
         for number in sorted(range(len(self._heads)), key=self._name):
+            times = Counter(one.key for one in self._documents[number])  # what it has twice, it does not have
             for one in self._documents[number]:
-                if one.key is not None and one.owned and one.allowed:
+                if one.key is not None and one.owned and one.allowed and times[one.key] == 1:
                     holders[one.key].append((number, one))
         dropped = {key for keys in self._leaving for key in keys} - self._held
         owners = {}
@@ -228,7 +229,7 @@ class _Judgement:
             owner = self._owner_of(key)
             fit = [each for each in found if (each[0], key) not in self._unfit] or found
             own = [each for each in fit if self._name(each[0]) == owner]
-            is_shared = len({number for number, _ in found}) > 1 and (owner is None or bool(own))
+            is_shared = len(found) > 1 and (owner is None or bool(own))
             if key in dropped or is_shared:
                 owners[key] = (own or fit)[0]
         return owners

@@ -288,7 +288,7 @@ class Pruning:
 
     def names(self, path: str) -> bool:
         """The message says of this file that it cannot be read."""
-        return self.unreadable and f"{path}:" in (self.message or "")
+        return f"{path}:1:1: " in (self.message or "")
 
     @property
     def holds_all(self) -> bool:
