@@ -29,8 +29,8 @@ from api.routing import Endpoint, Nowhere, Routes
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.principals import Permission
-from reconciler.ops import metric_families, metrics
-from reconciler.ops.metrics import MetricSources
+from reconciler.ops import metric_families
+from reconciler.ops.metric_families import TextFormat
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -72,11 +72,8 @@ async def version(_call: Call) -> Response:
 @routes.add("GET /metrics", Subject.ORGANIZATION, Permission.READ_METRICS)
 async def scrape_metrics(call: Call) -> Response:
     """Answer with the metrics of the service."""
-    services = call.services
-    format_ = metric_families.TextFormat.OPENMETRICS if _wants_openmetrics(call) else metric_families.TextFormat.TEXT
-    now = int(services.clock().timestamp() * 1000)
-    sources = MetricSources(services.measured, services.store, services.in_flight, services.board.open, now)
-    texts = metric_families.text_slices(await metrics.all_steps(sources), format_=format_)
+    format_ = TextFormat.OPENMETRICS if _wants_openmetrics(call) else TextFormat.TEXT
+    texts = metric_families.text_slices(await call.services.samples(), format_=format_)
     return responses.Streamed(texts, content_type=(b"content-type", format_.value))
 
 

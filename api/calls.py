@@ -1,7 +1,7 @@
 """The services that handlers call, and a call: one request as a handler sees it."""
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from ipaddress import IPv4Network, IPv6Network
@@ -26,12 +26,17 @@ from reconciler.model.directory import Amendment, Directory
 from reconciler.model.principals import Actor, Permission, Principal
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import Outbox
-from reconciler.ops.metrics import Measured
+from reconciler.ops.metric_families import Sample
+from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
 from reconciler.store.records import SessionRow
+
+
+async def _no_samples() -> Iterable[Sample]:
+    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class Services:
     request comes from. `headers` go with every answer. `rates`, `room` and `log_limits` bound what `/v1/logs` takes in;
     `in_flight` counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever
     is unknown, `refusals` who was refused, `sent_forms` what must not count twice.
-    `measured` is what the service counts of itself. `outbox` is there where the settings name targets of alerts.
+    `traffic` counts requests, `samples` gives the metrics. `outbox` is there where the settings name targets of alerts.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
     through the provider, are there with `oidc` alone; `takes_invitations` says whether invitations admit anybody.
@@ -81,7 +86,8 @@ class Services:
     paces: RateLimits = field(default_factory=RateLimits)
     sent_forms: OnceOnly = field(default_factory=lambda: OnceOnly(SENT_FORM_MOST))
     refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
-    measured: Measured = field(default_factory=Measured)
+    traffic: Traffic = field(default_factory=Traffic)
+    samples: Callable[[], Awaitable[Iterable[Sample]]] = _no_samples
 
     def new_id(self) -> str:
         """Return a new ULID."""

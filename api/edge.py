@@ -96,7 +96,7 @@ class Edge:
                 raise  # it is sent; the server cuts the connection, so that the client sees that it broke off
             await endpoint.style.failure(call, problem)(scope, receive, send_on)
         finally:
-            services.measured.traffic.note(route, scope["method"], status, perf_counter() - began)
+            services.traffic.note(route, scope["method"], status, perf_counter() - began)
             if status in REFUSED or call.is_hidden:
                 _count(call, endpoint.path, status)
 

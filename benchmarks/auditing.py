@@ -73,5 +73,5 @@ def _parts(files: int) -> Iterator[Changes]:
     origin = rows.origin()
     for start in range(0, files, PART):
         names = (f"destination-{number:06d}" for number in range(start, min(start + PART, files)))
-        changed = tuple(ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, origin.id) for name in names)
-        yield Changes(origins=(origin,), changed=changed)
+        changed = [ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, origin.id) for name in names]
+        yield Changes(origins=[origin], changed=changed)

@@ -27,7 +27,7 @@ def forms(secret: str) -> Iterator[bytes]:
 
 
 def leaks(data: bytes) -> list[str]:
-    """What of any secret of tests is in the data, in any of these forms, with what stands around it."""
+    """Return what of any secret of tests is in the data, in any of these forms, with what stands around it."""
     return [
         data[max(0, at - 60) : at + 60].decode("utf-8", "backslashreplace")
         for form in forms(MARKER)

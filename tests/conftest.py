@@ -43,7 +43,7 @@ def pytest_configure() -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected is there to the end, and is much: nobody looks through it again for what is not used."""
+    """Freeze the collected tests, which are many and stay to the end: no collection of garbage visits them again."""
     gc.enable()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, 10, 10)

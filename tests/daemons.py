@@ -173,7 +173,7 @@ class Daemon:
         return until(found, "there is a worker")
 
     def lines(self) -> list[dict[str, Any]]:
-        """What it logged, every line a JSON object; what is not fails."""
+        """Return what it logged, every line a JSON object; what is not fails."""
         text = self.log.read_text() if self.log.exists() else ""
         whole = text[: text.rfind("\n") + 1]
         return [json.loads(line) for line in whole.splitlines()]
@@ -190,7 +190,7 @@ class Daemon:
         return [message for message in found if not message.startswith(OF_EVERY_START)]
 
     def output(self) -> str:
-        """What it wrote, whatever that is."""
+        """Return what it wrote, whatever that is."""
         return self.log.read_text()
 
     def _address(self, known: int) -> str | None:
@@ -327,7 +327,7 @@ class Daemon:
 
 
 def until(look: Callable[[], T | None], what: str, *, seconds: float = WAIT_SECONDS) -> T:
-    """What a look finds, tried again and again until it is something."""
+    """Return what a look finds, tried again and again until it is something."""
     end, step = time.monotonic() + seconds, STEP_SECONDS
     while True:
         found = look()

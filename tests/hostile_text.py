@@ -16,7 +16,7 @@ JOINERS = frozenset("\u200c\u200d")
 
 
 def unseen(text: str) -> list[str]:
-    """What of the text a person does not see or a terminal acts on; LF is no such thing."""
+    """Return what of the text a person does not see or a terminal acts on; LF is no such thing."""
     return [character for character in text if character != "\n" and _is_unseen(character)]
 
 

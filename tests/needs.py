@@ -1,4 +1,4 @@
-"""What a test needs and a machine may lack.
+"""Programs that a test needs and a machine may lack.
 
 A missing thing is named when the test skips; with CI=true the skip is a failure.
 """

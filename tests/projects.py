@@ -83,18 +83,18 @@ class Project:
         return dict(answer.body)
 
     def get(self, kind: str, name: str) -> Resource:
-        """What is stored."""
+        """Return what is stored."""
         found = self.daemon.resource(kind, name, project=self.name)
         assert found is not None, name
         return found
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
-        """What the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
+        """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
         apart = ("delivery", "latest", "source")
         return {key: value for key, value in self.get(kind, name)["status"].items() if key not in apart}
 
     def names(self, kind: str) -> list[str]:
-        """What is stored of a kind; what is built in apart."""
+        """Return what is stored of a kind; what is built in apart."""
         found = self.daemon.resources(kind, project=self.name)
         return [one["metadata"]["name"] for one in found if one["status"]["source"]["type"] != "builtin"]
 

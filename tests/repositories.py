@@ -167,7 +167,7 @@ class Repository:
         return other
 
     def _is_plain(self, message: str) -> bool:
-        """Whether there is nothing here in which the library might not do what git does."""
+        """Return True when there is nothing here in which the library might not do what git does."""
         git = self.path / ".git"
         return (
             git.is_dir()
@@ -230,7 +230,7 @@ class Repository:
 
 @functools.cache
 def _empty(branch: str, object_format: str, *, bare: bool) -> Path:
-    """What git makes of a new repository, without samples of hooks; made once in a process, and copied."""
+    """Return what git makes of a new repository, without samples of hooks; made once in a process, and copied."""
     folder = _folder() / f"{branch.replace('/', '-')}-{object_format}-{bare}"
     folder.mkdir()
     kind = ["--bare"] if bare else []

@@ -16,7 +16,7 @@ async def until(holds: Callable[[], bool], *, seconds: float = SECONDS) -> None:
 
 
 def is_alive(process: int) -> bool:
-    """Whether a process runs, and is not only waiting to be reaped."""
+    """Return True when a process runs, and is not only waiting to be reaped."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

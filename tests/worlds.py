@@ -108,7 +108,7 @@ class Ran:
 
     @property
     def told(self) -> list[Told]:
-        """What the run tells, in one order: that of files is not the same when other files are read."""
+        """Return what the run tells, in one order: that of files is not the same when other files are read."""
         rows = (row for part in self.parts for row in part.statuses)
         return sorted((Told(*row[2:]) for row in rows), key=repr)
 
@@ -327,7 +327,7 @@ class World:
             yield lambda: Ran(messages.finished(steps), tuple(parts))
 
     def review(self, repository: str, head: str, *, base: str | None = None) -> PlanEntry:
-        """What merging a commit into the newest head would do; or into `base`, which nobody follows."""
+        """Return what merging a commit into the newest head would do; or into `base`, which nobody follows."""
         planned = reviews.plan_review(self.review_job(repository, head, base=base), self.view)
         assert not planned.conflicts
         return msgspec.msgpack.decode(planned.entry, type=PlanEntry)
@@ -352,7 +352,7 @@ class World:
         return Answered(planned, tuple(parts))
 
     def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
-        """What the project routes, and the statuses that say otherwise, which are not stored."""
+        """Return what the project routes, and the statuses that say otherwise, which are not stored."""
         parts: list[Changes] = []
         job = RoutesJob(self._context(), left)
         ended = routes.find_routes(job, self.view, emit=parts.append)
@@ -371,7 +371,7 @@ class World:
     # What is there
 
     def all(self, statement: str, *arguments: object) -> list[dict[str, Any]]:
-        """What a statement finds, rows as dictionaries."""
+        """Return what a statement finds, rows as dictionaries."""
         with contextlib.closing(database.open_reader(self.path)) as reader:
             reader.row_factory = sqlite3.Row
             return [dict(row) for row in reader.execute(statement, arguments)]
@@ -400,7 +400,7 @@ class World:
         return answered
 
     def _is_followed_anew(self, repository: str) -> bool:
-        """Whether the settings are others than those that it was read by."""
+        """Return True when the settings are others than those that it was read by."""
         return self.rows[repository].fingerprint != repr(self.following[repository])
 
     def _pass_time(self) -> None:
@@ -504,7 +504,7 @@ def make(folder: Path, following: Mapping[str, Following]) -> World:
 
 
 def is_held(world: World) -> bool:
-    """Whether a guard stops deletions somewhere."""
+    """Return True when a guard stops deletions somewhere."""
     return any(row.state != RepositoryState.READY for row in world.rows.values())
 
 

@@ -188,7 +188,7 @@ def _refusal(problem: urllib.error.HTTPError) -> Exception:
 
 
 def seconds(after: str | None) -> float | None:
-    """What Retry-After says: a number of seconds, or a date."""
+    """Return what Retry-After says: a number of seconds, or a date."""
     if after is None:
         return None
     if after.strip().isdecimal():

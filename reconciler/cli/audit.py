@@ -1,7 +1,7 @@
 """`reconciler audit`: the audit events of the service, and the verification of their chain in the store's file."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -46,16 +46,15 @@ def meant_instant(text: str, *, now: datetime) -> datetime:
 
 def detail_line(event: Value) -> str:
     """Return the detail of an event on one line: `name=coll, role=user, scopes=logs metrics`."""
-    detail = client.at(event, "detail")
-    return ", ".join(_parts("", detail)) if isinstance(detail, dict) else ""
+    return ", ".join(_parts("", client.at(event, "detail")))
 
 
-def _parts(path: str, members: Mapping[str, Value]) -> Iterator[str]:
-    for name, value in members.items():
-        if isinstance(value, dict):
-            yield from _parts(f"{path}{name}.", value)
-        else:
-            yield _text(value) if path + name == SENTENCE else f"{path}{name}={_text(value)}"
+def _parts(path: str, value: Value) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _parts(f"{path}.{name}" if path else name, inner)
+    elif path:
+        yield _text(value) if path == SENTENCE else f"{path}={_text(value)}"
 
 
 def _text(value: Value) -> str:
@@ -167,5 +166,3 @@ def _lines(verified: VerifiedChain) -> Iterator[str]:
         yield f"anchor: {anchor.head} ({events(anchor.events)} removed up to it{until})"
     yield f"head: {verified.head}"
     yield from (f"redacted: {events(one.events)}, by {one.by}" for one in verified.redacted)
-    if verified.more_redacted:
-        yield f"redacted: more, by {output.counted(verified.more_redacted, 'link')}"

@@ -17,9 +17,10 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from itertools import islice
 from pathlib import Path
+from socketserver import TCPServer, ThreadingTCPServer
 
 import click
 
@@ -199,8 +200,7 @@ def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
     if statuses:
         output.write("\n" + tables.table(runs.STATUS_COLUMNS, statuses))
     for one in statuses:
-        output.lines(client.text(one, "reason").splitlines())
-        output.lines(f"note: {note}" for note in client.strings(one, "notes"))
+        output.lines(runs.reasons(one))
     commit, message = client.text(run, "commit"), client.text(run, "message")
     what = f"Commit {faults.short_commit(commit)}" if commit else "No commit"
     output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])
@@ -229,7 +229,7 @@ class Webhook(BaseHTTPRequestHandler):
     """Takes what the webhook of the example posts, and shows the bodies, or their beginnings."""
 
     timeout = SECONDS
-    server: HTTPServer
+    server: TCPServer
 
     def do_POST(self) -> None:
         """Show the body of a request that says its length."""
@@ -243,7 +243,7 @@ class Webhook(BaseHTTPRequestHandler):
             body = self.rfile.read(int(length))
             more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
             shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
-            output.line(f"http://{HOST}:{self.server.server_port} got {shown}{more}")
+            output.line(f"http://{HOST}:{self.server.server_address[1]} got {shown}{more}")
         self.send_response(status)
         self.send_header("Content-Length", "0")
         self.end_headers()
@@ -252,8 +252,14 @@ class Webhook(BaseHTTPRequestHandler):
         """Say nothing else."""
 
 
-class WebhookServer(ThreadingHTTPServer):
-    """Listens where the example says, or at any port of this machine when that is taken: then the copy has that one."""
+class WebhookServer(ThreadingTCPServer):
+    """Listens where the example says, or at any port of this machine when that is taken: then the copy has that one.
+
+    The server of `http.server` would ask for its own name, for which a machine without a network may wait long.
+    """
+
+    allow_reuse_address = True
+    daemon_threads = True
 
     def handle_error(self, *_: object) -> None:
         """Say nothing of a connection that broke."""
@@ -269,6 +275,6 @@ def _webhook() -> Iterator[int]:
     with server:
         threading.Thread(target=server.serve_forever, name="webhook", daemon=True).start()
         try:
-            yield server.server_port
+            yield server.server_address[1]
         finally:
             server.shutdown()

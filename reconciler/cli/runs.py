@@ -88,13 +88,17 @@ def summary(run: Value) -> str:
     return verdict(run) + tables.table(STATUS_COLUMNS, shown) + status_reasons(shown) + output.as_lines(more)
 
 
+def reasons(status: Value) -> list[str]:
+    """Return every line of the reason, and every note."""
+    return [*client.lines(status, "reason"), *(f"note: {note}" for note in client.strings(status, "notes"))]
+
+
 def status_reasons(statuses: Sequence[Value]) -> str:
     """Return every line of every reason, and every note; a line without a place gets the place in front."""
     found = []
     for status in statuses:
         path = client.text(status, "path")
-        notes = [f"note: {note}" for note in client.strings(status, "notes")]
-        for line in (*client.lines(status, "reason"), *notes):
+        for line in reasons(status):
             if not path:
                 found.append(f"{client.text(status, 'kind') or '?'}/{client.text(status, 'name') or '?'}: {line}")
             elif visible(line).startswith(f"{visible(path)}:"):

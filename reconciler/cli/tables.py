@@ -15,19 +15,14 @@ from reconciler.model.text import visible
 from reconciler.model.values import Value
 
 GAP = "   "
-COLOURS = {
-    **dict.fromkeys(("ready", "created", "configured", "deleted", "succeeded"), GOOD),
-    **dict.fromkeys(
-        ("queued", "running", "partial", "incomplete", "not-ready", "deprecated", "suspended", "never-read", "drifted"),
-        BUSY,
-    ),
-    **dict.fromkeys(("invalid", "error", "in-use", "forbidden", "not-found", "refused", "failed"), BAD),
-    **dict.fromkeys(("unreachable", "unauthorized", "branch-missing", "path-missing", "empty"), BAD),
-    **dict.fromkeys(("idle", "sending"), GOOD),
-    **dict.fromkeys(("waiting", "closed", "held", "orphaned", "unused"), BUSY),
-    "down": BAD,
-    **dict.fromkeys(("unrelated-root", "unsigned", "unsupported-format", "mirror-corrupt", "prune-held"), BAD),
+WORDS = {
+    GOOD: "ready created configured deleted succeeded idle sending",
+    BUSY: "queued running partial incomplete not-ready deprecated suspended never-read drifted waiting closed held "
+    "orphaned unused",
+    BAD: "invalid error in-use forbidden not-found refused failed unreachable unauthorized branch-missing path-missing "
+    "empty down unrelated-root unsigned unsupported-format mirror-corrupt prune-held",
 }
+COLOURS = {word: colour for colour, words in WORDS.items() for word in words.split()}
 STATES = frozenset({"STATE", "STATUS", "OUTCOME"})  # the columns whose words get a colour
 SHORT_ID = 8  # characters: of 10,000 ids, two end alike once in twenty thousand times
 

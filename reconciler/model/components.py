@@ -86,12 +86,24 @@ def unversioned(text: str) -> str:
     return text.partition(":")[0]
 
 
+def given_parameters(component: Value) -> list[Value]:
+    """The parameters of a component."""
+    given = component.get("parameters") if isinstance(component, dict) else None
+    return given if isinstance(given, list) else []
+
+
+def parameter_name(parameter: Value) -> str | None:
+    """The name of a parameter; None when it has none."""
+    name = parameter.get("name") if isinstance(parameter, dict) else None
+    return name if isinstance(name, str) else None
+
+
 def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Component]:
     if not isinstance(value, dict):
         return
-    named, given = value.get("type"), value.get("parameters")
-    if isinstance(named, str):
-        yield Component(kind, unversioned(named), pointer, given if isinstance(given, list) else [])
+    named = type_name_of(value)
+    if named is not None:
+        yield Component(kind, named, pointer, given_parameters(value))
     if not value.keys().isdisjoint(NESTED):
         yield from _below(value, lists=NESTED, pointer=pointer)
 
@@ -180,11 +192,6 @@ MASK = "(sensitive)"
 
 _ALWAYS_SENSITIVE = "headers"  # of a webhook; they carry its credentials
 
-_HEADERS = b'"%b"' % _ALWAYS_SENSITIVE.encode()
-_MASK = MASK.encode()
-_LIST = "parameters"  # the key of every list of them
-_LIST_KEY = b'"%b"' % _LIST.encode()
-
 Types = Mapping[Pointer, ComponentType | None]
 """The type that a list of parameters belongs to, by the pointer of the list from the spec down; None if unknown."""
 
@@ -225,41 +232,15 @@ def find_parameters(spec: Value, types: Types = UNTYPED) -> FoundParameters:
     return found
 
 
-def may_tell(document: bytes) -> bool:
-    """Return True if `find` may find anything in the spec of a document, in canonical JSON, besides what its types call
-    secrets.
-    """
-    # `sensitive` stands in the mask as well, and what is one byte is found many times as fast as what is two.
-    return b"sensitive" in document or _HEADERS in document or (b"$" in document and b"${" in document)
-
-
-def lists_and_masks(spec: Value, document: bytes | None) -> tuple[list[tuple[Pointer, list[Value]]], list[Pointer]]:
-    """Of what `find` comes across in a spec, the lists and the masks.
-
-    `document` is canonical JSON of a document with this spec, if there is any yet: there it shows at once that there is
-    no mask, and only the list that a component has.
-    """
-    if document is not None and _MASK not in document:
-        number = document.count(_LIST_KEY)
-        listed = spec.get(_LIST) if isinstance(spec, dict) else None
-        if number == 0:
-            return [], []
-        if number == 1 and isinstance(listed, list):
-            return [((_LIST,), listed)], []
-    found = find_parameters(spec)
-    return found.lists, found.masks
-
-
 def repeated_parameters(listed: list[Value], *, at: Pointer) -> list[Violation]:
     """Return the names in a list of parameters, or of their definitions; `at` is the list's pointer."""
-    names = [name for each in listed if isinstance(each, dict) and isinstance(name := each.get("name"), str)]
+    names = [parameter_name(each) for each in listed]
     if len(set(names)) == len(names):
         return []  # as nearly always
     first: dict[str, int] = {}
     found = []
-    for index, parameter in enumerate(listed):
-        name = parameter.get("name") if isinstance(parameter, dict) else None
-        if isinstance(name, str) and first.setdefault(name, index) != index:
+    for index, name in enumerate(names):
+        if name is not None and first.setdefault(name, index) != index:
             earlier = pointer_text((*at, first[name]))
             message = f"is the name of {earlier} already; keep one of them"
             found.append(Violation((*at, index, "name"), message))
@@ -303,7 +284,7 @@ def _collect(value: Value, pointer: Pointer, found: FoundParameters, *, sensitiv
     )
     found.masks.extend(_literals(value, pointer))
     if sensitive:
-        found.secrets.extend((where, leaf) for where, leaf in leaves if not _is_reference(leaf))
+        found.secrets.extend((where, leaf) for where, leaf in leaves if not secret_references.is_secret_reference(leaf))
 
 
 def _literals(value: Value, pointer: Pointer) -> Iterator[Pointer]:
@@ -335,11 +316,3 @@ def _texts(value: Value, pointer: Pointer, *, depth: int | None) -> Iterator[tup
         children = value.items() if isinstance(value, dict) else enumerate(value)
         for step, child in children:
             yield from _texts(child, (*pointer, step), depth=None if depth is None else depth - 1)
-
-
-def _is_reference(value: Value) -> bool:
-    return (
-        isinstance(value, str)
-        and value.startswith("${")
-        and secret_references.whole_secret_reference(value) is not None
-    )

@@ -6,7 +6,6 @@ Here bytes become documents. Nothing here knows what is stored or what else is w
 import hmac
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import cast
 
 import msgspec
@@ -14,7 +13,7 @@ from msgspec import structs
 
 from reconciler.model import components, documents, positions, resource, values, violations
 from reconciler.model.names import Key
-from reconciler.model.resource import Classification, Judged
+from reconciler.model.resource import PRUNE_LABEL, Classification, Judged
 from reconciler.model.values import Value
 from reconciler.model.violations import Place, Violation
 
@@ -62,20 +61,9 @@ class Desired(msgspec.Struct, frozen=True, gc=False):
         """Decode what a user owns: a value of its own, which the caller may change."""
         return cast("dict[str, Value]", msgspec.json.decode(self.owned))
 
-    def members(self) -> dict[str, Value]:
-        """Decode it for encoding alone: each member, and each of `metadata`, is the JSON that it has in `owned`."""
-        found = cast("dict[str, Value]", _members(self.owned))
-        found["metadata"] = cast("dict[str, Value]", _members(cast("msgspec.Raw", found["metadata"])))
-        return found
-
     def refused(self, reason: str | None) -> "Desired":
         """Add one more reason against it, if there is one."""
         return self if reason is None else structs.replace(self, reason="\n".join(filter(None, (self.reason, reason))))
-
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-SHARED = 8  # references that are one object for all documents which have the same; what is shared outlives them
 
 
 def read_file(data: bytes, *, path: str, rules: DocumentRules) -> tuple[Desired, ...] | None:
@@ -135,20 +123,22 @@ def of_judged(
 
     `reason` tells the violations; those of a valid document are all of recent rules.
     """
-    valid = judged.resource
-    if valid is None:
+    owned = judged.owned
+    if owned is None:
         return Desired(judged.key, place, position, reason=reason)
+    encoded, metadata = values.canonical_json(owned), cast("dict[str, Value]", owned["metadata"])
+    labels = metadata.get("labels")
     return Desired(
         judged.key,
         place,
         position,
-        digest=_digest(valid.encoded, hmac_key),
-        owned=valid.encoded,
-        references=_references(valid.owned),
-        has_placeholders=bool(valid.placeholders),
-        proposed_id=valid.proposed_id,
-        deprecated=valid.deprecated,
-        protected=valid.protected,
+        digest=hmac.digest(hmac_key, encoded, "sha256"),
+        owned=encoded,
+        references=_references(owned),
+        has_placeholders=bool(judged.placeholders),
+        proposed_id=judged.proposed_id,
+        deprecated=metadata.get("deprecated") is True,
+        protected=isinstance(labels, dict) and labels.get(PRUNE_LABEL) == "disabled",
         recent=reason,
     )
 
@@ -158,7 +148,7 @@ def restored(desired: Desired, owned: dict[str, Value], *, hmac_key: bytes) -> D
     encoded = values.canonical_json(owned)
     return structs.replace(
         desired,
-        digest=_digest(encoded, hmac_key),
+        digest=hmac.digest(hmac_key, encoded, "sha256"),
         owned=encoded,
         references=_references(owned),
         has_placeholders=False,
@@ -177,27 +167,8 @@ def placed_reason(found: Sequence[Violation], *, path: str, position: int, locat
 
 def digest(owned: dict[str, Value], *, hmac_key: bytes) -> bytes:
     """Return the digest of what a user owns. `hmac_key` is this server's; another key gives other digests."""
-    return _digest(values.canonical_json(owned), hmac_key)
-
-
-def _digest(encoded: bytes, hmac_key: bytes) -> bytes:
-    found = _keyed(hmac_key).copy()
-    found.update(encoded)
-    return found.digest()
-
-
-@lru_cache(maxsize=8)
-def _keyed(hmac_key: bytes) -> hmac.HMAC:
-    """Return an HMAC that has taken the key: going on from a copy of it takes half the time."""
-    return hmac.new(hmac_key, digestmod="sha256")
+    return hmac.digest(hmac_key, values.canonical_json(owned), "sha256")
 
 
 def _references(owned: dict[str, Value]) -> tuple[Key, ...]:
-    found = {each.key for each in components.references(owned)}
-    keys = tuple(found if len(found) < 2 else sorted(found))
-    return _shared(keys) if len(keys) <= SHARED else keys
-
-
-@lru_cache(maxsize=4096)
-def _shared(keys: tuple[Key, ...]) -> tuple[Key, ...]:
-    return keys
+    return tuple(sorted({each.key for each in components.references(owned)}))

@@ -13,15 +13,16 @@ import re
 from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from enum import StrEnum
 from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from msgspec import UNSET, UnsetType
 
-from reconciler.model import secret_references, values
+from reconciler.model import values
 from reconciler.model.components import MASK
 from reconciler.model.masking import Identity, identity_of
+from reconciler.model.plan import SENSITIVE_CHANGED, CutText, PlanDifference
+from reconciler.model.secret_references import is_secret_reference
 from reconciler.model.text import visible, visible_json
 from reconciler.model.values import Pointer, Value
 
@@ -195,47 +196,18 @@ class HiddenPlaces:
         return [self.shown(each, (*at, i)) for i, each in enumerate(value)] if isinstance(value, list) else value
 
 
-class ListEntries:
-    """The entries of one document, which must not change meanwhile.
+def _entries(listed: Sequence[Value], at: Pointer, hidden: HiddenPlaces) -> list[ListEntry]:
+    """Return the entries of the list at a place."""
+    return [_entry(each, (*at, index), hidden) for index, each in enumerate(listed)]
 
-    Documents that share a `table` have the same numbers for the same values.
-    """
 
-    def __init__(self, hidden: HiddenPlaces, table: dict[Hashable, int]) -> None:
-        self._hidden = hidden
-        self._table = table
-        self._numbers: dict[int, int] = {}  # by the id of a list or mapping, so that each is looked into once
-
-    def of(self, listed: Sequence[Value], at: Pointer) -> list[ListEntry]:
-        """Return the entries of the list at a place."""
-        return [self._entry(each, (*at, index)) for index, each in enumerate(listed)]
-
-    def _entry(self, value: Value, at: Pointer) -> ListEntry:
-        open_ = self._open(value, at)
-        name = identity_of(open_)
-        return ListEntry(name) if name is not None else ListEntry(None, self._number(value), _likeness(open_))
-
-    def _open(self, value: Value, at: Pointer) -> Value:
-        """The entry without what is a secret directly in it: no entry is known by that."""
-        if at not in self._hidden.around or not isinstance(value, dict):
-            return value
-        return {key: each for key, each in value.items() if (*at, key) not in self._hidden.places}
-
-    def _number(self, value: Value) -> int:
-        if not isinstance(value, dict | list):
-            # True equals 1, and 0.0 equals -0.0, but not in JSON.
-            return self._numbered((value.__class__, repr(value) if isinstance(value, float) else value))
-        if id(value) not in self._numbers:
-            self._numbers[id(value)] = self._numbered(self._form(value))
-        return self._numbers[id(value)]
-
-    def _form(self, value: dict[str, Value] | list[Value]) -> Hashable:
-        if isinstance(value, dict):
-            return frozenset((key, self._number(each)) for key, each in value.items())
-        return (list, *map(self._number, value))
-
-    def _numbered(self, form: Hashable) -> int:
-        return self._table.setdefault(form, len(self._table))
+def _entry(value: Value, at: Pointer, hidden: HiddenPlaces) -> ListEntry:
+    """No entry is known by what is a secret directly in it."""
+    open_ = value
+    if at in hidden.around and isinstance(value, dict):
+        open_ = {key: each for key, each in value.items() if (*at, key) not in hidden.places}
+    name = identity_of(open_)
+    return ListEntry(name) if name is not None else ListEntry(None, values.canonical_json(value), _likeness(open_))
 
 
 def entry_names(entries: Sequence[ListEntry]) -> list[str | None]:
@@ -308,20 +280,8 @@ def _quoted(text: str) -> str:
     return visible_json(json.dumps(text, ensure_ascii=False))
 
 
-MASK_CHANGED = "(sensitive, changed)"
-"""The text in place of a secret that differs from the one before."""
-
 Secrets: TypeAlias = Mapping[Pointer, Value] | Iterable[tuple[Pointer, Value]]
 """Values by their places, from the document's root down, or pairs of the two."""
-
-
-class Difference(StrEnum):
-    """The kinds of changes of a field."""
-
-    ADDED = "added"
-    REMOVED = "removed"
-    CHANGED = "changed"
-    REORDERED = "reordered"  # what both lists hold stands in another order; entries may differ besides
 
 
 class Differing(NamedTuple):
@@ -332,7 +292,7 @@ class Differing(NamedTuple):
     """
 
     path: str
-    difference: Difference
+    difference: PlanDifference
     old_pointer: Pointer | None
     new_pointer: Pointer | None
     old: Value | UnsetType = UNSET
@@ -363,16 +323,17 @@ def differences(
     return walk.mappings(_Place("", (), ()), dict(old or {}), dict(new or {}))
 
 
-def contents(document: Mapping[str, Value], *, secrets: Secrets = (), difference: Difference) -> Iterator[Differing]:
+def contents(
+    document: Mapping[str, Value], *, secrets: Secrets = (), difference: PlanDifference
+) -> Iterator[Differing]:
     """Yield every value of a document that is added or removed as a whole, each with its path; without what every
     resource has, and without the names that paths have in brackets.
     """
     hidden = HiddenPlaces(dict(secrets))
-    entries = ListEntries(hidden, {})
 
     def leaf(path: str, at: Pointer, value: Value) -> Differing:
         shown = hidden.shown(value, at)
-        if difference is Difference.ADDED:
+        if difference is PlanDifference.ADDED:
             return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
         return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
 
@@ -384,7 +345,7 @@ def contents(document: Mapping[str, Value], *, secrets: Secrets = (), difference
             for key in members:
                 yield from walk(path_below(path, key), (*at, key), value[key])
         elif any(isinstance(each, dict | list) for each in value):
-            found = entries.of(value, at)
+            found = _entries(value, at, hidden)
             for index, label in enumerate(path_labels(entry_names(found))):
                 name = found[index].name
                 is_told = name is not None and not label[1:-1].isdigit()
@@ -403,11 +364,8 @@ class _Walk:
     """One walk through two documents side by side. Nesting is bounded by the readers."""
 
     def __init__(self, old: HiddenPlaces, new: HiddenPlaces) -> None:
-        table: dict[Hashable, int] = {}
         self._old = old
         self._new = new
-        self._old_entries = ListEntries(old, table)
-        self._new_entries = ListEntries(new, table)
 
     def mappings(self, place: _Place, old: dict[str, Value], new: dict[str, Value]) -> Iterator[Differing]:
         """Yield the differences between two mappings."""
@@ -427,12 +385,12 @@ class _Walk:
                 yield from self._both(inner, old[key], new[key])
 
     def _lists(self, place: _Place, old: list[Value], new: list[Value]) -> Iterator[Differing]:
-        before, after = self._old_entries.of(old, place.old), self._new_entries.of(new, place.new)
+        before, after = _entries(old, place.old, self._old), _entries(new, place.new, self._new)
         old_labels, new_labels = (path_labels(entry_names(side)) for side in (before, after))
         pairs = matched_entries(before, after)
         if is_reordered(pairs):
             orders = entry_orders((old, before), (new, after), pairs)
-            yield Differing(place.path, Difference.REORDERED, place.old, place.new, *orders)
+            yield Differing(place.path, PlanDifference.REORDERED, place.old, place.new, *orders)
         for one, other in merged_order(len(old), len(new), pairs):
             label = old_labels[one] if other == ABSENT else new_labels[other]
             inner = _Place(place.path + label, (*place.old, one), (*place.new, other))
@@ -445,13 +403,13 @@ class _Walk:
 
     def _both(self, place: _Place, old: Value, new: Value) -> Iterator[Differing]:
         if self._is_sensitive(place, old, new):
-            if not _is_same(old, new):
+            if not values.is_same(old, new):
                 yield self._changed_secret(place, old, new)
         elif isinstance(old, dict) and isinstance(new, dict):
             yield from self.mappings(place, old, new)
         elif isinstance(old, list) and isinstance(new, list):
             yield from self._lists(place, old, new)
-        elif not _is_same(old, new):
+        elif not values.is_same(old, new):
             yield self._changed(place, old, new)
 
     def _is_sensitive(self, place: _Place, old: Value, new: Value) -> bool:
@@ -464,57 +422,34 @@ class _Walk:
         if isinstance(old, dict) and isinstance(new, dict):
             return False
         is_around = place.old in self._old.around or place.new in self._new.around
-        return is_around or _is_reference(old) != _is_reference(new)
+        return is_around or is_secret_reference(old) != is_secret_reference(new)
 
     def _added(self, place: _Place, new: Value, *, veiled: bool = False) -> Differing:
-        shown = MASK if veiled and not _is_reference(new) else self._new.shown(new, place.new)
+        shown = MASK if veiled and not is_secret_reference(new) else self._new.shown(new, place.new)
         sensitive = shown is not new
-        return Differing(place.path, Difference.ADDED, None, place.new, new=shown, sensitive=sensitive)
+        return Differing(place.path, PlanDifference.ADDED, None, place.new, new=shown, sensitive=sensitive)
 
     def _removed(self, place: _Place, old: Value, *, veiled: bool = False) -> Differing:
-        shown = MASK if veiled and not _is_reference(old) else self._old.shown(old, place.old)
+        shown = MASK if veiled and not is_secret_reference(old) else self._old.shown(old, place.old)
         sensitive = shown is not old
-        return Differing(place.path, Difference.REMOVED, place.old, None, old=shown, sensitive=sensitive)
+        return Differing(place.path, PlanDifference.REMOVED, place.old, None, old=shown, sensitive=sensitive)
 
     def _changed(self, place: _Place, old: Value, new: Value) -> Differing:
         before, after = self._old.shown(old, place.old), self._new.shown(new, place.new)
         sensitive = before is not old or after is not new
-        return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive)
+        return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive)
 
     def _changed_secret(self, place: _Place, old: Value, new: Value) -> Differing:
         """Show a reference, which is not the secret, unless it is marked as one nevertheless."""
-        before = old if _is_reference(old) and place.old not in self._old.places else MASK
-        after = new if _is_reference(new) and place.new not in self._new.places else MASK_CHANGED
-        return Differing(place.path, Difference.CHANGED, place.old, place.new, before, after, sensitive=True)
-
-
-def _is_same(one: Value, other: Value) -> bool:
-    """Return True if two values are equal in canonical form."""
-    if isinstance(one, str) and isinstance(other, str):
-        return one == other
-    return values.canonical_json(one) == values.canonical_json(other)
-
-
-def _is_reference(value: Value) -> bool:
-    """Return True if a text is one whole reference to a secret, rather than the secret."""
-    return (
-        isinstance(value, str)
-        and value.startswith("${")
-        and secret_references.whole_secret_reference(value) is not None
-    )
+        before = old if is_secret_reference(old) and place.old not in self._old.places else MASK
+        after = new if is_secret_reference(new) and place.new not in self._new.places else SENSITIVE_CHANGED
+        return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive=True)
 
 
 _BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
 
 
-class CutValue(NamedTuple):
-    """How the JSON of a value begins, and how many bytes of UTF-8 it has in all."""
-
-    begins: str
-    bytes: int
-
-
-def cut_value(value: Value, *, most: int) -> Value | CutValue:
+def cut_value(value: Value, *, most: int) -> Value | CutText:
     """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many.
 
     The beginning ends between two characters, and never inside of an escape.
@@ -522,7 +457,8 @@ def cut_value(value: Value, *, most: int) -> Value | CutValue:
     encoded = values.canonical_json(value)
     if len(encoded) <= most:
         return value
-    return CutValue(_without_begun_escape(encoded[:most].decode(errors="ignore")), len(encoded))
+    begins = _without_begun_escape(encoded[:most].decode(errors="ignore"))
+    return CutText(begins=begins, bytes=len(encoded))
 
 
 def _without_begun_escape(text: str) -> str:

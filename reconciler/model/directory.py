@@ -12,6 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from reconciler.model.principals import EVERY_SCOPE, NO_ROLES, OF_PEOPLE, UNLISTED, Principal, Role, Scope, weaker
@@ -143,7 +144,7 @@ class Key:
     owner: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Directory:
     """Everybody. `members` has each project's people by their ids; `keys` are by prefix, `users` by name,
     `invitations` by id.
@@ -154,22 +155,28 @@ class Directory:
     members: Mapping[str, Mapping[str, Role]] = field(default_factory=dict)
     keys: Mapping[str, Key] = field(default_factory=dict)
     invitations: Mapping[str, Invitation] = field(default_factory=dict)
-    _people: Mapping[ProviderIdentity, User] = field(init=False, repr=False, compare=False)
-    _ids: Mapping[str, User] = field(init=False, repr=False, compare=False)
-    _roles: Mapping[str, Mapping[str, Role]] = field(init=False, repr=False, compare=False)
-    _holders: dict[str, Principal] = field(init=False, repr=False, compare=False)  # of keys that were shown, by id
 
-    def __post_init__(self) -> None:
-        # Once for each change, and not by a look at every project for each request.
+    @cached_property
+    def _people(self) -> Mapping[ProviderIdentity, User]:
+        return {user.identity: user for user in self.users.values() if user.identity is not None}
+
+    @cached_property
+    def _ids(self) -> Mapping[str, User]:
+        return {user.id: user for user in self.users.values()}
+
+    @cached_property
+    def _holders(self) -> dict[str, Principal]:
+        """Of keys that were shown, by id."""
+        return {}
+
+    @cached_property
+    def _roles(self) -> Mapping[str, Mapping[str, Role]]:
+        """Once for each change, and not by a look at every project for each request."""
         roles: dict[str, dict[str, Role]] = defaultdict(dict)
         for project, members in sorted(self.members.items()):
             for user, role in members.items():
                 roles[user][project] = role
-        object.__setattr__(self, "_roles", dict(roles))
-        people = {user.identity: user for user in self.users.values() if user.identity is not None}
-        object.__setattr__(self, "_people", people)
-        object.__setattr__(self, "_ids", {user.id: user for user in self.users.values()})
-        object.__setattr__(self, "_holders", {})
+        return dict(roles)
 
     def roles_of(self, user: User) -> Mapping[str, Role]:
         """A person's role in each project, sorted by project."""

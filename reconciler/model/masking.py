@@ -25,7 +25,17 @@ from typing import TypeAlias, cast
 from reconciler.model import type_checks
 from reconciler.model import values as model_values
 from reconciler.model.component_types import ComponentType, Definition, same_value
-from reconciler.model.components import KINDS, LISTS, MASK, NESTED, WEBHOOK, unversioned
+from reconciler.model.components import (
+    KINDS,
+    LISTS,
+    MASK,
+    NESTED,
+    WEBHOOK,
+    find_parameters,
+    given_parameters,
+    parameter_name,
+    unversioned,
+)
 from reconciler.model.names import Key
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of, value_at
@@ -90,8 +100,8 @@ def _relevant(given: list[Value], type_key: Key, component_type: ComponentType |
 def _by_name(given: list[Value]) -> dict[str, Value]:
     found: dict[str, Value] = {}
     for parameter in given:
-        name = parameter.get("name") if isinstance(parameter, dict) else None
-        if isinstance(parameter, dict) and isinstance(name, str):
+        name = parameter_name(parameter)
+        if isinstance(parameter, dict) and name is not None:
             found.setdefault(name, parameter.get("value"))
     return found
 
@@ -111,18 +121,7 @@ def _is_bounded(definition: Definition) -> bool:
 
 def find_placeholders(document: dict[str, Value]) -> tuple[Pointer, ...]:
     """Yield the places of `(sensitive)` as a value of a parameter or inside one, in document order."""
-    return tuple(_literals(document["spec"], ("spec",), within=False))
-
-
-def _literals(value: Value, pointer: Pointer, *, within: bool) -> Iterator[Pointer]:
-    if within and value == MASK:
-        yield pointer
-    elif isinstance(value, dict):
-        for key, each in value.items():
-            yield from _literals(each, (*pointer, key), within=within or key == "value")
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _literals(each, (*pointer, index), within=within)
+    return tuple(dict.fromkeys(("spec", *pointer) for pointer in find_parameters(document["spec"]).masks))
 
 
 def without_placeholders(document: dict[str, Value], places: Iterable[Pointer]) -> dict[str, Value]:
@@ -219,8 +218,8 @@ def called(document: Value, place: Pointer) -> Called | None:
     steps = range(2, len(place))
     end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
     parameter = None if end is None else value_at(document, place[:end])
-    name = parameter.get("name") if isinstance(parameter, dict) else None
-    return None if end is None or not isinstance(name, str) else (name, place[end + 1 :])
+    name = parameter_name(parameter)
+    return None if end is None or name is None else (name, place[end + 1 :])
 
 
 def namesakes(document: Value) -> dict[Called, list[Pointer]]:
@@ -238,8 +237,8 @@ def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Valu
     steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for step, each in steps:
         if pointer[-1:] == ("parameters",) and isinstance(each, dict) and "value" in each:
-            name = each.get("name")
-            if isinstance(name, str):
+            name = parameter_name(each)
+            if name is not None:
                 yield (*pointer, step, "value"), name, each["value"]
         elif isinstance(each, (dict, list)):
             yield from _values(each, (*pointer, step))
@@ -303,15 +302,12 @@ class SecretKeeper:
         """Why the secrets of a component are not kept. `kind` is empty for what is no parameter of a component."""
         before, after = (node.get("type") if isinstance(node, dict) else None for node in (old, new))
         if not kind or not isinstance(after, str):
-            return (
-                None
-                if model_values.canonical_json(self._alone(old)) == model_values.canonical_json(self._alone(new))
-                else _SURROUNDINGS
-            )
+            return None if model_values.is_same(self._alone(old), self._alone(new)) else _SURROUNDINGS
         if not isinstance(before, str) or unversioned(before) != unversioned(after):
             return _ANOTHER_TYPE
         key = Key(f"{kind}Type", unversioned(after))
-        names = changed_endpoint(_parameters(old), _parameters(new), type_key=key, component_type=self._lookup(key))
+        given = given_parameters(old), given_parameters(new)
+        names = changed_endpoint(*given, type_key=key, component_type=self._lookup(key))
         return f"{_SEND}, since {_shown(names)} changed, which may say where it is sent" if names else None
 
     def _alone(self, node: Value) -> Value:
@@ -328,11 +324,6 @@ def _component(kind: Value, place: Pointer) -> tuple[str, Pointer]:
     while len(place) > length + 1 and place[length] in lists and isinstance(place[length + 1], int):
         inner, lists, length = lists[str(place[length])], NESTED, length + 2
     return inner, place[:length]
-
-
-def _parameters(node: Value) -> list[Value]:
-    given = node.get("parameters") if isinstance(node, dict) else None
-    return given if isinstance(given, list) else []
 
 
 def _shown(names: tuple[str, ...]) -> str:
@@ -456,8 +447,3 @@ def _still(
 def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
     """The secrets of a stored resource by their places in it."""
     return {model_values.located(masked, text): value for text, value in secrets.items()}
-
-
-def is_same_secret(one: Value, other: Value) -> bool:
-    """Return True if two values are equal in canonical form."""
-    return model_values.canonical_json(one) == model_values.canonical_json(other)

@@ -109,14 +109,14 @@ class Key(NamedTuple):
 LONGEST_SELECTOR = 4096  # characters
 MOST_REQUIREMENTS = 100  # requirements
 
-# One token: a space, an operator or a bracket, or a word; what no selector holds is in words, where the rules for keys
-# and values refuse it.
 _SPACES = " \t\r\n"
-_TOKEN = re.compile(rf"[{_SPACES}]+|==|!=|[=!(),<>]|[^{_SPACES}=!(),<>]+")
-_SPECIAL = frozenset({"==", "!=", "=", "!", "(", ")", ",", "<", ">"})
-_EQUAL = frozenset({"=", "=="})
-_END = ""
-_OPERATOR = "`=`, `==`, `!=`, `in`, `notin`, `,` or the end"
+_WORD = rf"[^{_SPACES}=!(),<>]+"  # what no label holds is in words, too: the rules for keys and values refuse it
+_REQUIREMENT = re.compile(
+    rf"""[{_SPACES}]*+ (?P<absent>!)? [{_SPACES}]*+ (?P<key>{_WORD}) [{_SPACES}]*+
+    (?: (?P<equal>==?|!=) [{_SPACES}]*+ (?P<value>(?:{_WORD})?)
+      | (?P<among>in|notin) [{_SPACES}]*+ \( (?P<values>[^()]*) \) )? [{_SPACES}]*+""",
+    re.VERBOSE,
+)
 
 
 class BadSelector(errors.Refused):
@@ -155,104 +155,46 @@ def parse_selector(text: str) -> Selector:
     """The selector that a text is; the empty one selects everything. Raises `BadSelector`."""
     if len(text) > LONGEST_SELECTOR:
         raise BadSelector(f"it is over {LONGEST_SELECTOR:,} characters long")
-    reader = _Reader(text)
     requirements: list[Requirement] = []
-    if reader.token.text == _END:
-        return EVERYTHING
-    while True:
+    at = 0
+    while text.strip(_SPACES):
         if len(requirements) == MOST_REQUIREMENTS:
-            raise BadSelector(f"at character {reader.token.at} begins one requirement more than {MOST_REQUIREMENTS}")
-        requirements.append(_requirement(reader))
-        if reader.token.text == _END:
-            return Selector(tuple(requirements))
-        reader.expect(",", "`,` or the end")
+            raise BadSelector(f"at character {at + 1} begins one requirement more than {MOST_REQUIREMENTS}")
+        found = _REQUIREMENT.match(text, at)
+        if found is None:
+            raise BadSelector(
+                f"at character {at + 1}, one of `team=edge`, `env in (a, b)`, `team` or `!team` is expected"
+            )
+        requirements.append(_requirement(found))
+        at = found.end() + 1
+        if at > len(text):
+            break
+        if text[at - 1] != ",":
+            raise BadSelector(f"at character {at}, `,` or the end is expected")
+    return Selector(tuple(requirements))
 
 
-class _Token(NamedTuple):
-    text: str  # empty at the end
-    at: int  # the character at which it begins, from 1
-
-
-class _Reader:
-    """The tokens of a text, one after another; `token` is the next one."""
-
-    def __init__(self, text: str) -> None:
-        found = (_Token(match[0], match.start() + 1) for match in _TOKEN.finditer(text))
-        self._tokens = iter([*(one for one in found if one.text[0] not in _SPACES), _Token(_END, len(text) + 1)])
-        self.token = next(self._tokens)
-
-    def take(self) -> _Token:
-        """The next token, which is left behind; the end stays."""
-        taken = self.token
-        self.token = next(self._tokens, taken)
-        return taken
-
-    def takes(self, *texts: str) -> bool:
-        """Skip the next token if it is one of these, and return True."""
-        found = self.token.text in texts
-        if found:
-            self.take()
-        return found
-
-    def is_word(self) -> bool:
-        """Return True if the next token may be a key or a value."""
-        return self.token.text != _END and self.token.text not in _SPECIAL
-
-    def expect(self, text: str, told: str) -> None:
-        """Leave a token behind. Raises `BadSelector` when the next one is another."""
-        if not self.takes(text):
-            raise self.wrong(told)
-
-    def wrong(self, expected: str) -> BadSelector:
-        """Return the error for an unexpected next token."""
-        return BadSelector(f"at character {self.token.at}, {expected} is expected")
-
-
-def _requirement(reader: _Reader) -> Requirement:
-    if reader.takes("!"):
-        return Requirement(_key(reader, "a label's key"), negated=True)
-    key = _key(reader, "a label's key or `!`")
-    operator = reader.token.text
-    if operator in (_END, ","):
-        return Requirement(key)
-    if reader.takes(*_EQUAL, "!="):
-        return Requirement(key, frozenset({_value(reader)}), negated=operator == "!=")
-    if reader.takes("in", "notin"):
-        return Requirement(key, _values(reader), negated=operator == "notin")
-    raise reader.wrong(_OPERATOR)
-
-
-def _key(reader: _Reader, expected: str) -> str:
-    if not reader.is_word():
-        raise reader.wrong(expected)
-    key = reader.take()
-    problem = wrong_label_key(key.text)
+def _requirement(found: re.Match[str]) -> Requirement:
+    key, operator = found["key"], found["equal"] or found["among"]
+    problem = wrong_label_key(key)
     if problem is not None:
-        raise BadSelector(f"the label's key at character {key.at} {problem}")
-    return key.text
-
-
-def _values(reader: _Reader) -> frozenset[str]:
-    """The values in brackets; as with Kubernetes, nothing between two commas is the empty value."""
-    reader.expect("(", "`(`")
-    if reader.token.text == ")":
-        raise reader.wrong("a label's value")
-    values = {_value(reader)}
-    while reader.takes(","):
-        values.add(_value(reader))
-    reader.expect(")", "`,` or `)`")
-    return frozenset(values)
-
-
-def _value(reader: _Reader) -> str:
-    """A value; nothing is the empty one."""
-    if not reader.is_word():
-        return ""
-    value = reader.take()
-    problem = wrong_label_value(value.text)
-    if problem is not None:
-        raise BadSelector(f"the label's value at character {value.at} {problem}")
-    return value.text
+        raise BadSelector(f"the label's key at character {found.start('key') + 1} {problem}")
+    if operator is None:
+        return Requirement(key, negated=found["absent"] is not None)
+    if found["absent"] is not None:
+        raise BadSelector(f"at character {found.end('key') + 1}, `,` or the end is expected")
+    group = "value" if found["equal"] else "values"
+    if group == "values" and not found[group].strip(_SPACES):
+        raise BadSelector(f"at character {found.start(group) + 1}, a label's value is expected")
+    values, at = set(), found.start(group) + 1
+    for piece in found[group].split(","):  # as with Kubernetes, nothing between two commas is the empty value
+        value = piece.strip(_SPACES)
+        problem = wrong_label_value(value)
+        if problem is not None:
+            raise BadSelector(f"the label's value at character {at + piece.index(value)} {problem}")
+        values.add(value)
+        at += len(piece) + 1
+    return Requirement(key, frozenset(values), negated=operator in ("!=", "notin"))
 
 
 MAX_REF_BYTES = 1024

@@ -5,7 +5,7 @@ which the garbage collector skips.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum, StrEnum, auto
 
@@ -55,9 +55,9 @@ def statuses_by_kind(found: Iterable[tuple[str | None, UpdateStatus]]) -> dict[s
     return {kind: {status: number for status, number in each if number} for kind, each in named}
 
 
-def summed_statuses(kinds: Mapping[str, Mapping[str, int]]) -> dict[str, int]:
-    """The same whatever the kind, as `count` gives it."""
-    numbers = [(status.value, sum(each.get(status.value, 0) for each in kinds.values())) for status in UpdateStatus]
+def summed_statuses(counted: Collection[Mapping[str, int]]) -> dict[str, int]:
+    """The sum of several such counts."""
+    numbers = [(status.value, sum(each.get(status.value, 0) for each in counted)) for status in UpdateStatus]
     return {status: number for status, number in numbers if number}
 
 

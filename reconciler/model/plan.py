@@ -182,10 +182,7 @@ class Plan(_Shape, frozen=True):
     @property
     def counts(self) -> dict[str, int]:
         """Of all entries together, in the order of the statuses."""
-        whole = [entry.counts for entry in self.entries]
-        return {
-            status.value: total for status in UpdateStatus if (total := sum(one.get(status.value, 0) for one in whole))
-        }
+        return outcomes.summed_statuses([entry.counts for entry in self.entries])
 
     @property
     def all(self) -> Iterator[tuple[PlanEntry, PlanStatus]]:

@@ -86,7 +86,7 @@ is made of one.
 """
 
 
-class Stale(NamedTuple):
+class Stale(msgspec.Struct, frozen=True):
     """A Configuration delivers by an earlier version: which one, since when, and why not by the present one."""
 
     version: int
@@ -128,32 +128,33 @@ def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
     return ResourceIdentity(id=str(metadata["id"]), version=number, date_modified=str(metadata["dateModified"]))
 
 
-def status(kind: str, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
-    """The `status` of a stored resource without its `source`, canonical JSON: what is missing of the resource.
+def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
+    """The same `status`, canonical JSON without `source`, with another list of what is missing of the resource.
 
     A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it; None
-    where that is not the question.
+    leaves the answer that there is.
     """
-    delivers = b"" if delivery is None else b'"delivery":%b,' % values.canonical_json(_delivery(delivery))
-    listed = b'"incomplete":%b,' % msgspec.json.encode(incomplete) if incomplete else b""
-    ready = b',"ready":%b' % (b"false" if incomplete else b"true") if kind == "Configuration" else b""
-    return b'{%b%b"latest":true%b}' % (delivers, listed, ready)
-
-
-def with_incomplete(kind: str, status: bytes, incomplete: Sequence[str]) -> bytes:
-    """The same status with another list of what is missing."""
-    members: dict[str, Value] = {name: value for name, value in _members(status).items() if name != "incomplete"}
+    members = _members(status)
+    members.pop("incomplete", None)
     if incomplete:
         members["incomplete"] = list(incomplete)
     if kind == "Configuration":
         members["ready"] = not incomplete
+    if delivery is not None and delivery.reason:
+        members["delivery"] = {"delivers": False, "reason": delivery.reason}
+    elif delivery is not None:
+        stale: dict[str, Value] = {} if delivery.stale is None else {"stale": msgspec.to_builtins(delivery.stale)}
+        members["delivery"] = {"delivers": True, **stale}
     return values.canonical_json(members)
 
 
-def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None) -> bytes:
-    """The same status with another list of what is missing, and another answer about delivery if there is one."""
-    other = with_incomplete(kind, status, incomplete)
-    return other if delivery is None else with_delivery(other, delivery)
+def with_drift(status: bytes, drift: Mapping[str, Value] | None) -> bytes:
+    """The same status of a version that differs from what its owner wants; `drift` names the owner and the place, None
+    if it does not differ.
+    """
+    members = _members(status)
+    members.pop("drift", None)
+    return values.canonical_json(members if drift is None else {**members, "drift": dict(drift)})
 
 
 def delivery(status: bytes) -> Delivery | None:
@@ -164,39 +165,7 @@ def delivery(status: bytes) -> Delivery | None:
     if said.get("delivers") is not True:
         return Delivery(str(said.get("reason")))
     stale = said.get("stale")
-    return Delivery(stale=msgspec.convert(stale, _Stale).stale() if isinstance(stale, dict) else None)
-
-
-def with_delivery(status: bytes, delivery: Delivery) -> bytes:
-    """The same status of a Configuration with another answer about delivery."""
-    return values.canonical_json({**_members(status), "delivery": _delivery(delivery)})
-
-
-def _delivery(delivery: Delivery) -> dict[str, Value]:
-    if delivery.reason:
-        return {"delivers": False, "reason": delivery.reason}
-    return {"delivers": True} if delivery.stale is None else {"delivers": True, "stale": dict(delivery.stale._asdict())}
-
-
-class _Stale(msgspec.Struct):
-    version: int
-    since: str
-    reason: str
-
-    def stale(self) -> Stale:
-        return Stale(self.version, self.since, self.reason)
-
-
-def without_drift(status: bytes) -> bytes:
-    """The same status of a version that is what its owner wants."""
-    if b'"drift"' not in status:
-        return status
-    return values.canonical_json({name: value for name, value in _members(status).items() if name != "drift"})
-
-
-def with_drift(status: bytes, drift: Mapping[str, Value]) -> bytes:
-    """Return the status of a version that differs from what its owner wants; `drift` names the owner and the place."""
-    return values.canonical_json({**_members(status), "drift": dict(drift)})
+    return Delivery(stale=msgspec.convert(stale, Stale) if isinstance(stale, dict) else None)
 
 
 def incomplete(status: bytes) -> tuple[str, ...]:

@@ -12,10 +12,9 @@ from functools import cache
 from typing import Any
 
 import msgspec
-from msgspec import structs
 
 import schemas
-from reconciler.model import components, names, type_definitions, validators, values, violations
+from reconciler.model import components, names, type_definitions, validators, violations
 from reconciler.model.components import LISTS, MASK
 from reconciler.model.names import Key, Kind
 from reconciler.model.values import Pointer, Value, pointer_text
@@ -25,51 +24,6 @@ SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
 """The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
 
 PRUNE_LABEL = "service/prune"
-
-
-class Resource(msgspec.Struct, frozen=True, gc=False):
-    """The part of a document that the user owns. Two resources are equal if their `owned` is.
-
-    `owned` contains secrets in clear, so `repr` does not show it; do not change it. `placeholders` are the places of
-    `(sensitive)` instead of a value, from the document's root down.
-    """
-
-    key: Key
-    owned: dict[str, Value]  # apiVersion, kind, metadata, spec
-    encoded: bytes  # the canonical JSON of `owned`
-    placeholders: tuple[Pointer, ...] = ()
-    proposed_id: str | None = None
-    deprecated: bool = False
-    protected: bool = False  # stays when it disappears from Git
-
-    def __repr__(self) -> str:
-        """Without the secrets."""
-        return f"Resource({self.key!r})"
-
-
-def of_document(document: dict[str, Value], *, key: Key) -> Resource:
-    """The resource of a document of the shape that its schema asks for; parts of it are the document's own."""
-    metadata = document["metadata"]
-    assert isinstance(metadata, dict), "the schema says so"
-    labels = metadata.get("labels")
-    proposed = metadata.get("id")
-    kept = metadata
-    if not SERVER_KEYS.isdisjoint(metadata):
-        kept = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
-    owned: dict[str, Value] = {
-        "apiVersion": document["apiVersion"],
-        "kind": key.kind,
-        "metadata": kept,
-        "spec": document["spec"],
-    }
-    return Resource(
-        key=key,
-        owned=owned,
-        encoded=values.canonical_json(owned),
-        proposed_id=proposed if isinstance(proposed, str) else None,
-        deprecated=metadata.get("deprecated") is True,
-        protected=isinstance(labels, dict) and labels.get(PRUNE_LABEL) == "disabled",
-    )
 
 
 def mask_all(value: Value) -> Value:
@@ -191,14 +145,22 @@ class Classification(Enum):
 
 
 class Judged(msgspec.Struct, frozen=True, gc=False):
-    """`key` is known when kind and name are, even of an invalid document; `resource` only of a valid one.
+    """`key` is known when kind and name are, even of an invalid document; `owned` only of a valid one.
 
-    A document that breaks recent rules alone has both, since it is valid where the same is stored.
+    `owned` is what the user owns of the document, secrets in clear: apiVersion, kind, metadata and spec, parts of which
+    are the document's own. A document that breaks recent rules alone has violations too, since it is valid where the
+    same is stored. `placeholders` are the places of `(sensitive)` instead of a value, from the document's root down.
     """
 
     key: Key | None
-    resource: Resource | None
     violations: tuple[Violation, ...]
+    owned: dict[str, Value] | None = None
+    placeholders: tuple[Pointer, ...] = ()
+    proposed_id: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the secrets."""
+        return f"Judged({self.key!r}, {self.violations!r})"
 
 
 def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
@@ -213,30 +175,36 @@ def classify(value: Value, *, api_versions: frozenset[str]) -> Classification:
 
 
 def judge(value: Value, *, api_versions: frozenset[str], placeholders: bool = False) -> Judged:
-    """Return all violations of a document, in document order; or its resource. `placeholders`: `(sensitive)` is
-    allowed, and the caller replaces it by the stored value.
+    """Return all violations of a document, in document order; or what a user owns of it. `placeholders`: `(sensitive)`
+    is allowed, and the caller replaces it by the stored value.
     """
     if not isinstance(value, dict):
-        return Judged(None, None, (Violation((), "is not an object"),))
+        return Judged(None, (Violation((), "is not an object"),))
     kind = _kind(value)
     document = without_absent(value, kind)
     shape = validators.violations(kind, document)
     key = _key(document, kind)
-    resource = None if shape or key is None else of_document(document, key=key)
-    lists, places = components.lists_and_masks(document["spec"], None if resource is None else resource.encoded)
-    masks = [("spec", *pointer) for pointer in places]
+    parameters = components.find_parameters(document["spec"])
+    masks = [("spec", *pointer) for pointer in parameters.masks]
     found = [*shape, *_identifiers(document, kind, api_versions)]
-    for pointer, listed in lists:
+    for pointer, listed in parameters.lists:
         found += components.repeated_parameters(listed, at=("spec", *pointer))
     if masks and not placeholders:
         found += [Violation(pointer, MASK_MESSAGE) for pointer in masks]
     found += _text(document, kind)
     found += _definitions(document, kind, shape)
-    if resource is None or not all(one.recent for one in found):
-        return Judged(key, None, violations.in_document_order(found, value))
-    if masks:
-        resource = structs.replace(resource, placeholders=tuple(masks))
-    return Judged(key, resource, violations.in_document_order(found, value) if found else ())
+    ordered = violations.in_document_order(found, value) if found else ()
+    metadata = document.get("metadata")
+    if shape or key is None or not isinstance(metadata, dict) or not all(one.recent for one in found):
+        return Judged(key, ordered)
+    owned: dict[str, Value] = {
+        "apiVersion": document["apiVersion"],
+        "kind": key.kind,
+        "metadata": {name: each for name, each in metadata.items() if name not in SERVER_KEYS},
+        "spec": document["spec"],
+    }
+    proposed = metadata.get("id")
+    return Judged(key, ordered, owned, tuple(masks), proposed if isinstance(proposed, str) else None)
 
 
 def _kind(document: dict[str, Value]) -> Kind | None:

@@ -201,12 +201,6 @@ def component_entries(listed: Value) -> list[dict[str, Value]]:
     return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
 
 
-def given(component: Value) -> list[Value]:
-    """The parameters of a component."""
-    listed = component.get("parameters") if isinstance(component, Mapping) else None
-    return listed if isinstance(listed, list) else []
-
-
 def in_place(spec: Value, given_id: str) -> Value:
     """The destination in place of a Configuration that has this id."""
     listed = component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else []
@@ -328,8 +322,7 @@ def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
             fits = isinstance(given_id, str) and names.wrong_name(given_id) is None
             called = target or f"{name}:{given_id if fits else ''}"
             key = None if target is None else Key(kind, target)
-            given = component.get("parameters")
-            found.append(Use(called, at, key, given if isinstance(given, list) else []))
+            found.append(Use(called, at, key, components.given_parameters(component)))
     return tuple(found) if has_source else ()
 
 
@@ -405,9 +398,8 @@ def _uses(name: str, webhooks: list[_Enabled]) -> Iterator[Use]:
         if called in seen and target is None:
             raise _Refused(SAME_ID, at=one.at)
         if called not in seen:
-            given = one.component.get("parameters")
             key = None if target is None else Key(one.kind, target)
-            yield Use(called, one.at, key, given if isinstance(given, list) else [])
+            yield Use(called, one.at, key, components.given_parameters(one.component))
         seen.add(called)
 
 

@@ -85,6 +85,11 @@ def whole_secret_reference(text: str) -> SecretReference | None:
     return None if found is None else _reference(found)
 
 
+def is_secret_reference(value: object) -> bool:
+    """Return True if a value is one whole reference to a secret, rather than the secret."""
+    return isinstance(value, str) and value.startswith("${") and whole_secret_reference(value) is not None
+
+
 def is_env_name(text: str) -> bool:
     """Return True if a reference may name this variable."""
     return len(text) <= LONGEST_NAME and re.fullmatch(_PART, text) is not None

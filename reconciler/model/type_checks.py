@@ -8,9 +8,7 @@ variables and files exist.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TypeAlias, cast
-
-import msgspec
+from typing import TypeAlias
 
 from reconciler.model import (
     component_types,
@@ -41,7 +39,7 @@ def broken_parameters(given: list[Value], component_type: ComponentType, *, at: 
         return ()
     index: dict[Value, int] = {}
     for position, parameter in enumerate(given):
-        index.setdefault(_name(parameter), position)
+        index.setdefault(components.parameter_name(parameter), position)
     placed = [_placed(violation, index, component_type) for violation in found]
     ordered = violations.in_document_order(placed, given)
     return (*(_below(at, violation) for violation in ordered), *twice)
@@ -97,11 +95,6 @@ def _below(at: Pointer, violation: Violation) -> Violation:
     return replace(violation, pointer=(*at, *violation.pointer))
 
 
-def _name(parameter: Value) -> Value:
-    name = parameter.get("name") if isinstance(parameter, dict) else None
-    return name if isinstance(name, str) else None
-
-
 SECRET_FILE_PARAMETERS = frozenset({"ca_file", "cert_file", "key_file"})
 
 
@@ -119,18 +112,13 @@ def given_secret_files(component: Component, webhook: ComponentType | None) -> I
         return
     places: dict[str, int] = {}
     for index, parameter in enumerate(component.parameters):
-        if (name := _secret_name(parameter)) in SECRET_FILE_PARAMETERS:
+        if (name := components.parameter_name(parameter) or "") in SECRET_FILE_PARAMETERS:
             places.setdefault(name, index)  # of one name the first
     values = settled_parameters(component.parameters, webhook) if places else {}
     for name, index in places.items():
         value = values.get(name)
         if isinstance(value, str) and value and _matters(webhook.definitions[name], values, webhook):
             yield (*component.at, index, "value"), value
-
-
-def _secret_name(parameter: Value) -> str:
-    name = parameter.get("name") if isinstance(parameter, dict) else None
-    return name if isinstance(name, str) else ""
 
 
 def _matters(definition: Definition, values: dict[str, Value], webhook: ComponentType) -> bool:
@@ -243,35 +231,10 @@ def fit(
     spec, kind = owned["spec"], owned["kind"]
     found = components.find_components(kind, spec) if isinstance(kind, str) else ()
     types = components.component_types_of(found, lookup)
-    broken, notes = _judged(
-        [(component, types[component.at[1:]]) for component in found], refuse_unknown=refuse_unknown
-    )
-    held = components.find_parameters(spec, types)
-    broken += broken_secret_references(held.mentions, found, types, available)
-    return Fit(tuple(broken), tuple((("spec", *pointer), value) for pointer, value in held.secrets), notes)
-
-
-def fit_encoded(
-    owned: bytes, lookup: Lookup, *, available: AvailableSecrets | None = None, refuse_unknown: bool = False
-) -> Fit:
-    """The same for its JSON. Most hold no secret and nothing that may be one: then their values need no search."""
-    document = cast("dict[str, Value]", msgspec.json.decode(owned))
-    spec, kind = document["spec"], document["kind"]
-    found = components.find_components(kind, spec) if isinstance(kind, str) else ()
-    types = [lookup(component.type_key) for component in found]
-    if components.may_tell(owned) or not all(map(_is_open, found, types)):
-        return fit(document, lookup, available=available, refuse_unknown=refuse_unknown)
-    broken, notes = _judged(zip(found, types, strict=True), refuse_unknown=refuse_unknown)
-    return Fit(tuple(broken), notes=notes) if broken or notes else FITTING
-
-
-def _judged(
-    found: Iterable[tuple[Component, ComponentType | None]], *, refuse_unknown: bool
-) -> tuple[list[Violation], tuple[Violation, ...]]:
-    """Return the violations of the values of components, and notes about values that are accepted nevertheless."""
     broken: list[Violation] = []
     notes: list[Violation] = []
-    for component, component_type in found:
+    for component in found:
+        component_type = types[component.at[1:]]
         # As far as somebody reads it: thousands of components may each lack a thousand parameters.
         if component_type is None or max(len(broken), len(notes)) > violations.MOST_LINES:
             continue
@@ -281,7 +244,10 @@ def _judged(
         if not wrong and component.type_key == components.WEBHOOK:
             settled = partial(settled_parameters, component.parameters, component_type)
             notes += webhooks.noted(component.parameters, settled, at=component.at)
-    return broken, tuple(notes)
+    held = components.find_parameters(spec, types)
+    broken += broken_secret_references(held.mentions, found, types, available)
+    secrets = tuple((("spec", *pointer), value) for pointer, value in held.secrets)
+    return Fit(tuple(broken), secrets, tuple(notes)) if broken or secrets or notes else FITTING
 
 
 def judged(
@@ -296,14 +262,6 @@ def judged(
 
 def _tolerated(violation: Violation) -> Violation:
     return replace(violation, message=f"{violation.message}; it is kept all the same, and masked")
-
-
-def _is_open(component: Component, component_type: ComponentType | None) -> bool:
-    """Return True if its type calls none of its parameters a secret, and none names a file."""
-    if component_type is None:
-        return not component.parameters
-    names = [one["name"] for one in component.parameters if isinstance(one, dict)]
-    return component_type.open.issuperset(names) and SECRET_FILE_PARAMETERS.isdisjoint(names)
 
 
 def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:

@@ -180,6 +180,13 @@ def canonical_json(value: Value) -> bytes:
     return _ENCODER.encode(value)
 
 
+def is_same(one: Value, other: Value) -> bool:
+    """Return True if two values are equal in canonical form."""
+    if isinstance(one, str) and isinstance(other, str):
+        return one == other
+    return canonical_json(one) == canonical_json(other)
+
+
 Container: TypeAlias = dict[str, Value] | list[Value]
 
 

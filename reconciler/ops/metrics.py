@@ -5,21 +5,22 @@ import gc
 import platform
 import resource
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from operator import itemgetter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
 
+from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
+from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
-from reconciler.model.histogram import Histogram
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.notifications.outbox import AlertTally
-from reconciler.ops import delivery_metrics
+from reconciler.notifications.board import Board
+from reconciler.notifications.outbox import AlertTally, Outbox
+from reconciler.ops import delivery_metrics, traffic
 from reconciler.ops.metric_families import MetricFamily, Sample, counter, gauge, histogram
+from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.repositories import Repositories
 from reconciler.store.contract import Store
 from reconciler.store.records import StoreFigures
@@ -91,65 +92,6 @@ def process_steps() -> Iterator[Sample]:
     for generation, seen in enumerate(gc.get_stats()):
         yield Sample(COLLECTIONS, seen["collections"], (str(generation),))
     yield Sample(BUILD, 1, (platform.python_version(), __version__))
-
-
-# Requests, counted as they end.
-
-BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)  # seconds
-METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-CLASSES = ("none", "1xx", "2xx", "3xx", "4xx", "5xx")  # of statuses
-OTHER = "other"  # any other method: a client may send what it likes
-UNMATCHED = "unmatched"  # refused before it was looked for where the path leads, or it leads nowhere
-
-
-class Traffic:
-    """All requests since the start, by route and method: `statuses` by class, of which 0 is for those that were not
-    answered, and `seconds`.
-    """
-
-    def __init__(self) -> None:
-        self.statuses: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0] * len(CLASSES))
-        self.seconds: defaultdict[tuple[str, str], Histogram] = defaultdict(lambda: Histogram(BUCKETS))
-
-    def note(self, route: str, method: str, status: int, seconds: float) -> None:
-        """A request ended. `route` is its path with the parameters in braces, empty for one that reached none; `status`
-        is 0 when it was not answered.
-        """
-        key = route or UNMATCHED, method if method in METHODS else OTHER
-        self.statuses[key][status // 100] += 1
-        self.seconds[key].note(seconds)
-
-
-# Metrics of requests to the API.
-
-OF_ONE = ("route", "method")
-
-REQUESTS = counter(
-    "reconciler_http_requests_total",
-    "Requests that ended, by the template of their path and the class of their status; `none` for those whose client "
-    "went away before an answer.",
-    *OF_ONE,
-    "status",
-)
-SECONDS = histogram(
-    "reconciler_http_request_duration_seconds",
-    "How long they took, from the end of their headers to the end of the answer.",
-    *OF_ONE,
-)
-IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credential that are under way.")
-
-REQUEST_FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
-
-
-def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Sample]:
-    """All of them; `in_flight` counts requests by who asks."""
-    for names, statuses in sorted(seen.statuses.items()):
-        for status, number in sorted(zip(CLASSES, statuses, strict=True)):
-            if number:
-                yield Sample(REQUESTS, number, (*names, status))
-    for names, seconds in sorted(seen.seconds.items(), key=itemgetter(0)):
-        yield Sample(SECONDS, seconds, names)
-    yield Sample(IN_FLIGHT, sum(in_flight.values()))
 
 
 # Metrics of repositories and their runs.
@@ -277,31 +219,6 @@ def notification_steps(
             yield Sample(family, value, (one.target,))
 
 
-# Sources of the values.
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """The counts; `alerts` has those of each target."""
-
-    traffic: Traffic = field(default_factory=Traffic)
-    repositories: Repositories | None = None
-    deliveries: Callable[[int], Iterable[Sample]] | None = None
-    alerts: Callable[[], Sequence[AlertTally]] | None = None
-
-
-class MetricSources(NamedTuple):
-    """All that is looked at for one answer. `in_flight` counts requests by who asks, `open` notifications whose cause
-    is there, by type and severity; `now` is in Unix milliseconds.
-    """
-
-    measured: Measured
-    store: Store
-    in_flight: Mapping[str, int]
-    open: Mapping[tuple[NotificationType, Severity], int]
-    now: int
-
-
 # All metrics, in their one order, and where their values come from.
 #
 # A source is a function that yields samples, and its families. docs/metrics.md names each family.
@@ -310,30 +227,39 @@ ALL_FAMILIES: tuple[MetricFamily, ...] = (
     *RUN_FAMILIES,
     *GIT_FAMILIES,
     *STORE_FAMILIES,
-    *REQUEST_FAMILIES,
+    *traffic.FAMILIES,
     *delivery_metrics.FAMILIES,
     *NOTIFICATION_FAMILIES,
     *PROCESS_FAMILIES,
 )
 
 
-async def all_steps(sources: MetricSources) -> Iterator[Sample]:
-    """All of them, as far as the sources are there. They are looked at while the steps are taken."""
-    try:
-        revision = await sources.store.revision()
-    except ReconcilerError:
-        revision = None  # all else is told all the more
-    return _steps(sources, revision)
+@dataclass(frozen=True, slots=True)
+class MetricSources:
+    """All that is looked at for an answer. `in_flight` counts requests by who asks."""
 
+    traffic: Traffic
+    in_flight: Mapping[str, int]
+    store: Store
+    repositories: Repositories
+    deliveries: Callable[[], DeliveryFigures]
+    board: Board
+    outbox: Outbox | None
+    clock: Clock
 
-def _steps(sources: MetricSources, revision: int | None) -> Iterator[Sample]:
-    measured = sources.measured
-    if measured.repositories is not None:
-        yield from run_steps(measured.repositories)
-        yield from git_steps(measured.repositories.remote_tally)
-    yield from store_steps(sources.store.figures(), revision)
-    yield from request_steps(measured.traffic, sources.in_flight)
-    if measured.deliveries is not None:
-        yield from measured.deliveries(sources.now)
-    yield from notification_steps(sources.open, () if measured.alerts is None else measured.alerts())
-    yield from process_steps()
+    async def samples(self) -> Iterator[Sample]:
+        """All of them. The sources are looked at while the samples are taken."""
+        try:
+            revision = await self.store.revision()
+        except ReconcilerError:
+            revision = None  # all else is told all the more
+        now = int(self.clock().timestamp() * 1000)
+        return chain(
+            run_steps(self.repositories),
+            git_steps(self.repositories.remote_tally),
+            store_steps(self.store.figures(), revision),
+            traffic.request_steps(self.traffic, self.in_flight),
+            delivery_metrics.delivery_steps(self.deliveries(), now=now),
+            notification_steps(self.board.open, () if self.outbox is None else self.outbox.tallies()),
+            process_steps(),
+        )

@@ -14,7 +14,7 @@ from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
 from reconciler.planner import planner
-from reconciler.planner.decisions import NAMED, WRITING, Decided
+from reconciler.planner.decisions import NAMED, TOGETHER, WRITING, Decided
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
@@ -22,28 +22,17 @@ PART = 250  # outcomes in one part: about 400 KB of rows, a millisecond of decod
 PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource that goes over it
 
 
-class ChangePart:
-    """A change in parts, one after the other. The caller adds the rows of an outcome, counts it (`add`), and takes a
-    full part.
+class ChangeParts:
+    """A change in parts, one after the other. The caller adds the rows of an outcome to `rows`, counts it (`add`), and
+    takes a full part.
     """
 
     def __init__(self) -> None:
         self._begin()
 
     def _begin(self) -> None:
+        self.rows = records.Changes()
         self.number = self._bytes = 0
-        self.origins: dict[int, records.OriginRow] = {}
-        self.versions: list[records.VersionRow] = []
-        self.references: list[records.ReferenceRow] = []
-        self.heads: list[records.HeadRow] = []
-        self.head_statuses: list[records.HeadStatusRow] = []
-        self.past_routes: list[records.PastRouteRow] = []
-        self.rewritten: list[records.RewrittenRow] = []
-        self.quotes: list[records.QuoteRow] = []
-        self.audit: list[records.AuditRow] = []
-        self.removed: list[records.KeyRow] = []
-        self.changed: list[records.ChangeRow] = []
-        self.statuses: list[records.StatusRow] = []
 
     def add(self, weight: int) -> bool:
         """Count one more outcome, with so many bytes of bodies, statuses and reasons; returns True when that fills the
@@ -63,20 +52,8 @@ class ChangePart:
 
     def take(self) -> records.Changes:
         """Return the rows so far; the next part begins."""
-        taken = records.Changes(
-            origins=tuple(self.origins.values()),
-            versions=tuple(self.versions),
-            references=tuple(self.references),
-            heads=tuple(self.heads),
-            head_statuses=tuple(self.head_statuses),
-            past_routes=tuple(self.past_routes),
-            rewritten=tuple(self.rewritten),
-            quotes=tuple(self.quotes),
-            audit=tuple(self.audit),
-            removed=tuple(self.removed),
-            changed=tuple(self.changed),
-            statuses=tuple(self.statuses),
-        )
+        taken = self.rows
+        taken.origins = list(dict.fromkeys(taken.origins))  # most rows share one
         self._begin()
         return taken
 
@@ -85,6 +62,22 @@ KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RE
 """The changes that keep a resource's id."""
 
 RESTORED = "restored"  # what an audit event says of a version that is made anew
+
+
+ORIGIN_ID_BYTES = 8
+
+
+def origin_row(
+    source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str
+) -> records.OriginRow:
+    """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
+
+    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. If it happens
+    nevertheless, the store refuses the second, and the next run or request makes another.
+    """
+    said = (*rendering.frame(source), actor, run, request, created_at)
+    digest = hashlib.blake2b(msgspec.msgpack.encode(said), digest_size=ORIGIN_ID_BYTES).digest()
+    return records.OriginRow(int.from_bytes(digest, "big") >> 1, *said)  # SQLite's integers have a sign
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,31 +114,33 @@ class ChangeRows:
         self.origin = origin
         self._first = first
         self._origins: dict[object, records.OriginRow] = {}  # by commit
-        self._part = ChangePart()
-        outcomes = [(one.key, one.change) for one in decided.outcomes if one.key is not None]
-        project = origin.project
-        self.identities = view.identities(project, [key for key, change in outcomes if change in KEEPING])
-        created = [key for key, change in outcomes if change is Change.CREATE]
-        self.last_versions = view.last_versions(project, created)
-        # The present versions of what is updated and holds secrets.
-        holding = [key for key, one, _ in decided.storing_secrets() if one.change is Change.UPDATE]
-        self.before = view.documents(project, holding)
+        self._parts = ChangeParts()
+        self._view = view
+        self._before: dict[Key, records.StoredDocument] = {}  # what these outcomes and some others change
+        created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
+        self.last_versions = view.last_versions(origin.project, created)
+        self.restored: dict[Key, bytes] = {}  # the damaged resources that were made anew, as a reader gets them
         self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
-        return self._part.parts(self._weights())
+        return self._parts.parts(self._weights())
 
     def _weights(self) -> Iterator[int]:
         standing = self.decided.standing
         for row in standing.rows:
-            self._part.head_statuses.append(row)
+            self._parts.rows.head_statuses.append(row)
             yield len(row.status)
         for past in standing.past_routes:
-            self._part.past_routes.append(past)
+            self._parts.rows.past_routes.append(past)
             yield len(past.past or b"")
-        for rank, outcome in enumerate(self.decided.outcomes, self._first):
-            yield self._tell(outcome, rank) + self._change(outcome)
+        outcomes = self.decided.outcomes
+        for start in range(0, len(outcomes), TOGETHER):
+            some = outcomes[start : start + TOGETHER]
+            keeping = [one.key for one in some if one.change in KEEPING and one.key is not None]
+            self._before = self._view.documents(self.origin.project, keeping)
+            for rank, outcome in enumerate(some, self._first + start):
+                yield self._tell(outcome, rank) + self._change(outcome)
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
         """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
@@ -160,7 +155,7 @@ class ChangeRows:
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
         row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
-        self._part.statuses.append(row)
+        self._parts.rows.statuses.append(row)
         return len(reason or "") + len(notes or "")
 
     def _change(self, outcome: Outcome) -> int:
@@ -175,9 +170,11 @@ class ChangeRows:
             return self._restore(outcome)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
-            self._part.removed.append(records.KeyRow(self.origin.project, *outcome.key))
+            self._parts.rows.removed.append(records.KeyRow(self.origin.project, *outcome.key))
             if outcome.key.kind == "Configuration":
-                self._part.past_routes.append(records.PastRouteRow(self.origin.project, outcome.key.name, 0, None))
+                self._parts.rows.past_routes.append(
+                    records.PastRouteRow(self.origin.project, outcome.key.name, 0, None)
+                )
             self._audit(outcome, self._come_from(None), version_after=None)
         return 0
 
@@ -189,37 +186,37 @@ class ChangeRows:
         assert outcome.key is not None
         key, document, origin = outcome.key, self.decided.document(outcome), self.origin
         identity = self._identity(outcome, document)
-        ready = _with_the_same_hash(self._prepared(document, key, identity), self.before.get(key))
+        ready = _with_the_same_hash(self._prepared(document, key, identity), self._before.get(key))
         body = rendering.body(ready, identity=identity)
         path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
         come_from = self._come_from(path)
-        self._part.versions.append(
+        self._parts.rows.versions.append(
             records.VersionRow(origin.project, *key, identity.version, body, ready.secrets, come_from.id, path, line)
         )
         for target in document.references:
-            self._part.references.append(records.ReferenceRow(origin.project, *key, *target))
+            self._parts.rows.references.append(records.ReferenceRow(origin.project, *key, *target))
         standing = self.decided.standing
         incomplete = standing.written.get(key, ())
-        status = rendering.status(key.kind, incomplete=incomplete, delivery=standing.delivery.get(key))
+        delivery = standing.delivery.get(key)
+        status = rendering.with_standing(key.kind, rendering.LATEST, incomplete=incomplete, delivery=delivery)
         flags, owner = (int(document.protected), int(bool(incomplete))), origin.repository
         head = records.HeadRow(
             origin.project, *key, identity.version, identity.id, document.digest, owner, path, line, *flags, status
         )
-        self._part.heads.append(head if origin.repository else self._drifted(head, outcome))
+        self._parts.rows.heads.append(head if origin.repository else self._drifted(head, outcome))
         self._audit(outcome, come_from, version_after=identity.version)
         return len(body) + len(ready.secrets or b"") + len(status)
 
     def _prepared(self, document: Desired, key: Key, identity: ResourceIdentity) -> Prepared:
         secrets = self.decided.fits[key].secrets
-        owned = document.document() if secrets else document.members()
         bound = rendering.Bound(self.origin.project, identity.id, identity.version)
-        return rendering.prepare(owned, secrets, hmac_key=self.origin.hmac_key, bound=bound)
+        return rendering.prepare(document.document(), secrets, hmac_key=self.origin.hmac_key, bound=bound)
 
     def _identity(self, outcome: Outcome, document: Desired) -> ResourceIdentity:
         """Keep the id of an existing resource. A new one brings its own or gets one, and continues its versions."""
         assert outcome.key is not None
         assert outcome.ordinal is not None
-        before = self.identities.get(outcome.key)
+        before = self._before.get(outcome.key)
         if outcome.stored is not None and before is not None:
             return ResourceIdentity(before.resource_id, outcome.stored.version + 1, self.origin.at)
         version = self.last_versions.get(outcome.key, 0) + 1
@@ -246,14 +243,15 @@ class ChangeRows:
         A repository's head is written with it: the document may have moved since.
         """
         assert outcome.stored is not None
-        key, document = outcome.stored.key, self.decided.document(outcome)
-        before = self.identities[key]
-        identity = ResourceIdentity(before.resource_id, outcome.stored.version, before.created_at)
+        key, document, stored = outcome.stored.key, self.decided.document(outcome), outcome.stored
+        before = self._before[key]
+        identity = ResourceIdentity(before.resource_id, stored.version, before.created_at)
         ready = self._prepared(document, key, identity)
         body = rendering.body(ready, identity=identity)
-        self._part.rewritten.append(
-            records.RewrittenRow(self.origin.project, *key, identity.version, body, ready.secrets)
+        self._parts.rows.rewritten.append(
+            records.StoredVersion(self.origin.project, *key, identity.version, body, ready.secrets)
         )
+        self.restored[key] = rendering.shown((body, before.status, before.head, before.tail, stored.path, stored.line))
         self._audit(outcome, self._come_from(None), version_after=identity.version)
         weight = len(body) + len(ready.secrets or b"")
         return weight if document.place is None else weight + self._move_head(outcome)
@@ -265,17 +263,17 @@ class ChangeRows:
         assert outcome.stored is not None
         document, before = self.decided.document(outcome), outcome.stored
         assert document.place is not None
-        identity = self.identities[before.key]
-        come_from = self._another_origin(identity, document.place.path)
+        present = self._before[before.key]
+        come_from = self._another_origin(present, document.place.path)
         if come_from is not None:
-            self._part.origins[come_from.id] = come_from
-        status = self._restated(before.key, rendering.without_drift(identity.status))
+            self._parts.rows.origins.append(come_from)
+        status = self._restated(before.key, rendering.with_drift(present.status, None))
         head = records.HeadRow(
             project=self.origin.project,
             kind=before.key.kind,
             name=before.key.name,
             version=before.version,
-            resource_id=identity.resource_id,
+            resource_id=present.resource_id,
             digest=before.digest,
             owner=self.origin.repository,
             path=document.place.path,
@@ -286,16 +284,16 @@ class ChangeRows:
             origin=None if come_from is None else come_from.id,
             place=records.SourcePlace.OWN,
         )
-        self._part.heads.append(head)
+        self._parts.rows.heads.append(head)
         return len(status)
 
     def _renew(self, outcome: Outcome) -> int:
         """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
         assert outcome.stored is not None
         key = outcome.stored.key
-        status = self._restated(key, self.identities[key].status)
+        status = self._restated(key, self._before[key].status)
         flag = int(bool(rendering.incomplete(status)))
-        self._part.head_statuses.append(
+        self._parts.rows.head_statuses.append(
             records.HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest)
         )
         return len(status)
@@ -318,12 +316,12 @@ class ChangeRows:
         if row is None:
             lineage: dict[str, Value] = {} if changed_by is None else {"changedBy": changed_by}
             row = self._origins[commit] = self._origin_row({**self.origin.source, **lineage})
-        self._part.origins[row.id] = row
+        self._parts.rows.origins.append(row)
         return row
 
-    def _another_origin(self, identity: records.Identity, path: str) -> records.OriginRow | None:
+    def _another_origin(self, present: records.StoredDocument, path: str) -> records.OriginRow | None:
         """The origin of a version that is adopted as it is; None where that is what it says itself."""
-        source: dict[str, Value] = msgspec.json.decode(identity.head + identity.tail)
+        source: dict[str, Value] = msgspec.json.decode(present.head + present.tail)
         if source.get("type") != "git":
             return self._come_from(path)
         # The commit is that of the version, whatever repository applied it; the present place may differ.
@@ -332,9 +330,7 @@ class ChangeRows:
 
     def _origin_row(self, source: Mapping[str, Value]) -> records.OriginRow:
         origin = self.origin
-        return records.origin_row(
-            source, actor=origin.actor, run=origin.run, request=origin.request, created_at=origin.at
-        )
+        return origin_row(source, actor=origin.actor, run=origin.run, request=origin.request, created_at=origin.at)
 
     def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
         assert outcome.key is not None
@@ -344,7 +340,7 @@ class ChangeRows:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
         row = records.ChangeRow(self.origin.project, action, *outcome.key, before, version_after, come_from.id)
-        self._part.changed.append(row)
+        self._parts.rows.changed.append(row)
 
 
 def new_id(origin: Origin, ordinal: int) -> str:
@@ -365,9 +361,9 @@ def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: boo
     for outcome in decided.outcomes:
         if outcome.change is Change.UPDATE and outcome.stored is not None and outcome.stored.owner is not None:
             keys.setdefault(outcome.stored.owner, []).append(outcome.stored.key)
-    found = {key: one for owner in sorted(keys) for key, one in view.wanted_digests(owner, keys[owner]).items()}
     guessed = decided.guessed() if hide_guesses else set()
-    return {key: None if key in guessed else one for key, one in found.items()}
+    rows = (row for owner in sorted(keys) for row in view.wanted_of(owner, keys[owner]))
+    return {row.key: None if row.key in guessed else row.digest for row in rows if row.key is not None}
 
 
 def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:
@@ -377,21 +373,9 @@ def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) 
     """
     if before is None or ready.secrets is None or ready.secrets != before.secrets:
         return ready
-    try:
-        stored = msgspec.json.decode(before.body, type=_Stored)
-    except msgspec.DecodeError:
-        return ready
-    is_same = values.canonical_json(stored.spec) == values.canonical_json(ready.masked["spec"])
-    return replace(ready, spec_hash=stored.metadata.hash) if is_same else ready
-
-
-class _Metadata(msgspec.Struct):
-    hash: str
-
-
-class _Stored(msgspec.Struct):
-    metadata: _Metadata
-    spec: dict[str, Any]
+    stored: dict[str, Any] = msgspec.json.decode(before.body)
+    is_same = values.canonical_json(stored["spec"]) == values.canonical_json(ready.masked["spec"])
+    return replace(ready, spec_hash=stored["metadata"]["hash"]) if is_same else ready
 
 
 def outcome_reason(outcome: Outcome) -> str | None:

@@ -28,7 +28,7 @@ from reconciler.store.contract import PlanningView
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
-RENEWED = 100  # stored documents that are read together
+TOGETHER = 100  # stored documents that are read together
 NAMED = 10  # a note names this many resources, and counts the rest
 
 
@@ -299,8 +299,8 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
         if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
     ]
     renewed = {}
-    for start in range(0, len(differing), RENEWED):
-        found = snapshot.view.documents(snapshot.project, differing[start : start + RENEWED])
+    for start in range(0, len(differing), TOGETHER):
+        found = snapshot.view.documents(snapshot.project, differing[start : start + TOGETHER])
         for key, document in found.items():
             digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
             if digest is not None:
@@ -345,9 +345,9 @@ def id_conflicts(
     }
     if not proposed:
         return {}
-    view, project = snapshot.view, snapshot.project
-    freed = {identity.resource_id for identity in view.identities(project, leaving).values()}
-    taken = view.taken_ids(project, sorted(set(proposed.values()))) - freed
+    owners = snapshot.view.taken_ids(snapshot.project, sorted(set(proposed.values())))
+    freed = set(leaving)
+    taken = {resource_id for resource_id, owner in owners.items() if owner not in freed}
     bringing = Counter(proposed.values())
     reasons = {}
     for ordinal, resource_id in proposed.items():

@@ -151,7 +151,7 @@ class DeliveryStatuses:
     def _leads_elsewhere(self, key: Key, past: Past, asked: Asked, name: str, now: Use) -> bool:
         """Return True when a webhook of the route leads elsewhere by this change, or nobody can say where it led."""
         if now.key is not None and now.key in self._written:
-            later = routes.given(self._written[now.key].document()["spec"])
+            later = components.given_parameters(self._written[now.key].document()["spec"])
         elif now.key is None and asked.stored is None:
             later = now.given
         else:
@@ -210,13 +210,14 @@ def given_at(view: PlanningView, project: str, configuration: str, past: Past, n
     """
     _, colon, given_id = name.partition(":")
     key = Key("Configuration", configuration) if colon else Key("Destination", name)
-    version = view.version(project, key, past.version if colon else dict(past.uses)[name])
+    number = past.version if colon else dict(past.uses)[name]
+    version = next(view.versions(project, key, number=number), None)
     if version is None:
         return None
     with suppress(Damaged):
         spec = stored.document_in_clear(key, version)["spec"]
         component = routes.in_place(spec, given_id) if colon else spec
-        return routes.given(component) if routes.is_webhook(routes.component_use(component)) else None
+        return components.given_parameters(component) if routes.is_webhook(routes.component_use(component)) else None
     return None
 
 
@@ -268,14 +269,16 @@ _Endpoints: TypeAlias = dict[str, list[Value] | None]
 def _endpoints(key: Key, spec: Value) -> _Endpoints:
     if key.kind == "Destination":
         part = routes.component_use(spec)
-        return {key.name: routes.given(spec)} if routes.is_webhook(part) and not part.disabled else {}
+        return {key.name: components.given_parameters(spec)} if routes.is_webhook(part) and not part.disabled else {}
     found: _Endpoints = {}
     for component in routes.component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
         named = routes.component_name(component)
         if not routes.is_disabled(component) and (
             named is not None or routes.is_webhook(routes.component_use(component))
         ):
-            found[named or f"{key.name}:{component.get('id')}"] = None if named else routes.given(component)
+            found[named or f"{key.name}:{component.get('id')}"] = (
+                None if named else components.given_parameters(component)
+            )
     return found
 
 

@@ -312,7 +312,7 @@ class _Judgement:
             owned=head.removed.owned,
             stayed=head.around.stayed,
             claimed_from=_claimed_from(told, head.reading, self._snapshot.view, repository=rules.name),
-            refused=refused or not pruned.applies,
+            refused=refused or pruned.hold is pruning.PruneHold.UNRELATED_ROOT,
         )
 
     def _name(self, number: int) -> str:
@@ -330,7 +330,7 @@ def _claimed_from(
     if not of_others:
         return frozenset()
     paths = [] if reading.full else [file.path for file in reading.files]
-    before = {(row.kind, row.name) for row in view.wanted_in(repository, paths)}
+    before = {row.key for row in view.wanted_in(repository, paths)}
     return frozenset(owner for key, owner in of_others.items() if owner is not None and key not in before)
 
 

@@ -78,7 +78,7 @@ class TreeReading:
     @cached_property
     def present(self) -> frozenset[Key]:
         """The keys that the commit contains, as far as it was read; a first read has no use for it."""
-        kept = (Key(row.kind, row.name) for row in self.kept_wanted if row.kind is not None and row.name is not None)
+        kept = (row.key for row in self.kept_wanted if row.key is not None)
         return frozenset(one.key for file in self.files for one in file.documents if one.key).union(kept)
 
     @cached_property
@@ -117,8 +117,8 @@ def told_empty(reading: TreeReading, view: PlanningView, *, repository: str, pro
         before |= {(name, key) for name in _itself_and_above(path) if name in names}
     elsewhere = set[Key]()
     if not reading.full:
-        found = view.places_of(repository, {key for _, key in before})
-        elsewhere = {key for key, path in found if path not in reading.paths}
+        found = view.wanted_of(repository, {key for _, key in before})
+        elsewhere = {row.key for row in found if row.key is not None and row.path not in reading.paths}
     given = {(path, key) for path, key in before if key not in reading.present and key not in elsewhere} - stored
     keys: dict[str, list[Key]] = defaultdict(list)
     for path, key in sorted(given):
@@ -152,7 +152,7 @@ def find_removed(
         owned: Iterable[StoredState] = view.owned(repository, project)
     else:
         before = view.wanted_in(repository, sorted(reading.paths))
-        keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
+        keys = {row.key for row in before if row.key is not None}
         known = view.stored(project, keys - reading.present).values()
         owned = [stored for stored in known if stored.owner == repository]
         if look_back:
@@ -192,7 +192,7 @@ def _unreadable(reading: TreeReading, view: PlanningView, *, repository: str, pr
         if key not in reading.present:
             gave[path].add(key)
     keys = {key for held in gave.values() for key in held}
-    elsewhere = {key for key, path in view.places_of(repository, keys) if path not in reading.paths}
+    elsewhere = {row.key for row in view.wanted_of(repository, keys) if row.path not in reading.paths}
     for path in sorted(gave):
         if reading.full or not gave[path] <= elsewhere:
             told = f"gave resources and now {vacant[path]}; delete it or restore it"
@@ -269,10 +269,10 @@ class PruneCircumstances:
 class Pruning:
     """The deletions and the resources in use, in order; or why all of them stay.
 
-    `held` are deletions that wait, `protected` resources stay by their label, as `note` says. `approvable`: an admin
-    can release the held ones; `unreadable`: a file must be mended first. `approved`: an admin released them, so that
-    these deletions do not count for the budget. `partly`: held resources wait for their own file, and the others are
-    deleted.
+    `held` are deletions that wait, `protected` resources stay by their label, as `note` says. `approvable`: 1 when an
+    admin can release the held ones, 0 when a file must be mended first, otherwise None. `approved`: an admin released
+    them, so that these deletions do not count for the budget. `partly`: held resources wait for their own file, and the
+    others are deleted.
     """
 
     deletions: tuple[Outcome, ...] = ()
@@ -282,8 +282,7 @@ class Pruning:
     hold: PruneHold | None = None
     message: str | None = None
     note: str | None = None
-    approvable: bool = False
-    unreadable: bool = False
+    approvable: int | None = None
     approved: bool = False
     partly: bool = False
 
@@ -293,23 +292,9 @@ class Pruning:
         return self.hold is not None and not self.partly
 
     @property
-    def applies(self) -> bool:
-        """Something of the head is applied, apart from deletions."""
-        return self.hold is not PruneHold.UNRELATED_ROOT
-
-    @property
     def unapproved(self) -> int:
         """How many deletions count for the budget of the next 24 hours."""
         return 0 if self.approved else len(self.deletions)
-
-    @property
-    def approvable_flag(self) -> int | None:
-        """1 when an admin can release what is held, 0 when a file must be mended first; None otherwise."""
-        if self.hold is None:
-            return None
-        if self.approvable:
-            return 1
-        return 0 if self.unreadable else None
 
     def held_rows(self, repository: str) -> frozenset[HeldRow]:
         """Return the rows of what is kept although the head does not contain it."""
@@ -361,7 +346,7 @@ def decide_prune(
         paths = {path for path, _ in removed.unreadable}
         held = tuple(stored for stored in wanted if stored.path not in paths)
         message = f"{_faults(removed.unreadable)}. Until then nothing is deleted{_would_go(len(held))}. {LEAVE_OUT}"
-        return Pruning(held=held, hold=PruneHold.HELD, message=message, unreadable=True)
+        return Pruning(held=held, hold=PruneHold.HELD, message=message, approvable=0)
     protected = tuple(sorted((stored for stored in everything if stored.protected), key=_order))
     reason = _reason(wanted, lost, removed, budget=budget, window=around.window, renamed=renamed)
     # An approval releases the keys that it was given for; once all of them are deleted, the same tree is not held
@@ -376,7 +361,7 @@ def decide_prune(
             hold=hold,
             message=f"{message} {waiting}" if waiting else message,
             note=_note(protected),
-            approvable=bool(wanted),
+            approvable=1 if wanted else None,
         )
     kept = tuple(stored for stored in protected if stored.key not in passing)
     return Pruning(
@@ -392,7 +377,7 @@ def decide_prune(
         held=tuple(unsure),
         hold=PruneHold.HELD if unsure else None,
         message=waiting,
-        approvable=bool(unsure),
+        approvable=1 if unsure else None,
         partly=bool(unsure),
     )
 
@@ -442,8 +427,7 @@ def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost
         hold=PruneHold.UNRELATED_ROOT,
         message=f"{LOST if lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
         f"history back, or {release}.",
-        approvable=not removed.unreadable,
-        unreadable=bool(removed.unreadable),
+        approvable=0 if removed.unreadable else 1,
     )
 
 

@@ -17,13 +17,15 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import stored
-from reconciler.planner.changes import ChangePart, ChangeRows
+from reconciler.planner.changes import ChangeParts, ChangeRows
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, RewrittenRow, StoredDocument, StoredVersion
+from reconciler.store.records import Changes, StoredDocument, StoredVersion
 
 HOLDING = (*sorted(components.KINDS), "Configuration")
 """The kinds of resources that hold components."""
+
+MOST_TEXTS = 64  # that are looked for in a version before it is read
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,7 @@ class Remasking:
         self._check = check
         self._project = origin.project
         self._hmac_key = origin.hmac_key
-        self._marked = {key: one for change in changes for key, one in _marked(change)}
+        self._marked = {key: one for change in changes for key, one in _marked(change, view)}
         coming: dict[Key, Desired] = {}  # of the types, since no others are looked up
         for change in changes:
             coming |= change.decided.written(components.TYPES)
@@ -64,14 +66,14 @@ class Remasking:
 
     def parts(self) -> Iterator[Changes]:
         """The versions with what is masked in them now, in parts of bounded size."""
-        part = ChangePart()
+        parts = ChangeParts()
 
         def weights() -> Iterator[int]:
             for row in self._rows():
-                part.rewritten.append(row)
+                parts.rows.rewritten.append(row)
                 yield len(row.body) + len(row.secrets or b"")
 
-        return part.parts(weights())
+        return parts.parts(weights())
 
     def shown(self, keys: Iterable[Key]) -> dict[Key, bytes]:
         """Those of these stored resources that a type masks, as a reader will get them, with their present status."""
@@ -79,17 +81,20 @@ class Remasking:
             return {}
         bodies = {}
         for key, document in self._view.documents(self._project, keys).items():
-            row = self._row(StoredVersion(key, 0, document.body, document.secrets), NOTHING)
+            row = self._row(StoredVersion(self._project, *key, 0, document.body, document.secrets), NOTHING)
             if row is not None:
                 bodies[key] = row.body
         shown = self._view.bodies(self._project, bodies)
         return {key: rendering.rewritten(shown[key], body) for key, body in bodies.items()}
 
-    def _rows(self) -> Iterator[RewrittenRow]:
+    def _rows(self) -> Iterator[StoredVersion]:
         rewritten: set[tuple[Key, int]] = set()
         for key, marked in self._marked.items():
-            values = {model_values.canonical_json(value) for _, value in marked.secrets}
-            for version in self._view.versions_holding(self._project, key, values):
+            texts = {model_values.canonical_json(value) for _, value in marked.secrets}
+            for version in self._view.versions(self._project, key):
+                # Looking for many texts in a long body costs more than reading it.
+                if len(texts) <= MOST_TEXTS and not any(text in version.body for text in texts):
+                    continue
                 row = self._row(version, marked)
                 if row is not None:
                     rewritten.add((key, version.version))
@@ -102,7 +107,7 @@ class Remasking:
                     if row is not None:
                         yield row
 
-    def _row(self, version: StoredVersion, marked: MarkedSecret) -> RewrittenRow | None:
+    def _row(self, version: StoredVersion, marked: MarkedSecret) -> StoredVersion | None:
         """Return the version with all present secrets masked; None if they are already, or it is damaged."""
         self._check()
         with suppress(Damaged, LookupError):
@@ -116,7 +121,7 @@ class Remasking:
                 secrets = masking.united(found, tuple(held.items()))
                 prepared = rendering.prepare(document, secrets, hmac_key=self._hmac_key, bound=bound)
                 body = rendering.body(prepared, identity=identity)
-                return RewrittenRow(self._project, *version.key, version.version, body, prepared.secrets)
+                return version._replace(body=body, secrets=prepared.secrets)
         return None
 
     def _by_type(self, document: dict[str, Value]) -> Secrets:
@@ -144,15 +149,18 @@ def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
     return True  # what a damaged type let be shown nobody knows
 
 
-def _marked(change: ChangeRows) -> Iterator[tuple[Key, MarkedSecret]]:
+def _marked(change: ChangeRows, view: PlanningView) -> Iterator[tuple[Key, MarkedSecret]]:
     """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
     is left out: it was searched for then.
     """
-    for key, outcome, secrets in change.decided.storing_secrets():
+    storing = list(change.decided.storing_secrets())
+    updated = [key for key, outcome, _ in storing if outcome.change is Change.UPDATE]
+    before = view.documents(change.origin.project, updated)
+    for key, outcome, secrets in storing:
         if outcome.change is Change.CREATE and key not in change.last_versions:
             continue
         document = change.decided.document(outcome).document()
-        fresh = tuple(_fresh(document, secrets, key, change.before.get(key)))
+        fresh = tuple(_fresh(document, secrets, key, before.get(key)))
         if fresh:
             yield key, MarkedSecret(document, fresh)
 
@@ -167,7 +175,7 @@ def _fresh(
             matching = Matching(document, stored.masked_document(key, before))
     for place, value in secrets:
         found = matching.find(place) if held else Unmatched.ABSENT
-        if isinstance(found, Unmatched) or found not in held or not masking.is_same_secret(held[found], value):
+        if isinstance(found, Unmatched) or found not in held or not model_values.is_same(held[found], value):
             yield place, value
 
 
@@ -182,5 +190,5 @@ def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[P
         found = matching.find(place)
         there = place if isinstance(found, Unmatched) else found
         with suppress(LookupError):
-            if masking.is_same_secret(model_values.value_at(document, there), value):
+            if model_values.is_same(model_values.value_at(document, there), value):
                 yield there, value

@@ -161,8 +161,7 @@ class BlindTypes:
         for component in components.find_components(kind, document["spec"]):
             for index, parameter in enumerate(component.parameters):
                 if component.type_key in self.tried and (*component.at, index) in holding:
-                    name = parameter.get("name") if isinstance(parameter, dict) else None
-                    names[component.type_key].add(str(name))
+                    names[component.type_key].add(str(components.parameter_name(parameter)))
         return _without(self.lookup, names) if names else self.lookup
 
 

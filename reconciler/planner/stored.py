@@ -7,7 +7,7 @@ is the one that comes with the change, otherwise the stored one, otherwise the b
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import cast
 
 import msgspec
@@ -61,32 +61,18 @@ def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
         raise Damaged(told) from None
 
 
-MOST_BYTES = 4 * 1024 * 1024  # of the specs of types that are kept compiled, which takes up to eighty times as much
+LARGE = 32 * 1024  # bytes of a spec; compiled it takes up to eighty times as much, so such a type is not kept
 
 
-class CompiledTypes:
-    """Compiled types by what they say, for the life of the process: compiling one costs as much as judging hundreds."""
-
-    def __init__(self) -> None:
-        self._types: dict[tuple[str, bytes], ComponentType] = {}
-        self._bytes = 0
-
-    def of(self, name: str, spec: Value) -> ComponentType:
-        """Return the type of this name that defines what `spec` says."""
-        encoded = msgspec.json.encode(spec)
-        known = self._types.get((name, encoded))
-        if known is not None:
-            return known
-        compiled = component_types.compiled(name, component_types.read_definitions(spec))
-        # Two threads may do this at once, and then compile or forget something twice.
-        if self._bytes + len(encoded) > MOST_BYTES:
-            self._types, self._bytes = {}, 0
-        self._types[name, encoded] = compiled
-        self._bytes += len(encoded)
-        return compiled
+def _compiled(name: str, spec: Value) -> ComponentType:
+    """Return the type that defines what `spec` says; the same object for equal small ones."""
+    encoded = msgspec.json.encode(spec)
+    return _compiled_encoded(name, encoded) if len(encoded) < LARGE else _compiled_encoded.__wrapped__(name, encoded)
 
 
-_compiled = CompiledTypes()
+@lru_cache(maxsize=128)
+def _compiled_encoded(name: str, encoded: bytes) -> ComponentType:
+    return component_types.compiled(name, component_types.read_definitions(msgspec.json.decode(encoded)))
 
 
 class TypeLookup:
@@ -108,7 +94,7 @@ class TypeLookup:
         """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
             spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
-            self._known[key] = None if spec is None else _compiled.of(key.name, spec)
+            self._known[key] = None if spec is None else _compiled(key.name, spec)
         return self._known[key]
 
     def of_extension(self, key: Key) -> str | None:
@@ -159,7 +145,8 @@ class JudgedBefore:
             found = asked[key] = lookup(key)
             return found
 
-        fit = type_checks.fit_encoded(owned, noted, available=available, refuse_unknown=refuse_unknown)
+        document: dict[str, Value] = msgspec.json.decode(owned)
+        fit = type_checks.fit(document, noted, available=available, refuse_unknown=refuse_unknown)
         self._types |= asked
         self._fits[owned] = tuple(asked), fit
         return fit
@@ -206,7 +193,7 @@ class StoreSnapshot:
         """Return the stored resources of these keys, and the built-in ones with reserved names."""
         wanted = set(keys)
         reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
-        return reserved | self.view.compared(self.project, wanted)
+        return reserved | self.view.stored(self.project, wanted)
 
     def removable(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """Return what a deletion of these keys meets: what is built in cannot go, whatever its name."""

@@ -146,10 +146,9 @@ class Repositories:
     async def _release_unwatched(self, wanted: Mapping[str, WatchedRepository]) -> None:
         store, applier = self._environment.store, self._environment.applier
         # A suspension is kept: the repository may be missing by mistake, and comes back suspended.
-        for name in await store.repositories():
-            row = await store.repository(name)
-            project = wanted[name].project if name in wanted else None
-            if row is not None and row.project != project:
+        for row in await store.repositories():
+            name, project = row.name, wanted[row.name].project if row.name in wanted else None
+            if row.project != project:
                 what = f"{name} is watched no more" if project is None else f"{name} fills another project now"
                 log.info("%s; what it applied to %s belongs to the API.", what, row.project)
                 event = interventions.release_event(row, to=project, at=rfc3339(self._environment.clock()))

@@ -26,8 +26,9 @@ from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
 from reconciler.model.principals import DEFAULT_PROJECT, LOCAL
-from reconciler.ops import databases, delivery_metrics
-from reconciler.ops.metrics import Measured
+from reconciler.ops import databases
+from reconciler.ops.metrics import MetricSources
+from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
@@ -143,6 +144,18 @@ async def build_parts(
             listeners=listeners,
             secrets=sources,
         )
+        in_flight: dict[str, int] = {}
+        traffic = Traffic()
+        metrics = MetricSources(
+            traffic=traffic,
+            in_flight=in_flight,
+            store=store,
+            repositories=repositories,
+            deliveries=manager.figures,
+            board=watching.board,
+            outbox=watching.outbox,
+            clock=clock.now,
+        )
         # All that a door may use: a long list, and nothing is decided in it.
         has_tls = serving.configured_certificate(settings) is not None
         services = Services(
@@ -175,11 +188,9 @@ async def build_parts(
             refusals=auditing.refusals,
             has_tls=has_tls,
             headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
-            measured=Measured(
-                repositories=repositories,
-                deliveries=lambda now: delivery_metrics.delivery_steps(manager.figures(), now=now),
-                alerts=None if watching.outbox is None else watching.outbox.tallies,
-            ),
+            in_flight=in_flight,
+            traffic=traffic,
+            samples=metrics.samples,
         )
         yield Parts(services, repositories, delivery, watching, auditing)
 

@@ -94,7 +94,7 @@ class AuditUpkeep:
     async def say(self) -> None:
         """Log where the audit begins and ends, if that changed: kept elsewhere, the line proves what the store held."""
         try:
-            anchor, head = await self._store.audit_anchor(), await self._store.audit_head()
+            anchor, head = await self._store.audit_ends()
         except StoreFault as fault:
             log.warning("The audit's head is not known: %s", fault.message)
             return
@@ -125,5 +125,6 @@ class AuditUpkeep:
         is_more = True
         while is_more:
             is_more = await self._store.forget_events(before=before)
-            self._say_anchor(await self._store.audit_anchor())
+            anchor, _ = await self._store.audit_ends()
+            self._say_anchor(anchor)
             await asyncio.sleep(PAUSE_SECONDS)

@@ -226,7 +226,6 @@ class VerifiedChain:
     first_at: str = ""
     last_at: str = ""
     redacted: list["RedactedEvents"] = field(default_factory=list)
-    more_redacted: int = 0  # links that redacted something, beyond those that are named
     rewrites: int = 0  # events that were redacted, once for each time
 
 
@@ -236,9 +235,6 @@ class RedactedEvents:
 
     events: int
     by: str
-
-
-MOST_REDACTED = 100  # links of which it is told by name
 
 
 def head(text: str) -> ChainHead:
@@ -348,12 +344,10 @@ def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> 
         raise BrokenChain(f"{named} says that it is not to be checked, which only the first of all may.")
     else:
         verified.unchecked = header.events
-    if content.rewrites and len(verified.redacted) < MOST_REDACTED:
+    if content.rewrites:
         by = connection.first("redaction_of_link", header.number)
         told = f"link {header.number}" if by is None else f"event {header.number}-{by[0]}"
         verified.redacted.append(RedactedEvents(content.rewrites, told))
-    elif content.rewrites:
-        verified.more_redacted += 1
     verified.rewrites += content.rewrites
     verified.head = link.head
     verified.links += 1

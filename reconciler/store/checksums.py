@@ -5,24 +5,20 @@ each read can look. It guards against disks and memory, not against people: a pe
 checksum too.
 """
 
-import hashlib
 import logging
 import zlib
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
-import msgspec
-
-from reconciler.model import components, rendering, values
-from reconciler.model.rendering import LATEST, MARK, is_source
-from reconciler.model.values import Value
+from reconciler.model import rendering
+from reconciler.model.rendering import LATEST, is_source
 from reconciler.store import database
 from reconciler.store.database import Connection
 from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
 
-UNSOUND = -1  # in place of a checksum: a body from before there were any that cannot be what was stored
+UNSOUND = -1  # in place of a checksum: a body from before there were any that is not even JSON
 JUDGED = 100  # versions in one transaction: about 10 ms
 EXAMINED = 500  # versions in one step: a few milliseconds
 MOST = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
@@ -38,15 +34,6 @@ def is_damaged(body: bytes, secrets: bytes | None, checksum: int | None) -> bool
     return checksum is not None and checksum != checksum_of(body, secrets)
 
 
-def judge_version(body: bytes, secrets: bytes | None, *, kind: str, name: str, version: int) -> int:
-    """The checksum of a version that has none, or `UNSOUND` where it cannot be what was stored."""
-    try:
-        sound = _is_sound(body, secrets, kind=kind, name=name, version=version)
-    except (msgspec.DecodeError, UnicodeError, LookupError, TypeError, ValueError):
-        sound = False
-    return checksum_of(body, secrets) if sound else UNSOUND
-
-
 def judge_some(connection: Connection) -> bool:
     """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
     `StoreFault`.
@@ -57,10 +44,10 @@ def judge_some(connection: Connection) -> bool:
         database.transaction(connection, kind="immediate"),
     ):
         rows = connection.all("unchecked", JUDGED)
-        judged = [
-            (judge_version(body, secrets, kind=kind, name=name, version=version), number)
-            for number, kind, name, version, body, secrets in rows
-        ]
+        judged = (
+            (checksum_of(body, secrets) if rendering.is_json(body) else UNSOUND, number)
+            for number, body, secrets in rows
+        )
         connection.each("put_checksum", judged)
     return bool(rows)
 
@@ -98,29 +85,6 @@ class Damage:
         lasting = [one for one in self._told if is_damaged(one)]
         self._told = dict.fromkeys([*lasting, *fresh])
         return sorted(self._told)
-
-
-def _is_sound(body: bytes, secrets: bytes | None, *, kind: str, name: str, version: int) -> bool:
-    document = cast("dict[str, Value]", msgspec.json.decode(body, type=dict))
-    metadata = document["metadata"]
-    if not isinstance(metadata, dict) or values.canonical_json(document) != body:
-        return False
-    if (document["kind"], metadata["name"], metadata["version"]) != (kind, name, version):
-        return False
-    if secrets is not None:
-        return _are_secrets(document, secrets)
-    # What is left of a version with secrets, or of a redacted one, has the hash that it had with them.
-    if components.MASK.encode() in body or MARK.encode() in body:
-        return True
-    return bool(metadata["hash"] == hashlib.sha256(values.canonical_json(document["spec"])).hexdigest())
-
-
-def _are_secrets(document: dict[str, Value], secrets: bytes) -> bool:
-    """Return True if each secret has its place in the document, where its mask is."""
-    held = cast("dict[str, Value]", msgspec.json.decode(secrets, type=dict))
-    places = [values.located(document, pointer) for pointer in held]
-    masked = all(values.value_at(document, place) == components.MASK for place in places)
-    return masked and values.canonical_json(held) == secrets
 
 
 def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:

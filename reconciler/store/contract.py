@@ -131,9 +131,6 @@ class Store(Protocol):
         something that is to go and is in use.
         """
 
-    async def repository(self, name: str) -> records.RepositoryRow | None:
-        """Return the state of a repository between runs."""
-
     async def remembered(self, name: str, *, held: int) -> records.Remembered:
         """Return everything known of a repository, at one revision, with at most `held` names of held resources."""
 
@@ -147,8 +144,8 @@ class Store(Protocol):
         take as long as a list, and does not take the thread of the caller.
         """
 
-    async def repositories(self) -> list[str]:
-        """The names of all repositories that are remembered, in byte order."""
+    async def repositories(self) -> list[records.RepositoryRow]:
+        """Return the state of all repositories that are remembered, by name in byte order."""
 
     async def projects(self) -> list[str]:
         """Every project's name, in byte order."""
@@ -176,11 +173,10 @@ class Store(Protocol):
         events among many may take seconds, on another thread.
         """
 
-    async def audit_head(self) -> ChainHead:
-        """The last link of the audit's chain: its number and hash."""
-
-    async def audit_anchor(self) -> ChainAnchor:
-        """Return the last link that was removed, and how many events were removed so far."""
+    async def audit_ends(self) -> tuple[ChainAnchor, ChainHead]:
+        """Return both ends of the audit's chain: the last link that was removed, with how many events were removed so
+        far, and the last link.
+        """
 
     async def forget_events(self, *, before: str) -> bool:
         """Remove some of the oldest links whose events are all from before an instant, as `clock.rfc3339`
@@ -256,16 +252,10 @@ class PlanningView(Protocol):
         """
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """The stored resources among these keys."""
-
-    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return them with `damaged` set, for a comparison of digests."""
+        """The stored resources among these keys. `damaged` is set where the body is, since its digest tells nothing."""
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         """The newest version that each of these keys ever had; keys that never existed are left out."""
-
-    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
-        """Id, status and the version's source of the stored resources among these keys."""
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         """The stored resources among these keys as a reader gets them, with `status`."""
@@ -288,28 +278,19 @@ class PlanningView(Protocol):
         every version of the project, a row at a time.
         """
 
-    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
-        """Every stored version under this key, a row at a time, that contains one of these values, as canonical JSON,
-        in clear; with more than 64 values, also versions that contain none.
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+        """Every stored version under this key, present or not, or the one with this number; the newest first, a row at
+        a time.
         """
-
-    def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
-        """Every stored version under this key, the oldest first, a row at a time."""
-
-    def version(self, project: str, key: Key, number: int) -> records.StoredVersion | None:
-        """One version under this key, present or not."""
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         """Return the last routes of Configurations that no longer deliver (`PastRouteRow`), by name."""
 
-    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[records.StoredVersion]:
-        """The newest versions under this key, the newest first, a row at a time."""
-
     def quotes(self, project: str, texts: Sequence[str]) -> Iterator[records.QuoteRow]:
         """Iterate over the sentences of runs and audit events of a project that hold one of these texts."""
 
-    def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
-        """Return the ids among these that a stored resource of the project has."""
+    def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
+        """Return the stored resources of the project that have one of these ids, by the id."""
 
     def owned(self, repository: str, project: str) -> list[StoredState]:
         """Return every resource that a repository owns."""
@@ -322,9 +303,6 @@ class PlanningView(Protocol):
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         """(path, key) of the repository's stored resources that are in these files, or below such folders."""
-
-    def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
-        """(key, path) of the documents of the applied head that have one of these keys."""
 
     def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         """Return resources of a repository for which the commit that changed their file is unknown, by path."""
@@ -350,6 +328,9 @@ class PlanningView(Protocol):
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         """The resource documents of these files in the applied head."""
 
+    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
+        """The documents of the applied head that have one of these keys."""
+
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""
 
@@ -366,9 +347,6 @@ class PlanningView(Protocol):
 
     def approval(self, repository: str) -> records.Approval | None:
         """Return the approved deletions that are not done yet."""
-
-    def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
-        """The digests of the documents of the applied head that have one of these keys; None for an invalid one."""
 
     def suspended(self, at: str) -> frozenset[str]:
         """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""

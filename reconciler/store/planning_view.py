@@ -1,11 +1,10 @@
 """The reads of a plan on SQLite, on a connection that cannot write."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
-from msgspec import structs
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
@@ -31,23 +30,12 @@ class SqlitePlanningView:
         return 0 if row is None else int(row[0])
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        return {stored.key: stored for stored in map(_stored, self._batched("stored", project, keys))}
-
-    def compared(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        known = keys if isinstance(keys, Collection) else list(keys)
-        found = self.stored(project, known)
-        for kind, name, body, secrets, checksum in self._batched("compared", project, known):
-            if checksums.is_damaged(body, secrets, checksum):
-                key = Key(kind, name)
-                found[key] = structs.replace(found[key], damaged=True)
-        return found
+        rows = self._batched("stored", project, keys)
+        found = (_stored(row[:10], damaged=checksums.is_damaged(*row[10:])) for row in rows)
+        return {stored.key: stored for stored in found}
 
     def last_versions(self, project: str, keys: Iterable[Key]) -> dict[Key, int]:
         return {Key(kind, name): version for kind, name, version in self._batched("last_versions", project, keys)}
-
-    def identities(self, project: str, keys: Iterable[Key]) -> dict[Key, records.Identity]:
-        rows = self._batched("identities", project, keys)
-        return {Key(kind, name): records.Identity(*identity) for kind, name, *identity in rows}
 
     def bodies(self, project: str, keys: Iterable[Key]) -> dict[Key, bytes]:
         rows = self._batched("bodies", project, keys)
@@ -75,30 +63,22 @@ class SqlitePlanningView:
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
         with closing(self._reader.run("versions_naming", *arguments)) as rows:
             for kind, name, version, *held in rows:
-                yield records.StoredVersion(Key(kind, name), version, *_whole(*held))
+                yield records.StoredVersion(project, kind, name, version, *_whole(*held))
 
-    def versions_holding(self, project: str, key: Key, values: Iterable[bytes]) -> Iterator[records.StoredVersion]:
-        needles = _json(sorted(value.decode() for value in values))
-        return self._versions("versions_holding", project, key, needles)
-
-    def versions_of(self, project: str, key: Key) -> Iterator[records.StoredVersion]:
-        return self._versions("versions_of", project, key)
-
-    def version(self, project: str, key: Key, number: int) -> records.StoredVersion | None:
-        return next(self._versions("version", project, key, number), None)
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+        with closing(self._reader.run("versions", project, *key, number)) as rows:
+            for version, *held in rows:
+                yield records.StoredVersion(project, *key, version, *_whole(*held))
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         return dict(self._reader.run("past_routes", project))
-
-    def versions_back(self, project: str, key: Key, *, most: int) -> Iterator[records.StoredVersion]:
-        return self._versions("versions_back", project, key, most)
 
     def quotes(self, project: str, texts: Sequence[str]) -> Iterator[records.QuoteRow]:
         with closing(self._reader.run("quotes", project, _json(texts))) as rows:
             yield from map(records.QuoteRow._make, rows)
 
-    def taken_ids(self, project: str, ids: Sequence[str]) -> set[str]:
-        return {row[0] for row in self._batched("taken_ids", project, ids)}
+    def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
+        return {taken: Key(kind, name) for taken, kind, name in self._batched("taken_ids", project, ids)}
 
     def owned(self, repository: str, project: str) -> list[StoredState]:
         return [_stored(row) for row in self._reader.run("owned", repository, project)]
@@ -112,9 +92,6 @@ class SqlitePlanningView:
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         rows = self._reader.run("standing_at", repository, project, _json(paths))
         return [(path, Key(kind, name)) for path, kind, name in rows]
-
-    def places_of(self, repository: str, keys: Iterable[Key]) -> list[tuple[Key, str]]:
-        return [(Key(kind, name), path) for kind, name, path in self._batched("places_of", repository, keys)]
 
     def without_lineage(self, repository: str, project: str, *, limit: int) -> list[records.Unexplained]:
         rows = self._reader.run("without_lineage", repository, project, limit)
@@ -136,7 +113,7 @@ class SqlitePlanningView:
 
     def index(self, repository: str) -> tuple[list[records.FileRow], list[records.WantedRow]]:
         files = self._reader.run("files_of", repository)
-        wanted = self._reader.run("wanted_of", repository)
+        wanted = self._reader.run("all_wanted", repository)
         return [records.FileRow(*row) for row in files], [records.WantedRow(*row) for row in wanted]
 
     def wanted_count(self, repository: str) -> int:
@@ -144,6 +121,9 @@ class SqlitePlanningView:
 
     def wanted_in(self, repository: str, paths: Sequence[str]) -> list[records.WantedRow]:
         return [records.WantedRow(*row) for row in self._batched("wanted_in", repository, paths)]
+
+    def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
+        return [records.WantedRow(*row) for row in self._batched("wanted_of", repository, keys)]
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return dict(self._batched("blobs", repository, paths))
@@ -164,9 +144,6 @@ class SqlitePlanningView:
         keys = frozenset(Key(*key) for key in self._reader.run("approved", repository))
         return records.Approval(row[1], keys)
 
-    def wanted_digests(self, repository: str, keys: Iterable[Key]) -> dict[Key, bytes | None]:
-        return {Key(kind, name): digest for kind, name, digest in self._batched("wanted_digests", repository, keys)}
-
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.run("suspended_at", at))
 
@@ -176,11 +153,6 @@ class SqlitePlanningView:
 
     def close(self) -> None:
         self._reader.close()
-
-    def _versions(self, name: str, project: str, key: Key, *arguments: object) -> Iterator[records.StoredVersion]:
-        with closing(self._reader.run(name, project, *key, *arguments)) as rows:
-            for version, *held in rows:
-                yield records.StoredVersion(key, version, *_whole(*held))
 
     def _batched(self, name: str, scope: str, values: Iterable[object]) -> Iterator[Row]:
         # One JSON array per batch: the statement is prepared once, and no limit on its variables is met. Rows are read
@@ -200,6 +172,7 @@ def _json(values: Sequence[object]) -> str:
     return msgspec.json.encode(values).decode()
 
 
-def _stored(row: Row) -> StoredState:
-    kind, name, digest, version, owner, path, line, *flags = row
-    return StoredState(Key(kind, name), digest, version, owner, path, line, *map(bool, flags))
+def _stored(row: Row, *, damaged: bool = False) -> StoredState:
+    kind, name, digest, version, owner, path, line, protected, incomplete, drifted = row
+    flags = bool(protected), bool(incomplete), bool(drifted)
+    return StoredState(Key(kind, name), digest, version, owner, path, line, *flags, damaged=damaged)

@@ -52,14 +52,10 @@ order by v.version desc;
 
 -- Planning
 
--- name: stored
-select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted
-from json_each(?2) k
-cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]');
-
 -- A digest says nothing of the body beside it: a plan that compares digests looks at what it compares.
--- name: compared
-select r.kind, r.name, v.body, v.secrets, v.checksum
+-- name: stored
+select r.kind, r.name, r.digest, r.version, r.owner, r.path, r.line, r.protected, r.incomplete, r.drifted,
+       v.body, v.secrets, v.checksum
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id;
@@ -81,37 +77,31 @@ from json_each(?2) k
 cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]') and v.name = json_extract(k.value, '$[1]')
 group by 1, 2;
 
--- name: identities
-select r.kind, r.name, r.resource_id, o.head, o.tail, r.status, o.created_at
+-- name: documents
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
+       o.created_at
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin;
 
--- name: documents
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status
-from json_each(?2) k
-cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
-join version v on v.id = r.version_id;
-
 -- name: configurations
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
+       o.created_at
 from resource r
 join version v on v.id = r.version_id
+join origin o on o.id = v.origin
 where r.project = ? and r.kind = 'Configuration'
 order by r.name;
 
--- name: version
-select version, body, secrets, checksum from version where project = ? and kind = ? and name = ? and version = ?;
+-- The newest first, all for a number that is null.
+-- name: versions
+select version, body, secrets, checksum from version
+where project = ?1 and kind = ?2 and name = ?3 and (?4 is null or version = ?4)
+order by version desc;
 
 -- name: past_routes
 select configuration, past from past_route where project = ? order by configuration;
-
--- name: versions_back
-select version, body, secrets, checksum from version
-where project = ? and kind = ? and name = ?
-order by version desc
-limit ?;
 
 -- One look at every version of a project: what a type calls a secret is rare, and an index of types would be paid for
 -- by every write. Canonical JSON has one way to write each of these. Looking for many texts in a long body costs far more
@@ -125,14 +115,6 @@ where v.project = ?1
        or exists (select 1 from json_each(?3) n where instr(v.body, cast(n.value as blob)) > 0))
 order by v.id;
 
--- name: versions_holding
-select v.version, v.body, v.secrets, v.checksum
-from version v
-where v.project = ?1 and v.kind = ?2 and v.name = ?3
-  and (json_array_length(?4) > 64
-       or exists (select 1 from json_each(?4) k where instr(v.body, cast(k.value as blob)) > 0))
-order by v.version;
-
 -- name: referrers
 select f.target_kind, f.target_name, f.kind, f.name
 from json_each(?2) k
@@ -140,7 +122,7 @@ cross join reference f on f.project = ?1 and f.target_kind = json_extract(k.valu
                       and f.target_name = json_extract(k.value, '$[1]');
 
 -- name: taken_ids
-select r.resource_id
+select r.resource_id, r.kind, r.name
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.resource_id = k.value;
 
@@ -172,8 +154,8 @@ select k.value, r.kind, r.name
 from json_each(?3) k
 cross join resource r on r.owner = ?1 and r.project = ?2 and r.path > k.value || '/' and r.path < k.value || '0';
 
--- name: places_of
-select w.kind, w.name, w.path
+-- name: wanted_of
+select w.repository, w.path, w.position, w.kind, w.name, w.digest, w.unconverged
 from json_each(?2) k
 cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
                    and w.name = json_extract(k.value, '$[1]');
@@ -200,13 +182,6 @@ from resource r indexed by resource_incomplete
 cross join wanted w on w.repository = ?1 and w.kind = r.kind and w.name = r.name
 where r.owner = ?1 and r.incomplete = 1
 order by 1;
-
--- What the applied head wants of these: what is stored instead has drifted.
--- name: wanted_digests
-select w.kind, w.name, w.digest
-from json_each(?2) k
-cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
-                   and w.name = json_extract(k.value, '$[1]');
 
 -- name: suspended_at
 select repository from suspension where until is null or until > ?;
@@ -270,7 +245,7 @@ where w.kind is not null and w.name is not null;
 -- name: files_of
 select repository, path, blob, vacant, given from source_file where repository = ? order by path;
 
--- name: wanted_of
+-- name: all_wanted
 select repository, path, position, kind, name, digest, unconverged from wanted where repository = ?
 order by path, position;
 
@@ -304,7 +279,8 @@ select (select count(*)
                             and (w.unconverged is null or w.digest = r.digest)));
 
 -- name: repositories
-select name from repository order by name;
+select name, project, fingerprint, commit_id, tree, head, state, message, since, origin, approvable
+from repository order by name;
 
 -- name: run
 select id, project, repository, trigger, actor, commit_id, outcome, message, counts, rewound, started_at, finished_at,
@@ -390,9 +366,6 @@ update version set body = ?, secrets = ?, checksum = ?
 where project = ? and kind = ? and name = ? and version = ?;
 
 -- Redacting
-
--- name: versions_of
-select version, body, secrets, checksum from version where project = ? and kind = ? and name = ? order by version;
 
 -- Every run of the project is looked through: what a sentence quotes nobody indexes.
 -- name: quotes
@@ -651,7 +624,7 @@ order by kind, name;
 -- Checksums
 
 -- name: unchecked
-select id, kind, name, version, body, secrets from version where checksum is null order by id limit ?;
+select id, body, secrets from version where checksum is null order by id limit ?;
 
 -- name: put_checksum
 update version set checksum = ? where id = ?;

@@ -4,19 +4,14 @@ Shapes alone: the promises about them are in `reconciler.store.contract`. Instan
 `clock.rfc3339` writes them, so that their order as text is that of time.
 """
 
-import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-import msgspec
-
-from reconciler.model import rendering
 from reconciler.model.directory import Amendment
 from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
-from reconciler.model.values import Value
 
 # Resources and their versions.
 
@@ -24,8 +19,8 @@ from reconciler.model.values import Value
 class OriginRow(NamedTuple):
     """The source of all versions that one change stores from one place, kept once.
 
-    `id` is a digest of the other fields (`rows.origin_row`), so equal origins have equal ids. `head` and `tail` are the
-    two halves of the source as canonical JSON; the `line` and `path` of each version go between them.
+    `id` is a digest of the other fields (`planner.changes.origin_row`), so equal origins have equal ids. `head` and
+    `tail` are the two halves of the source as canonical JSON; the `line` and `path` of each version go between them.
     """
 
     id: int
@@ -35,24 +30,6 @@ class OriginRow(NamedTuple):
     run: str | None
     request: str | None
     created_at: str
-
-
-ORIGIN_ID_BYTES = 8
-
-_encode = msgspec.msgpack.Encoder().encode
-
-
-def origin_row(
-    source: Mapping[str, Value], *, actor: str, run: str | None, request: str | None, created_at: str
-) -> OriginRow:
-    """The row of what these say, with the id that is made of them. `source` has no `path` and `line`.
-
-    A run's or a request's id cannot be foreseen, so that nobody prepares two rows that have the same id. If it happens
-    nevertheless, the store refuses the second, and the next run or request makes another.
-    """
-    said = (*rendering.frame(source), actor, run, request, created_at)
-    digest = hashlib.blake2b(_encode(said), digest_size=ORIGIN_ID_BYTES).digest()
-    return OriginRow(int.from_bytes(digest, "big") >> 1, *said)  # SQLite's integers have a sign
 
 
 class VersionRow(NamedTuple):
@@ -130,10 +107,11 @@ class PastRouteRow(NamedTuple):
     past: bytes | None
 
 
-class RewrittenRow(NamedTuple):
-    """A stored version, present or older, with a value masked or redacted.
+class StoredVersion(NamedTuple):
+    """One stored version, present or not, and its secrets, as in `StoredDocument`.
 
-    Its number, id, source and instant stay. A damaged present version is restored by such a row.
+    In a change it replaces what is stored: a value is masked or redacted, or a damaged present version is restored. Its
+    number, id, source and instant stay.
     """
 
     project: str
@@ -143,9 +121,14 @@ class RewrittenRow(NamedTuple):
     body: bytes
     secrets: bytes | None
 
+    @property
+    def key(self) -> Key:
+        """Its resource."""
+        return Key(self.kind, self.name)
+
     def __repr__(self) -> str:
         """Without the secrets."""
-        return f"RewrittenRow({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
+        return f"StoredVersion({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
 
 
 class QuoteRow(NamedTuple):
@@ -297,6 +280,11 @@ class WantedRow(NamedTuple):
     name: str | None
     digest: bytes | None
     unconverged: str | None = None
+
+    @property
+    def key(self) -> Key | None:
+        """The resource that it defines, if both parts of its key could be read."""
+        return None if self.kind is None or self.name is None else Key(self.kind, self.name)
 
 
 class PruneRow(NamedTuple):
@@ -471,28 +459,31 @@ class DirectoryChange:
     amendment: Amendment
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Changes:
-    """One part of a change. A large change is many parts in one transaction, so that no part is large in memory."""
+    """One part of a change. A large change is many parts in one transaction, so that no part is large in memory.
 
-    origins: tuple[OriginRow, ...] = ()  # of every row in this part; other parts may repeat them
-    versions: tuple[VersionRow, ...] = ()
-    references: tuple[ReferenceRow, ...] = ()  # all those of the versions in this part; older ones are deleted
-    heads: tuple[HeadRow, ...] = ()
-    head_statuses: tuple[HeadStatusRow, ...] = ()
-    past_routes: tuple[PastRouteRow, ...] = ()
-    rewritten: tuple[RewrittenRow, ...] = ()
-    quotes: tuple[QuoteRow, ...] = ()
-    removed: tuple[KeyRow, ...] = ()
-    changed: tuple[ChangeRow, ...] = ()
-    audit: tuple[AuditRow, ...] = ()
-    forgotten_files: tuple[tuple[str, str], ...] = ()  # (repository, path): delete its FileRow and WantedRows
-    files: tuple[FileRow, ...] = ()
-    wanted: tuple[WantedRow, ...] = ()
-    lineages: tuple[LineageRow, ...] = ()  # planned against no revision: each checks that it still holds
-    pruned: tuple[PruneRow, ...] = ()
-    held: tuple[HeldRow, ...] = ()
-    statuses: tuple[StatusRow, ...] = ()
+    The planner fills a part row by row; after that, nobody changes it.
+    """
+
+    origins: list[OriginRow] = field(default_factory=list)  # of every row in this part; other parts may repeat them
+    versions: list[VersionRow] = field(default_factory=list)
+    references: list[ReferenceRow] = field(default_factory=list)  # all of these versions; older ones are deleted
+    heads: list[HeadRow] = field(default_factory=list)
+    head_statuses: list[HeadStatusRow] = field(default_factory=list)
+    past_routes: list[PastRouteRow] = field(default_factory=list)
+    rewritten: list[StoredVersion] = field(default_factory=list)
+    quotes: list[QuoteRow] = field(default_factory=list)
+    removed: list[KeyRow] = field(default_factory=list)
+    changed: list[ChangeRow] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
+    forgotten_files: list[tuple[str, str]] = field(default_factory=list)  # (repository, path): delete all its rows
+    files: list[FileRow] = field(default_factory=list)
+    wanted: list[WantedRow] = field(default_factory=list)
+    lineages: list[LineageRow] = field(default_factory=list)  # planned against no revision: each checks that it holds
+    pruned: list[PruneRow] = field(default_factory=list)
+    held: list[HeldRow] = field(default_factory=list)
+    statuses: list[StatusRow] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -552,21 +543,11 @@ class StoreFigures(NamedTuple):
 # Reads of a plan.
 
 
-class Identity(NamedTuple):
-    """The parts of a stored resource that its next version or its next place keeps; `head` and `tail` as in
-    `OriginRow`. `created_at` is that of the stored version.
-    """
-
-    resource_id: str
-    head: bytes
-    tail: bytes
-    status: bytes
-    created_at: str
-
-
 class StoredDocument(NamedTuple):
     """A stored resource and its secrets: `body` is masked and has no status. A damaged one has an empty `body` and no
     secrets, so that nobody takes them for what was stored.
+
+    `head` and `tail` are the source of its version as in `OriginRow`, `created_at` is the version's instant.
     """
 
     body: bytes
@@ -574,23 +555,14 @@ class StoredDocument(NamedTuple):
     owner: str | None
     incomplete: int
     status: bytes
+    resource_id: str
+    head: bytes
+    tail: bytes
+    created_at: str
 
     def __repr__(self) -> str:
         """Without the secrets."""
         return f"StoredDocument({self.body!r})"
-
-
-class StoredVersion(NamedTuple):
-    """One stored version, present or not, and its secrets, as in `StoredDocument`."""
-
-    key: Key
-    version: int
-    body: bytes
-    secrets: bytes | None
-
-    def __repr__(self) -> str:
-        """Without the secrets."""
-        return f"StoredVersion({self.key}, {self.version}, {self.body!r})"
 
 
 class Approval(NamedTuple):

@@ -267,16 +267,13 @@ class SqliteStore:
     async def waits_for_store(self, repository: str) -> bool:
         return bool(self._all("waits_for_store", repository)[0][0])
 
-    async def repository(self, name: str) -> records.RepositoryRow | None:
-        row = self._first("repository", name)
-        return None if row is None else records.RepositoryRow(*row)
-
     async def remembered(self, name: str, *, held: int) -> records.Remembered:
         # None of these suspends, so nobody else reads on this connection meanwhile.
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
-            suspension, last_run = self._first("suspension", name), self._first("last_run", name)
+            row, suspension = self._first("repository", name), self._first("suspension", name)
+            last_run = self._first("last_run", name)
             return records.Remembered(
-                row=await self.repository(name),
+                row=None if row is None else records.RepositoryRow(*row),
                 suspension=None if suspension is None else records.SuspensionRow(*suspension),
                 last_run=None if last_run is None else last_run[0],
                 held=records.Held(
@@ -290,8 +287,8 @@ class SqliteStore:
     async def attention(self, project: str, *, named: int) -> records.Attention:
         return await self._read_apart(partial(_attention, project=project, named=named))
 
-    async def repositories(self) -> list[str]:
-        return [name for (name,) in self._all("repositories")]
+    async def repositories(self) -> list[records.RepositoryRow]:
+        return [records.RepositoryRow(*row) for row in self._all("repositories")]
 
     async def directory(self) -> Directory:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
@@ -318,16 +315,12 @@ class SqliteStore:
             if page:
                 yield page
 
-    async def audit_head(self) -> ChainHead:
-        with database.faults("read"):
-            return commits.chain_head(self._reader)
-
-    async def audit_anchor(self) -> ChainAnchor:
-        with database.faults("read"):
+    async def audit_ends(self) -> tuple[ChainAnchor, ChainHead]:
+        with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             anchor = audit.read_anchor(self._reader)
-        if anchor is None:
-            raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
-        return anchor
+            if anchor is not None:
+                return anchor, commits.chain_head(self._reader)
+        raise StoreFault("The audit has lost its anchor, the hash that its first link follows: restore a backup.")
 
     async def forget_events(self, *, before: str) -> bool:
         return await self._on_writer(partial(audit.forget, before=before))

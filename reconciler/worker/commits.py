@@ -34,7 +34,7 @@ from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
 from reconciler.planner import decisions, delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
-from reconciler.planner.changes import ChangeRows, Origin
+from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
 from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
@@ -257,9 +257,9 @@ class CommitReading:
         folder = git_trees.place(rules.path).prefix
         globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
         paths: dict[Key, list[str]] = defaultdict(list)
-        for key, path in self.view.places_of(rules.name, keys):
-            if rules.allows(key) and path.startswith(folder) and globs.choose(path):
-                paths[key].append(path)
+        for row in self.view.wanted_of(rules.name, keys):
+            if row.key is not None and rules.allows(row.key) and row.path.startswith(folder) and globs.choose(row.path):
+                paths[row.key].append(row.path)
         held: dict[str, set[Key]] = defaultdict(set)
         for key, found in paths.items():
             if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
@@ -331,7 +331,7 @@ def write_commit(
         revision=revision,
         tree=decision.reading.tree,
         full=decision.reading.full,
-        counts=outcomes.summed_statuses(kinds),
+        counts=outcomes.summed_statuses(kinds.values()),
         kinds=kinds,
         changed=decision.changes,
         waits_for_store=planner_heads.WAITING in decision.unconverged or bool(pruned.in_use),
@@ -340,7 +340,7 @@ def write_commit(
         hold=None if pruned.hold is None else pruned.hold.value,
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.rules.name})),
-        approvable=pruned.approvable_flag,
+        approvable=pruned.approvable,
         note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
@@ -387,7 +387,7 @@ def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
     if not decision.refused and (pruned.deletions or decision.transfers):
         # From now on less is owned than within these 24 hours.
         at, owned = job.context.milliseconds, decision.owned
-        yield Changes(pruned=(PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved),))
+        yield Changes(pruned=[PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved)])
     held = pruned.held_rows(job.rules.name)
     if held != decision.stayed:
         for rows in messages.batches(sorted(held), INDEX_PART):
@@ -406,7 +406,7 @@ def _index_parts(
         before = view.wanted_in(repository, [file.path for file in reading.files])
         if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
             return
-        yield Changes(forgotten_files=tuple((repository, file.path) for file in reading.files))
+        yield Changes(forgotten_files=[(repository, file.path) for file in reading.files])
     for files in messages.batches(trees.file_rows(reading, repository=repository), INDEX_PART):
         yield Changes(files=files)
     for rows in messages.batches(wanted, INDEX_PART):
@@ -490,7 +490,7 @@ def explain_lineage(
     rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
     for part in messages.batches(rows, LINEAGE_PART):
         origins = {origin.id: origin for _, come_from in part for origin in come_from}
-        emit(Changes(origins=tuple(origins.values()), lineages=tuple(row for row, _ in part)))
+        emit(Changes(origins=list(origins.values()), lineages=[row for row, _ in part]))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
     is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
     return LineageFound(explained=len(rows), more=is_left and bool(rows))
@@ -573,7 +573,7 @@ class _Origins:
         told = self._told.get((origin, commit))
         if told is None:
             before = self._rows[origin]
-            told = self._told[origin, commit] = records.origin_row(
+            told = self._told[origin, commit] = origin_row(
                 {**self._sources[origin], "changedBy": changed_by},
                 actor=before.actor,
                 run=before.run,

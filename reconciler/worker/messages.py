@@ -356,10 +356,10 @@ def finished(steps: Steps[P]) -> P:
             return planned
 
 
-def batches(rows: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
+def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield rows, so many at a time."""
     left = iter(rows)
-    while batch := tuple(islice(left, size)):
+    while batch := list(islice(left, size)):
         yield batch
 
 

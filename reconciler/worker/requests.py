@@ -33,7 +33,7 @@ from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Ou
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value, pointer_text
 from reconciler.planner import changes, decisions, delivery_changes, planner
-from reconciler.planner.changes import ChangePart, ChangeRows, Origin
+from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
@@ -103,7 +103,7 @@ def _plan(
         endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
     written = _written(parts)
-    bodies |= _restored(rows, parts)
+    bodies |= rows.restored
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
     body: dict[str, object] = {
@@ -320,19 +320,6 @@ def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
     return found
 
 
-def _restored(rows: ChangeRows, parts: Sequence[Changes]) -> dict[Key, bytes]:
-    """The damaged resources that these rows make anew, as a reader will get them."""
-    outcomes = rows.decided.outcomes
-    present = {one.key: one.stored for one in outcomes if one.change is Change.RESTORE and one.stored is not None}
-    found = {}
-    for row in (row for part in parts for row in part.rewritten):
-        key = Key(row.kind, row.name)
-        stored, identity = present[key], rows.identities[key]
-        place = (identity.head, identity.tail, stored.path, stored.line)
-        found[key] = rendering.shown((row.body, identity.status, *place))
-    return found
-
-
 def _restated(bodies: Mapping[Key, bytes], parts: Iterable[Changes]) -> dict[Key, bytes]:
     """Return the resources that an answer shows and of which this request changes nothing but their status."""
     rows = {Key(row.kind, row.name): row.status for part in parts for row in part.head_statuses}
@@ -425,7 +412,7 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactP
         search.redact_quotes()
         ends_routes = search.end_routes()
     search.tell_audit()
-    versions = tuple(search.versions)
+    versions = tuple(sorted(search.versions))
     return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=ends_routes)
 
 
@@ -442,27 +429,26 @@ class _Redaction:
         self._job = job
         self._view = view
         self._emit = emit
-        self._rows = ChangePart()
+        self._parts = ChangeParts()
 
     def _added(self, size: int = 0) -> None:
         """Count one more row, which holds so many bytes."""
-        if self._rows.add(size):
+        if self._parts.add(size):
             self._flush()
 
     def _flush(self) -> None:
-        part = self._rows.take()
+        part = self._parts.take()
         if not self._job.dry_run:
             self._emit(part)
 
     def redact_versions(self) -> None:
         """Rewrite every version that has the text. Raises _Obstacle."""
         present = self._view.stored(self.project, [self.key]).get(self.key)
-        for version in self._view.versions_of(self.project, self.key):
+        for version in self._view.versions(self.project, self.key):
             left = self._left(version, is_present=present is not None and present.version == version.version)
             if left is None:
                 continue
-            row = records.RewrittenRow(self.project, *self.key, version.version, left.body, left.secrets)
-            self._rows.rewritten.append(row)
+            self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
             self._added(len(left.body) + len(left.secrets or b""))
             self._rewritten.add(version.version)
             self.places += left.places
@@ -490,23 +476,23 @@ class _Redaction:
 
     def redact_status(self) -> None:
         """Redact the status: what it lists as missing may quote an earlier version, or its type."""
-        identity = self._view.identities(self.project, [self.key]).get(self.key)
-        if identity is None:
+        stored = self._view.documents(self.project, [self.key]).get(self.key)
+        if stored is None:
             return
-        lines = rendering.incomplete(identity.status)
+        lines = rendering.incomplete(stored.status)
         left = self._redacted(lines)
         places = sum(one != other for one, other in zip(lines, left, strict=True))
         if places:
             self.places += places
-            status = rendering.with_incomplete(self.key.kind, identity.status, left)
-            self._rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
+            status = rendering.with_standing(self.key.kind, stored.status, incomplete=left)
+            self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
             self._added(len(status))
 
     def redact_quotes(self) -> None:
         """Redact the sentences of runs and of the audit that quote the text."""
         for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
             [text] = self._redacted([quote.text])
-            self._rows.quotes.append(quote._replace(text=text))
+            self._parts.rows.quotes.append(quote._replace(text=text))
             self._added(len(text))
             self.places += 1
 
@@ -525,7 +511,7 @@ class _Redaction:
                 ended = True
                 past = structs.replace(past, at=self._job.context.at)
                 row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
-                self._rows.past_routes.append(row)
+                self._parts.rows.past_routes.append(row)
                 self._added()
                 self._restate(Key("Configuration", name), past)
         return ended
@@ -536,9 +522,9 @@ class _Redaction:
         said = None if stored is None else rendering.delivery(stored.status)
         if stored is not None and said is not None:
             reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
-            status = rendering.with_delivery(stored.status, stale_routes.told(reason, past))
-            status = rendering.with_incomplete(key.kind, status, self._redacted(rendering.incomplete(status)))
-            self._rows.head_statuses.append(records.HeadStatusRow(self.project, *key, stored.incomplete, status))
+            lines, delivery = self._redacted(rendering.incomplete(stored.status)), stale_routes.told(reason, past)
+            status = rendering.with_standing(key.kind, stored.status, incomplete=lines, delivery=delivery)
+            self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *key, stored.incomplete, status))
             self._added(len(status))
 
     def _redacted(self, sentences: Iterable[str]) -> list[str]:
@@ -546,8 +532,8 @@ class _Redaction:
 
     def tell_audit(self) -> None:
         """Tell the audit of it, and send the rows that are left."""
-        told = f"versions {', '.join(_ranges(self.versions))}" if self.versions else "no version"
-        self._rows.audit.append(
+        told = f"versions {', '.join(_ranges(sorted(self.versions)))}" if self.versions else "no version"
+        self._parts.rows.audit.append(
             records.AuditRow(
                 at=self._job.context.at,
                 project=self.project,

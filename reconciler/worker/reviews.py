@@ -29,7 +29,6 @@ from reconciler.model import (
     components,
     diffs,
     documents,
-    masking,
     names,
     plan,
     positions,
@@ -47,7 +46,6 @@ from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
-    CutText,
     NamedResource,
     PlanDifference,
     PlanEntry,
@@ -316,7 +314,7 @@ class EntryWriter:
         fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
         secrets = dict(fit.secrets)
         if before is None:
-            found = diffs.contents(new, secrets=secrets, difference=diffs.Difference.ADDED)
+            found = diffs.contents(new, secrets=secrets, difference=PlanDifference.ADDED)
         else:
             found = self._differences(outcome.key, before, document, secrets)
         yield from (self._field(one, document, unknown) for one in found)
@@ -326,7 +324,7 @@ class EntryWriter:
         if before is not None:
             old = stored.without_servers(stored.document_in_clear(key, before))
             unknown, secrets = self._unknown(old), stored.held_secrets(key, before)
-            for one in diffs.contents(old, secrets=secrets, difference=diffs.Difference.REMOVED):
+            for one in diffs.contents(old, secrets=secrets, difference=PlanDifference.REMOVED):
                 yield self._field(one, None, unknown)
 
     def _differences(
@@ -354,7 +352,7 @@ class EntryWriter:
         is_unknown = one.sensitive and any(pointer[:length] in unknown for length in range(len(pointer) + 1))
         return PlanField(
             path=one.path,
-            difference=PlanDifference(one.difference.value),
+            difference=one.difference,
             old=_shown(one.old, is_unknown=is_unknown),
             new=_shown(one.new, is_unknown=is_unknown),
             at=None if one.new_pointer is None or document is None else self._place_of(document, one.new_pointer),
@@ -415,7 +413,7 @@ def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointe
 
 def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
     with suppress(LookupError):
-        return masking.is_same_secret(values.value_at(document, pointer), value)
+        return values.is_same(values.value_at(document, pointer), value)
     return False
 
 
@@ -427,8 +425,7 @@ def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
         return UNSET
     if is_unknown and isinstance(value, str):
         return _OF_UNKNOWN_TYPE.get(value, value)
-    shown = diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
-    return CutText(begins=shown.begins, bytes=shown.bytes) if isinstance(shown, diffs.CutValue) else shown
+    return diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
 
 
 OWNERS_BYTES = 256 * 1024
@@ -550,7 +547,7 @@ def _subject(flow: Flow) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read for one entry. `is_read`: whoever asks has read the base."""
+    """The files that were read for one entry. `is_read`: the caller has read the base."""
 
     commit: CommitReading
     before: _Before

@@ -6,6 +6,7 @@ something else; that is stored anew.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import msgspec
 from msgspec import structs
@@ -84,7 +85,8 @@ class _Search:
             except Damaged:  # of what nobody can read, nothing can be said
                 continue
             if rendering.delivery(stored.status) != delivery:
-                status = rendering.with_delivery(stored.status, delivery)
+                lines = rendering.incomplete(stored.status)
+                status = rendering.with_standing(key.kind, stored.status, incomplete=lines, delivery=delivery)
                 yield HeadStatusRow(self._project, *key, stored.incomplete, status)
         # Where a Destination is delivered to by its present version, that is the one.
         last_good = {name: destination for name, (_, destination) in self._last_good.items()}
@@ -115,7 +117,7 @@ class _Search:
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """Gather what is left of a last good route: not what cannot be read, or no longer fits its type."""
-        version = self._view.version(self._project, key, past.version)
+        version = next(self._view.versions(self._project, key, number=past.version), None)
         spec = None if version is None else _spec_of(version)
         for name, number in past.uses:
             now = next((use for use in wanted if use.name == name), None)
@@ -137,7 +139,7 @@ class _Search:
             return None
         later: list[Value] = []
         if now is not None:
-            later = now.given if now.key is None else routes.given(self._spec(now.key))
+            later = now.given if now.key is None else components.given_parameters(self._spec(now.key))
         with_tls = routes.with_later_tls(good, later, component_type)
         return self._destination(name, with_tls) or self._destination(name, good)
 
@@ -146,7 +148,7 @@ class _Search:
             spec = self._spec(key)
             self._parts[key] = None if spec is None else routes.component_use(spec)
             if key.kind == "Destination" and routes.is_webhook(self._parts[key]):
-                self._webhooks[key.name] = self._destination(key.name, routes.given(spec))
+                self._webhooks[key.name] = self._destination(key.name, components.given_parameters(spec))
         return self._parts[key]
 
     def _make(self, use: Use) -> Destination | None:
@@ -171,7 +173,7 @@ class _Search:
             spec = self._spec(key)
             found = self._fitting_storage(name, spec)
             if found is None and spec is not None:
-                older = map(_spec_of, self._view.versions_back(self._project, key, most=MOST_VERSIONS))
+                older = map(_spec_of, islice(self._view.versions(self._project, key), MOST_VERSIONS))
                 found = next(filter(None, (self._fitting_storage(name, one) for one in older)), None)
             self._storages[name] = found
         return self._storages[name]
@@ -179,7 +181,7 @@ class _Search:
     def _fitting_storage(self, name: str, spec: Value) -> Storage | None:
         if components.type_name_of(spec) != routes.STORAGE_TYPE.name:
             return None
-        return routes.queue_storage(name, routes.given(spec), self._type(routes.STORAGE_TYPE))
+        return routes.queue_storage(name, components.given_parameters(spec), self._type(routes.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
         """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
@@ -202,11 +204,11 @@ class _Search:
         """As the newest version has it that was such a webhook, present or not."""
         configuration, colon, given_id = name.partition(":")
         key = Key("Configuration", configuration) if colon else Key("Destination", name)
-        for version in self._view.versions_back(self._project, key, most=MOST_VERSIONS):
+        for version in islice(self._view.versions(self._project, key), MOST_VERSIONS):
             spec = _spec_of(version)
             component = routes.in_place(spec, given_id) if colon else spec
             if routes.is_webhook(routes.component_use(component)):
-                return self._destination(name, routes.given(component))
+                return self._destination(name, components.given_parameters(component))
         return None
 
 

@@ -357,7 +357,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         keys = _keys(present, files, view, scope)
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
-        sharing = {path for _, path in view.places_of(scope.rules.name, keys | users)} - files.keys()
+        sharing = {row.path for row in view.wanted_of(scope.rules.name, keys | users)} - files.keys()
         present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
     files |= _vacant_since(files, view, unusable, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
@@ -434,7 +434,7 @@ def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repo
 def _keys(paths: Iterable[str], files: dict[str, FileReading], view: PlanningView, scope: FileScope) -> set[Key]:
     """Return the keys that these files defined at the last applied head, and define now."""
     before = view.wanted_in(scope.rules.name, sorted(paths))
-    keys = {Key(row.kind, row.name) for row in before if row.kind is not None and row.name is not None}
+    keys = {row.key for row in before if row.key is not None}
     return keys | {found.key for path in paths for found in files[path].documents if found.key is not None}
 
 

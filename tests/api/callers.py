@@ -42,7 +42,7 @@ class Caller:
 
 
 class Answer(NamedTuple):
-    """What came back. The request's id, which no two answers share, is left out."""
+    """The answer that came back. The request's id, which no two answers share, is left out."""
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]

@@ -1,4 +1,4 @@
-"""What the tests of the API share: the real parts, started once, and a project of its own for each test."""
+"""The parts that the tests of the API share: the real parts, started once, and a project of its own for each test."""
 
 import asyncio
 import itertools
@@ -174,7 +174,7 @@ def source(tmp_path: Path) -> Repository:
 
 
 async def until(look: Callable[[], Awaitable[T | None]]) -> T:
-    """What a look finds, tried again and again until it is something."""
+    """Return what a look finds, tried again and again until it is something."""
     async with asyncio.timeout(SECONDS):
         while True:
             found = await look()

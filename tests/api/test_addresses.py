@@ -17,7 +17,7 @@ FOREIGN = st.ip_addresses().filter(
 
 
 def of(peer: str | None, *values: str) -> str:
-    """What a request with these headers counts for, behind the trusted networks."""
+    """Return what a request with these headers counts for, behind the trusted networks."""
     return client_address(peer, [(b"x-forwarded-for", value.encode("latin-1")) for value in values], trusted=TRUSTED)
 
 

@@ -1,4 +1,4 @@
-"""What a repository holds is shown, and released by an admin who names the commit."""
+"""A held change of a repository is shown, and released by an admin who names the commit."""
 
 import contextlib
 import json
@@ -78,7 +78,7 @@ class Held:
 
     @contextlib.asynccontextmanager
     async def approved_asleep(self) -> AsyncIterator[None]:
-        """What is held now is approved, and no run looks at it before the context ends."""
+        """Approve the held change, and no run looks at it before the context ends."""
         parts = self.follow.everything
         await parts.repositories.stop()
         store, applier = parts.services.store, parts.services.applier

@@ -186,8 +186,11 @@ TWICE = "The query parameter `{}` is given more than once."
 @pytest.mark.parametrize(
     ("query", "sentences"),
     [
-        ("selector=a+in+b", [f"{BAD} at character 6, `(` is expected."]),
-        ("selector=a%3Db%2C", [f"{BAD} at character 5, a label's key or `!` is expected."]),
+        ("selector=a+in+b", [f"{BAD} at character 3, `,` or the end is expected."]),
+        (
+            "selector=a%3Db%2C",
+            [f"{BAD} at character 5, one of `team=edge`, `env in (a, b)`, `team` or `!team` is expected."],
+        ),
         ("selector=" + "a" * 5000, [f"{BAD} it is over 4,096 characters long."]),
         ("selector=a&selector=a", [TWICE.format("selector")]),
         ("limit=1&limit=1", [TWICE.format("limit")]),
@@ -196,7 +199,7 @@ TWICE = "The query parameter `{}` is given more than once."
             [
                 TWICE.format("after"),
                 "The query parameter `limit` is not an integer from 1 to 10000.",
-                f"{BAD} at character 1, a label's key or `!` is expected.",
+                f"{BAD} at character 1, one of `team=edge`, `env in (a, b)`, `team` or `!team` is expected.",
             ],
         ),
     ],

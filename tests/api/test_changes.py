@@ -471,7 +471,7 @@ async def test_the_content_type_and_what_is_accepted_do_not_matter(client: httpx
 
 
 def _masked(resource: dict[str, Any]) -> dict[str, Any]:
-    """What was sent and is not stored is shown with every value of a parameter hidden."""
+    """Mask every parameter value of a resource that was sent and is not stored."""
     masked: dict[str, Any] = json.loads(json.dumps(resource))
     for parameter in masked["spec"]["parameters"]:
         parameter["value"] = "(sensitive)"

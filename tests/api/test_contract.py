@@ -1,4 +1,4 @@
-"""What is served is what the contract says, for every operation in it and with whatever is sent."""
+"""The service serves the contract, for every operation in it and with whatever is sent."""
 
 import asyncio
 import dataclasses

@@ -11,7 +11,7 @@ NAME = "reconciler"
 
 
 def read(*values: str, name: str = NAME) -> str:
-    """What is read out of these headers."""
+    """Return what is read out of these headers."""
     return auth.read_cookie([(b"cookie", value.encode("latin-1")) for value in values], name)
 
 

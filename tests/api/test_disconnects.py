@@ -238,7 +238,7 @@ async def test_a_client_that_takes_a_list_too_slowly_loses_it_and_the_log_of_the
 
 
 def _left_in_the_log(path: Path) -> bool:
-    """Whether a read keeps the store from taking all of its log into the file."""
+    """Return True when a read keeps the store from taking all of its log into the file."""
     with contextlib.closing(sqlite3.connect(path, timeout=0)) as connection:
         busy, _, _ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return bool(busy)

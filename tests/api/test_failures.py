@@ -1,4 +1,4 @@
-"""What fails inside is answered with an id, and the log has the rest."""
+"""A failure inside is answered with an id, and the log has the rest."""
 
 import asyncio
 import contextlib

@@ -97,7 +97,7 @@ async def scene(follow: Follow, services: Services, tmp_path: Path) -> Scene:
 
 @pytest.fixture
 def logged(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
-    """What was said of deliveries since the last call."""
+    """Return what was said of deliveries since the last call."""
 
     def lines() -> list[str]:
         found = [record.getMessage() for record in caplog.records if record.name == repositories.__name__]

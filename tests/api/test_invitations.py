@@ -27,7 +27,7 @@ WEEK = "2026-11-28T06:12:00.123Z"
 
 @pytest.fixture
 def open_services(services: Services) -> Services:
-    """Where people come in through a provider, and invitations count."""
+    """Services where people come in through a provider, and invitations count."""
     return replace(services, auth_type="oidc", takes_invitations=True)
 
 

@@ -438,7 +438,7 @@ async def test_the_use_of_a_key_is_noted_without_a_write_and_written_once(asking
 
 
 def files(populated: Populated) -> dict[str, bytes]:
-    """What the store wrote."""
+    """Return what the store wrote."""
     store = populated.parts.services.store
     assert isinstance(store, SqliteStore)
     return looking.files(store.path)

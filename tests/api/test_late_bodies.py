@@ -1,4 +1,4 @@
-"""Who may do what is judged when a body has arrived, too: a client decides how long that takes."""
+"""Permissions are judged when a body has arrived, too: a client decides how long that takes."""
 
 import base64
 import json

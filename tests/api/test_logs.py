@@ -57,7 +57,7 @@ def body(kind: str, *lines: str) -> bytes:
 
 
 def told(answer: httpx2.Response) -> tuple[int, int, str, list[float]]:
-    """What a failure says: the status of HTTP, the code, the sentence, and the seconds of RetryInfo."""
+    """Return what a failure says: the status of HTTP, the code, the sentence, and the seconds of RetryInfo."""
     if answer.headers["content-type"] == JSON:
         said = answer.json()
         return (
@@ -87,7 +87,7 @@ def served(services: Services, kept: Kept) -> Services:
 
 @pytest.fixture
 async def client(served: Services, project: str) -> AsyncIterator[httpx2.AsyncClient]:
-    """Whoever sends, whose every request gives back what it held."""
+    """A client, whose every request gives back what it held."""
     key = await make_key(served, Role.VIEWER, project=project, scopes=frozenset({Scope.LOGS}))
     async with connect(served, key=key) as client:
         yield client

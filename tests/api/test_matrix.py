@@ -1,4 +1,4 @@
-"""Who may do what: every operation of the contract, asked for by every sort of caller about every sort of project.
+"""Permissions: every operation of the contract, asked for by every sort of caller about every sort of project.
 
 `TABLE` is what is expected, to be read by a person. Strangers are in no column: whoever has no credential, or a wrong,
 an expired or a revoked one, gets 401 wherever the subject is neither `everybody` nor `signature`.
@@ -341,7 +341,7 @@ def _expected(operation: str, asked: Asked) -> str:
 
 
 def _column(subject: str, asked: Asked) -> str:
-    """Where the caller stands with the subject."""
+    """Return where the caller stands with the subject."""
     caller = asked.caller
     if subject in ("organization", "oneself", "everybody", "signature", "unnamed"):
         return caller.scope or _strongest(caller)
@@ -371,7 +371,7 @@ def _strongest(caller: Caller) -> str:
 
 
 async def _ask(world: World, asked: Asked, *, path: str, method: str, name: str, is_allowed: bool) -> Answer:
-    """What would do something, unless it is to be let through."""
+    """Return what would do something, unless it is to be let through."""
     headers = [*asked.caller.headers, *([("X-Service-Project", asked.header)] if asked.header else [])]
     body: object = BODIES.get(name)
     if name == "makePlan":  # of which the body says what it is about
@@ -401,7 +401,7 @@ def _address(path: str, target: str, *, run: str, raw: bool) -> str:
 
 
 async def _everything(world: World) -> tuple[object, ...]:
-    """What must not change: what is stored, who may do what, in memory as in the store, and what people ask of
+    """Return what must not change: what is stored, who may do what, in memory as in the store, and what people ask of
     repositories, which look at themselves whenever they want.
     """
     services = world.parts.services
@@ -419,7 +419,7 @@ async def _everything(world: World) -> tuple[object, ...]:
 
 
 def _tells_apart(answers: Mapping[Asked, Answer], asked: Asked) -> bool:
-    """Whether an answer about another project is not the one about a project that there is not."""
+    """Return True when an answer about another project is not the one about a project that there is not."""
     if _role(asked.caller, OTHER):
         return False
     alike = [asked._replace(header=UNKNOWN)] if asked.header == OTHER else []

@@ -105,7 +105,7 @@ async def test_a_run_of_many_statuses_is_sent_in_pieces(
     client: httpx2.AsyncClient, services: Services, project: str
 ) -> None:
     identifier = f"0-{project}"  # below the ids of other tests, which tell the newest runs
-    statuses = tuple(rows.run_status(identifier, line) for line in range(1, 1_001))
+    statuses = [rows.run_status(identifier, line) for line in range(1, 1_001)]
     record = Record(run=rows.run(identifier)._replace(project=project))
     await services.store.commit([Changes(statuses=statuses)], record=record)
     answer = await client.get(f"/v1/runs/{identifier}")

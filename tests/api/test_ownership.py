@@ -1,4 +1,4 @@
-"""What a repository applied, the API shows and does not change."""
+"""The API shows resources of a repository, and does not change them."""
 
 import json
 from typing import Any

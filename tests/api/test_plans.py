@@ -1,4 +1,4 @@
-"""What merging would do is told over HTTP, from a repository through the worker to the answer."""
+"""The effect of a merge is told over HTTP, from a repository through the worker to the answer."""
 
 import asyncio
 import dataclasses
@@ -68,7 +68,7 @@ class Proposed(NamedTuple):
 
 @pytest.fixture
 async def proposed(client: httpx2.AsyncClient, project: str, follow: Follow, source: Repository) -> Proposed:
-    """What is followed holds `kept`, `changed` and `gone`; the branch begins there."""
+    """The followed branch holds `kept`, `changed` and `gone`; the branch begins there."""
     for name in ("kept", "changed", "gone", "other"):
         source.write(f"{name}.json", text(destination(name)))
     source.commit()

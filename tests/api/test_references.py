@@ -1,4 +1,4 @@
-"""What resources refer to: what is in use stays, and the answer names its users."""
+"""References of resources: a resource in use stays, and the answer names its users."""
 
 from typing import Any
 from unittest.mock import ANY

@@ -1,4 +1,4 @@
-"""What readers see: what is stored with what is built in among it, in one order, as far as a selector matches."""
+"""The view of readers: what is stored with what is built in among it, in one order, as far as a selector matches."""
 
 import asyncio
 import contextlib
@@ -38,13 +38,13 @@ def stored(kind: str, names: Sequence[str], *, labels: dict[str, str] | None = N
     part = rows.stored(*names, number=number)
     return Changes(
         origins=part.origins,
-        versions=tuple(row._replace(kind=kind, body=body(row.name, labels, number=number)) for row in part.versions),
-        heads=tuple(row._replace(kind=kind, resource_id=f"{kind}-{row.name}") for row in part.heads),
+        versions=[row._replace(kind=kind, body=body(row.name, labels, number=number)) for row in part.versions],
+        heads=[row._replace(kind=kind, resource_id=f"{kind}-{row.name}") for row in part.heads],
     )
 
 
 def removed(kind: str, *names: str) -> Changes:
-    return Changes(removed=tuple(row._replace(kind=kind) for row in rows.removed(*names).removed))
+    return Changes(removed=[row._replace(kind=kind) for row in rows.removed(*names).removed])
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ async def names(store: Any, asked: WantedResources) -> list[str]:
 
 
 async def history(store: SqliteStore, key: Key) -> list[tuple[str, int, bool]]:
-    """Where each version is from, its number, and whether it is the latest."""
+    """Return where each version is from, its number, and whether it is the latest."""
     pages = resources.history_pages(store, project=rows.PROJECT, key=key)
     found = [json.loads(shown) async for page in pages for shown in page]
     return [
@@ -157,7 +157,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
 
 
 def is_read(path: Path) -> bool:
-    """Whether somebody reads an older revision, which keeps the log from being emptied."""
+    """Return True when somebody reads an older revision, which keeps the log from being emptied."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         busy, *_ = connection.execute("pragma wal_checkpoint(truncate)").fetchone()
     return bool(busy)

@@ -1,4 +1,4 @@
-"""What a role leaves of a request that it covers in part, and of what it shows."""
+"""The part that a role leaves of a request that it covers in part, and of what it shows."""
 
 import json
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -328,7 +328,7 @@ async def test_a_file_with_a_secret_that_cannot_be_read_does_not_show_it(
 
 
 async def test_a_type_that_becomes_stricter_masks_what_every_reader_gets(watchful: httpx2.AsyncClient) -> None:
-    """Whoever made the type forgot to call it a secret; until then it is shown, so an innocent client begins."""
+    """The maker of the type forgot to call it a secret; until then it is shown, so an innocent client begins."""
     watchful.event_hooks["response"].clear()
     token = {"name": "token", "value": CANARY}
     assert (await apply(watchful, typed("late", {"name": "token", "type": "string"})))["status"] == "created"

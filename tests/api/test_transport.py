@@ -1,4 +1,4 @@
-"""What holds for every request before anything of it is judged: hosts, origins, media types and headers."""
+"""Rules for every request before anything of it is judged: hosts, origins, media types and headers."""
 
 import base64
 import dataclasses

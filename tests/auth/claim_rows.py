@@ -1,4 +1,4 @@
-"""What claims grant, as a table: rows for each rule of the interface, by its name. `test_claims` goes through them."""
+"""The roles that claims grant, as a table: rows for each rule of the interface, by its name."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -16,7 +16,7 @@ NOTHING: Mapping[str, Role] = {}
 
 
 class Row(NamedTuple):
-    """What claims grant: roles, or one of the two words above; `rule` stands in the reasons."""
+    """The access that claims grant: roles, or one of the two words above; `rule` stands in the reasons."""
 
     id: str
     claims: Mapping[str, object]

@@ -24,7 +24,7 @@ def key(
     owner: str | None = None,
     created_by: str = "user:root",
 ) -> Key:
-    """What is kept of a key. `owner` is a person's name."""
+    """Return the stored part of a key. `owner` is a person's name."""
     prefix = model_directory.key_prefix(text)
     assert prefix is not None
     return Key(

@@ -40,7 +40,7 @@ async def accounts(store: SqliteStore, watch: Watch) -> Accounts:
 
 
 def events(folder: Path) -> list[tuple[str | None, ...]]:
-    """What was audited."""
+    """Return the audited events."""
     with closing(sqlite3.connect(folder / "store.db")) as connection:
         return connection.execute(
             "select actor, action, kind, name, project, request, detail, at from audit"

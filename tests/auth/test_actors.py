@@ -1,4 +1,4 @@
-"""Who asks."""
+"""Actors: the names of those who ask."""
 
 from reconciler.model import principals
 from reconciler.model.principals import Actor, Role

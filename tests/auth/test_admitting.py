@@ -1,4 +1,4 @@
-"""Whether somebody whom a provider proved is let in, rule by rule."""
+"""Admission of people whom a provider proved, rule by rule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -35,7 +35,7 @@ NO_ROLES: dict[str, Role] = {}
 
 @dataclass(frozen=True)
 class Row:
-    """Who comes, and what they have then, or why they are not let in."""
+    """A person who comes, and their access then, or why they are not let in."""
 
     who: Arrival
     then: tuple[str, Mapping[str, Role]] | AdmissionReason

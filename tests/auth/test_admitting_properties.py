@@ -1,4 +1,4 @@
-"""What holds of every sign-in, whoever comes to whatever there is."""
+"""Properties of every sign-in, for any person and any directory."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""What the directory is after any changes: whole, and what the store holds."""
+"""The directory after any changes: whole, and equal to the store's."""
 
 import asyncio
 import tempfile

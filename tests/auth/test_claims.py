@@ -1,4 +1,4 @@
-"""What claims grant: a row for each rule of the interface, by its name, and for what the interface leaves open."""
+"""The access that claims grant: a row for each rule of the interface, and for what the interface leaves open."""
 
 import time
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""What holds of any claims: nothing raises, order and names mean nothing, and more said never gives more."""
+"""Properties of any claims: nothing raises, order and names mean nothing, and more said never gives more."""
 
 import random
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Who lost something by a change."""
+"""People who lose something by a change."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -143,7 +143,7 @@ def _higher(role: Role, other: Role | None) -> Role:
 
 
 def _permitted(directory: Directory) -> frozenset[object]:
-    """What `una` may do, and where; in the organization, and in what comes later, too."""
+    """Return the permissions of `una`, and where she has them; in the organization, and in what comes later, too."""
     una: User = directory.users["una"]
     principal = directory.principal(una)
     found = {(project, principal.role_in(project)) for project in PROJECTS}

@@ -48,7 +48,7 @@ class Operations(SqliteOperations):
 
 
 class Service:
-    """What a start has of people, with a directory."""
+    """A start with people, on a directory."""
 
     def __init__(self, folder: Path, directory: Directory) -> None:
         self.folder, self._directory = folder, directory
@@ -67,7 +67,7 @@ class Service:
         return await people.enter(proved(who, **claims), code=code, instead_of=instead_of, request="R1")
 
     async def entered(self, *coming: Awaitable[Entered]) -> list[Entered | AdmissionReason]:
-        """Who is in, and why others are not, who all come at once."""
+        """Return who is let in, and why others are not, when all come at once."""
         found = await asyncio.gather(*coming, return_exceptions=True)
         return [_outcome(one) for one in found]
 
@@ -77,7 +77,7 @@ class Service:
         )
 
     def events(self) -> list[tuple[str, ...]]:
-        """Who did what to whom in the audit, without what the directory of the test was."""
+        """Return actor, action and person of each event, without those that made the directory of the test."""
         with sqlite3.connect(self.folder / "store.db") as connection:
             rows = connection.execute("select actor, action, kind, name, request, detail from audit").fetchall()
         connection.close()

@@ -1,4 +1,4 @@
-"""What roles and scopes permit."""
+"""Permissions of roles and scopes."""
 
 import pytest
 

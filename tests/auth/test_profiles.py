@@ -1,4 +1,4 @@
-"""What people are called by what a provider says of them."""
+"""Names of people, made from a provider's claims."""
 
 from typing import Any
 

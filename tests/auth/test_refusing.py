@@ -1,4 +1,4 @@
-"""What the operator reads of somebody who is not let in: the reason, and what came, bounded and on one line."""
+"""The log line about a person who is not let in: the reason and the claims, bounded and on one line."""
 
 from dataclasses import replace
 

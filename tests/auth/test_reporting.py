@@ -1,4 +1,4 @@
-"""What the log says of a change of access."""
+"""The log line about a change of access."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with."""
+"""The instruments of the benchmarks."""
 
 import os
 import subprocess

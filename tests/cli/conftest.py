@@ -1,4 +1,4 @@
-"""What the tests of the command line share: the real program in a process, and a small server with canned answers."""
+"""Parts of the tests of the command line: the real program in a process, and a small server with canned answers."""
 
 import json
 import os
@@ -93,7 +93,7 @@ class Program:
 
 
 class Request(NamedTuple):
-    """What a command sent."""
+    """A request that a command sent."""
 
     method: str
     path: str
@@ -112,7 +112,7 @@ class Service:
     retry_after: str = ""  # a header of every answer, unless it is empty
 
     def answer(self, request: str, body: object, status: int = 200) -> None:
-        """What `GET /v1/...` gets."""
+        """Return what `GET /v1/...` gets."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.answers.setdefault(request, []).append((status, data))
 

@@ -134,7 +134,7 @@ class Command:
             os.kill(self.process, signal.SIGKILL)
 
     def answer(self, told: bytes) -> None:
-        """Whoever asked may have gone."""
+        """Answer a client that may have gone."""
         with contextlib.suppress(BrokenPipeError):
             self.connection.sendall(told)
 

@@ -27,7 +27,7 @@ OF_ITS_OWN = {"PYTHONWARNINGS": "error"}
 
 
 def can_run(environment: Mapping[str, str]) -> bool:
-    """Whether a command with these variables may run so: one that starts Python otherwise needs a start."""
+    """Return True when a command with these variables may run so: one that starts Python otherwise needs a start."""
     return _at_start(environment) == OF_ITS_OWN
 
 
@@ -164,7 +164,7 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 @functools.cache
 def _address(program: Path) -> bytes:
-    """Where the process listens that forks; it ends with this one."""
+    """Return where the process listens that forks; it ends with this one."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind("")  # a name of the kernel's choice
         listener.listen()

@@ -12,7 +12,7 @@ OURS = re.compile("\x1b\\[3[123]m([a-z-]+)\x1b\\[0m")  # a word in a colour
 
 
 class Terminal:
-    """What arrives at it; `descriptor` is what a program writes to, and reads what somebody types from."""
+    """A terminal that keeps what arrives; a program writes to `descriptor`, and reads from it what somebody types."""
 
     def __init__(self, master: int, descriptor: int) -> None:
         self.descriptor = descriptor

@@ -1,4 +1,4 @@
-"""What is at the other end is not always the service: each case is one plain sentence."""
+"""The other end is not always the service: each case is one plain sentence."""
 
 import socket
 import ssl

@@ -170,7 +170,7 @@ def taken(port: int) -> Iterator[None]:
 
 
 def sent(address: str, key: str, text: str) -> bool:
-    """Whether the service takes a record of the orders team."""
+    """Return True when the service takes a record of the orders team."""
     attributes = [{"key": "service.name", "value": {"stringValue": "orders"}}]
     records = [{"logRecords": [{"body": {"stringValue": text}}]}]
     body = {"resourceLogs": [{"resource": {"attributes": attributes}, "scopeLogs": records}]}

@@ -120,7 +120,7 @@ def files(folder: Path) -> list[str]:
 
 
 def shown(daemon: Daemon, project: str) -> dict[str, Any]:
-    """What a project holds, without what says when and by whom; the built-in resources left out."""
+    """Return what a project holds, without what says when and by whom; the built-in resources left out."""
     found = {}
     for kind in names.KINDS:
         for each in daemon.resources(kind.name, project=project):

@@ -148,7 +148,7 @@ def test_a_selector_holds_for_every_page(program: Program, service: Service) -> 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["fleets", "-l", "a in b"], "--selector is not a label selector: at character 6, `(` is expected"),
+        (["fleets", "-l", "a in b"], "--selector is not a label selector: at character 3, `,` or the end is expected"),
         (["fleets", "x", "-l", "a"], "give either names or --selector"),
         (["fleet/x", "-l", "a"], "give either names or --selector"),
     ],

@@ -1,4 +1,4 @@
-"""Who a command asks as: a key or a person, from options, variables, files and the terminal."""
+"""The identity of a command: a key or a person, from options, variables, files and the terminal."""
 
 import base64
 import subprocess

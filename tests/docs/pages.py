@@ -12,7 +12,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 
 class Block(NamedTuple):
-    """What stands between two fences."""
+    """A block between two fences."""
 
     language: str
     text: str
@@ -39,13 +39,13 @@ def prose(text: str) -> str:
 
 
 def links(text: str) -> list[str]:
-    """Where the links lead, other than to other sites."""
+    """Return where the links lead, other than to other sites."""
     found: list[str] = _LINK.findall(prose(text))
     return [link for link in found if "://" not in link and not link.startswith("mailto:")]
 
 
 def anchors(text: str) -> set[str]:
-    """What the page's headings are called in links."""
+    """Return what the page's headings are called in links."""
     headings = re.findall(r"^#{1,6} (.+)$", prose(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 

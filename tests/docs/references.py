@@ -1,4 +1,4 @@
-"""What is made from definitions: the table of keys in docs/settings.md, and all of docs/command-reference.md.
+"""Parts made from definitions: the table of keys in docs/settings.md, and all of docs/command-reference.md.
 
 Tests compare; `scripts/references` writes them anew.
 
@@ -78,7 +78,7 @@ def _usage(path: str, command: click.Command) -> str:
 
 
 def _help(command: click.Command) -> str:
-    """What it says of itself, a paragraph on each line."""
+    """Return what it says of itself, a paragraph on each line."""
     text = (command.help or "").replace("\b", "")
     return "\n\n".join(" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip())
 

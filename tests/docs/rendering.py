@@ -1,4 +1,4 @@
-"""What `reconciler plan` says in docs/review.md and docs/environments.md: the repositories there, the pages' blocks.
+"""Output of `reconciler plan` in docs/review.md and docs/environments.md: the repositories there, the pages' blocks.
 
 A block follows a comment with its name, `<!-- rendered: NAME -->`. Tests compare; `python -m tests.docs.rendering`
 writes the blocks anew.

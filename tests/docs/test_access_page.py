@@ -43,7 +43,7 @@ def program(tmp_path: Path, daemon: Daemon) -> Program:
 
 
 def said(program: Program, session: str) -> str:
-    """What the commands of a session say, less what goes to files."""
+    """Return what the commands of a session say, less what goes to files."""
     return still(sessions.told(program, session))
 
 

@@ -45,7 +45,7 @@ components:
 
 @pytest.fixture(scope="module")
 def script() -> Mapping[str, Any]:
-    """What the script defines, which takes a second to import."""
+    """Return what the script defines, which takes a second to import."""
     return runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "check_openapi.py"))
 
 

@@ -16,7 +16,7 @@ FOLLOWED = {"branch", "tag", "commit", "ref"}
 
 
 def code(text: str) -> list[str]:
-    """What stands between backticks."""
+    """Return what stands between backticks."""
     return re.findall(r"`([^`]+)`", text)
 
 

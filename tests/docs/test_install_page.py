@@ -21,7 +21,7 @@ COMMANDS = [line for block in blocks("sh") for line in block.splitlines()]
 
 
 def setting(name: str) -> str:
-    """What the unit says."""
+    """Return what the unit says."""
     return str(re.findall(rf"^{name}=(.*)$", UNIT, re.MULTILINE)[-1])
 
 

@@ -29,7 +29,7 @@ def page(kind: str) -> str:
 
 
 def page_of_type(key: Key) -> str:
-    """Where the parameters of a built-in type stand."""
+    """Return where the parameters of a built-in type stand."""
     own = pages.KINDS / f"{key.kind.removesuffix('Type')}.{key.name}.md"
     return pages.read(own) if own.exists() else pages.section(page(key.kind.removesuffix("Type")), heading(key))
 
@@ -42,7 +42,7 @@ def heading(key: Key) -> str:
 
 
 def resolved(schema: Schema, root: Schema) -> tuple[Schema, str]:
-    """What a reference leads to, with what stands beside it, and the name of the definition."""
+    """Return what a reference leads to, with what stands beside it, and the name of the definition."""
     reference = schema.get("$ref", "")
     if not reference:
         return schema, ""

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from reconciler.model import log_context
-from reconciler.ops import delivery_metrics, metrics
+from reconciler.ops import delivery_metrics, metrics, traffic
 from reconciler.ops.logging import SHORT, JsonFormatter
 from tests import daemons
 from tests.cli.conftest import Program
@@ -21,7 +21,7 @@ SECTIONS = {
     "Repositories": metrics.RUN_FAMILIES,
     "Git": metrics.GIT_FAMILIES,
     "Store": metrics.STORE_FAMILIES,
-    "Requests": metrics.REQUEST_FAMILIES,
+    "Requests": traffic.FAMILIES,
     "Delivery": delivery_metrics.FAMILIES,
     "Notifications": metrics.NOTIFICATION_FAMILIES,
     "Process": metrics.PROCESS_FAMILIES,

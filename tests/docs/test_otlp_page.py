@@ -20,7 +20,7 @@ def quoted(cell: str) -> str:
 
 
 async def sent(document: str) -> list[str]:
-    """What a webhook gets of a request in JSON."""
+    """Return what a webhook gets of a request in JSON."""
     return [
         text.decode()
         for part in bodies.body_fragments(reading.to_protobuf(document.encode(), limits=RequestLimits()))

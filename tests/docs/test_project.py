@@ -56,7 +56,7 @@ def canonical(name: str) -> str:
 
 
 def dependencies() -> list[str]:
-    """What pyproject.toml asks for: to run, to develop and to build."""
+    """Return what pyproject.toml asks for: to run, to develop and to build."""
     with (ROOT / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)
     optional = project["project"].get("optional-dependencies", {})

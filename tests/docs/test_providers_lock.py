@@ -1,4 +1,4 @@
-"""What the tests take from npm is pinned, with hashes, and without where it was fetched."""
+"""Packages that the tests take from npm are pinned, with hashes, and without where it was fetched."""
 
 import json
 from pathlib import Path

@@ -55,7 +55,7 @@ def program(tmp_path: Path, endpoint: Endpoint) -> Iterator[Program]:
 
 
 def said(program: Program, session: str, endpoint: Endpoint) -> str:
-    """What the commands of a session say."""
+    """Return what the commands of a session say."""
     return still(sessions.told(program, session).replace(f"http://127.0.0.1:{endpoint.port}", ADDRESS))
 
 

@@ -1,4 +1,4 @@
-"""What people see leaves by two doors that escape it: `cli/output.py` for commands, `ops/logging.py` for log lines."""
+"""Text for people leaves by two doors that escape it: `cli/output.py` for commands, `ops/logging.py` for log lines."""
 
 import ast
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def modules(*folders: str) -> Iterator[tuple[str, ast.Module]]:
 
 
 def uses(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
-    """What a module does beside its door: the line, the door, the name."""
+    """Return what a module does beside its door: the line, the door, the name."""
     for node in ast.walk(tree):
         match node:
             case ast.Call(func=ast.Name(id="print" as name)):

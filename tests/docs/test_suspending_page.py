@@ -47,7 +47,7 @@ def program(tmp_path: Path, source: Repository, document: str) -> Iterator[Progr
 
 
 def said(program: Program, session: str) -> str:
-    """What the commands of a session say."""
+    """Return what the commands of a session say."""
     return still(sessions.told(program, session))
 
 

@@ -67,7 +67,7 @@ class Forge:
     url: str = ""
 
     def environment(self) -> dict[str, str]:
-        """What a job's environment holds."""
+        """Return what a job's environment holds."""
         if self.kind == "gitlab":
             return {
                 "CI_API_V4_URL": self.url + API["gitlab"],
@@ -91,7 +91,7 @@ class Forge:
         )
 
     def texts(self) -> list[str]:
-        """What the comments say, the oldest first."""
+        """Return what the comments say, the oldest first."""
         return [one["body"] for one in self.comments]
 
     def writes(self) -> list[str]:
@@ -99,7 +99,7 @@ class Forge:
         return [one.method for one in self.requests if one.method != "GET" and "graphql" not in one.path]
 
     def answer(self, method: str, target: str, headers: dict[str, str], body: Any) -> Answer:
-        """What a request gets."""
+        """Return what a request gets."""
         parts = urlsplit(target)
         query = dict(parse_qsl(parts.query))
         self.requests.append(Asked(method, parts.path, int(query.get("page", "1"))))

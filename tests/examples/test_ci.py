@@ -54,7 +54,7 @@ def steps(kind: str) -> list[dict[str, Any]]:
 
 
 def scripts(kind: str) -> list[str]:
-    """What a job runs, in order."""
+    """Return what a job runs, in order."""
     if kind == "gitlab":
         (job,) = read(CI / FILES[kind]).values()
         return [*job["before_script"], *job["script"]]
@@ -69,7 +69,7 @@ def plans(kind: str) -> list[list[str]]:
 
 
 def parsed(arguments: list[str]) -> dict[str, Any]:
-    """What the command would make of arguments; a usage error for what it does not take."""
+    """Return what the command would make of arguments; a usage error for what it does not take."""
     command = program.get_command(click.Context(program), "plan")
     assert command is not None, "there is no `reconciler plan`"
     return command.make_context("reconciler plan", arguments).params
@@ -247,7 +247,7 @@ def _bash(script: str, environment: Mapping[str, str], checkout: Repository) -> 
 
 
 def _variables(server: Forge, checkout: Repository) -> dict[str, str]:
-    """What GitLab sets for a job, and what the job sets from that."""
+    """Return what GitLab sets for a job, and what the job sets from that."""
     if server.kind != "gitlab":
         return {}
     given = {
@@ -266,7 +266,7 @@ def _variables(server: Forge, checkout: Repository) -> dict[str, str]:
 
 
 def _value(written: str, given: Mapping[str, str]) -> str:
-    """What a runner makes of a value in `env`."""
+    """Return what a runner makes of a value in `env`."""
     known = {
         "github.base_ref": "main",
         "github.token": forge.TOKEN,

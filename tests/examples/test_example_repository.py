@@ -67,10 +67,10 @@ def test_every_document_is_valid(document: Placed) -> None:
 
 
 def resources() -> dict[Key, dict[str, Value]]:
-    judged = [resource.judge(document.value, api_versions=VERSIONS).resource for document in DOCUMENTS]
-    found = [resource for resource in judged if resource is not None]
-    assert len({resource.key for resource in found}) == len(found), "a kind and name occurs twice"
-    return {resource.key: resource.owned for resource in found}
+    judged = [resource.judge(document.value, api_versions=VERSIONS) for document in DOCUMENTS]
+    found = {one.key: one.owned for one in judged if one.key is not None and one.owned is not None}
+    assert len(found) == len(judged), "a kind and name occurs twice"
+    return found
 
 
 def test_there_is_enough_to_see_and_not_more() -> None:
@@ -144,7 +144,7 @@ def test_editor_lines_name_the_kind_of_their_file() -> None:
 
 
 def references(kind: str, owned: dict[str, Value]) -> set[Key]:
-    """What a component or configuration names. Written out here, so that it is no echo of the product's own list."""
+    """The names in a component or configuration. Written out here, so that it is no echo of the product's own list."""
     spec = owned.get("spec")
     if not isinstance(spec, dict):
         return set()
@@ -154,7 +154,7 @@ def references(kind: str, owned: dict[str, Value]) -> set[Key]:
 
 
 def named(kind: str, item: dict[str, Value]) -> Iterator[Key]:
-    """What one component, inline or by name, refers to, nested processors included."""
+    """Return what one component, inline or by name, refers to, nested processors included."""
     if isinstance(name := item.get("name"), str):
         yield Key(kind, name)
     if isinstance(of := item.get("type"), str):

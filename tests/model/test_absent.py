@@ -1,4 +1,4 @@
-"""What is there and means that it is not is taken out of a document, and nothing else is."""
+"""A member that means that it is absent is taken out of a document, and nothing else is."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is built in: ordinary documents that break no rule, and say what the interface's tables say."""
+"""The built-in resources: ordinary documents that break no rule, and say what the interface's tables say."""
 
 import json
 import re

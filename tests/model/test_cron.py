@@ -119,7 +119,7 @@ BACK = datetime(2026, 10, 25, 1, 0, tzinfo=UTC)  # 03:00 becomes 02:00
 
 
 def between(text: str, change: datetime) -> list[str]:
-    """What is named from two hours before a change of clocks until two hours after it, in UTC."""
+    """Return what is named from two hours before a change of clocks until two hours after it, in UTC."""
     schedule, at = Cron.read(text, timezone=BERLIN), change - timedelta(hours=2)
     found = []
     while (at := schedule.after(at)) < change + timedelta(hours=2):

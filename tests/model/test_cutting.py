@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model import diffs, values
-from reconciler.model.diffs import CutValue
+from reconciler.model.plan import CutText
 from reconciler.model.values import Value
 from tests.model.documents import VALUES
 
@@ -16,19 +16,19 @@ from tests.model.documents import VALUES
     ("value", "most", "expected"),
     [
         ("abc", 5, "abc"),
-        ("abcd", 5, CutValue('"abcd', 6)),
-        ("aé", 3, CutValue('"a', 5)),
-        ("a😀", 4, CutValue('"a', 7)),
-        ("\n\n", 2, CutValue('"', 6)),
-        ("\n\n", 3, CutValue('"\\n', 6)),
-        ("\x1b\x1b", 5, CutValue('"', 14)),
-        ("\x1b\x1b", 7, CutValue('"\\u001b', 14)),
-        ("\\u00", 4, CutValue('"\\\\u', 7)),
-        ("\\\\\\", 4, CutValue('"\\\\', 8)),
-        ([1, 2], 0, CutValue("", 5)),
+        ("abcd", 5, CutText(begins='"abcd', bytes=6)),
+        ("aé", 3, CutText(begins='"a', bytes=5)),
+        ("a😀", 4, CutText(begins='"a', bytes=7)),
+        ("\n\n", 2, CutText(begins='"', bytes=6)),
+        ("\n\n", 3, CutText(begins='"\\n', bytes=6)),
+        ("\x1b\x1b", 5, CutText(begins='"', bytes=14)),
+        ("\x1b\x1b", 7, CutText(begins='"\\u001b', bytes=14)),
+        ("\\u00", 4, CutText(begins='"\\\\u', bytes=7)),
+        ("\\\\\\", 4, CutText(begins='"\\\\', bytes=8)),
+        ([1, 2], 0, CutText(begins="", bytes=5)),
     ],
 )
-def test_a_value_is_cut_so(value: Value, most: int, expected: Value | CutValue) -> None:
+def test_a_value_is_cut_so(value: Value, most: int, expected: Value | CutText) -> None:
     assert diffs.cut_value(value, most=most) == expected
 
 
@@ -36,7 +36,7 @@ def test_a_value_is_cut_so(value: Value, most: int, expected: Value | CutValue) 
 def test_what_is_left_is_a_beginning_without_a_broken_character(value: Value, most: int) -> None:
     found = diffs.cut_value(value, most=most)
     encoded = values.canonical_json(value)
-    if not isinstance(found, CutValue):
+    if not isinstance(found, CutText):
         assert found is value
         assert len(encoded) <= most
         return
@@ -50,4 +50,4 @@ def test_what_is_left_is_a_beginning_without_a_broken_character(value: Value, mo
 def test_a_value_of_ten_megabytes_is_cut() -> None:
     found = diffs.cut_value("\\" * 10_000_000, most=1000)
 
-    assert found == CutValue('"' + "\\" * 998, 20_000_002)
+    assert found == CutText(begins='"' + "\\" * 998, bytes=20_000_002)

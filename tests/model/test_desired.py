@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from reconciler.model import components, desired, resource, values
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.resource import Judged, Resource
+from reconciler.model.resource import Judged
 from reconciler.model.values import Value
 from tests.model.documents import API_VERSIONS, EXAMPLES, SCALARS, mutated
 
@@ -24,10 +24,10 @@ def judged(document: Value) -> Judged:
     return resource.judge(document, api_versions=API_VERSIONS, placeholders=True)
 
 
-def resource_of(document: Value) -> Resource:
+def owned_of(document: Value) -> dict[str, Value]:
     found = judged(document)
-    assert found.resource is not None, found.violations
-    return found.resource
+    assert found.owned is not None, found.violations
+    return found.owned
 
 
 def made(document: Value, hmac_key: bytes = KEY) -> Desired:
@@ -85,9 +85,9 @@ def test_without_any_of_that_it_says_so() -> None:
 @given(mutated(), mutated())
 def test_digests_are_equal_exactly_when_what_a_user_owns_is(one: Value, other: Value) -> None:
     first, second = (resource.judge(each, api_versions=API_VERSIONS) for each in (one, other))
-    if first.resource is None or second.resource is None:
+    if first.owned is None or second.owned is None:
         return
-    same = values.canonical_json(first.resource.owned) == values.canonical_json(second.resource.owned)
+    same = values.canonical_json(first.owned) == values.canonical_json(second.owned)
 
     digests = [desired.of_judged(each, hmac_key=KEY).digest for each in (first, second)]
     assert (digests[0] == digests[1]) == same
@@ -133,7 +133,7 @@ def test_a_digest_does_not_depend_on_who_calls_a_value_a_secret() -> None:
 
 def test_a_guess_is_not_confirmed_without_the_key() -> None:
     document = source(token=CANARY)
-    plain = hashlib.sha256(values.canonical_json(resource_of(document).owned)).digest()
+    plain = hashlib.sha256(values.canonical_json(owned_of(document))).digest()
 
     assert len({plain, made(document).digest, made(document, b"another key").digest}) == 3
 
@@ -151,7 +151,7 @@ def test_with_its_values_in_place_it_is_that_of_the_whole_document() -> None:
     shown = made(source("p", metadata=metadata, token=components.MASK))
     whole = source("p", "q", metadata=metadata, token=CANARY)
 
-    restored = desired.restored(shown, resource_of(whole).owned, hmac_key=KEY)
+    restored = desired.restored(shown, owned_of(whole), hmac_key=KEY)
 
     assert restored == made(whole)
     assert CANARY not in repr(restored)
@@ -161,12 +161,12 @@ def test_with_its_values_in_place_it_is_that_of_the_whole_document() -> None:
 def test_what_a_user_owns_is_had_back_and_may_be_changed(example: dict[str, Any]) -> None:
     found = made(example)
     owned = found.document()
-    assert owned == resource_of(example).owned
+    assert owned == owned_of(example)
     assert desired.digest(owned, hmac_key=KEY) == found.digest
 
     owned["spec"] = {}
 
-    assert found.document() == resource_of(example).owned
+    assert found.document() == owned_of(example)
 
 
 @given(st.permutations(["p", "q", "r", "p"]))
@@ -174,19 +174,3 @@ def test_each_reference_is_kept_once_in_order(names: list[str]) -> None:
     expected = (*(Key("Processor", name) for name in "pqr"), Key("SourceType", "file"))
 
     assert made(source(*names)).references == expected
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
-def test_its_members_are_encoded_as_what_it_owns(example: dict[str, Any]) -> None:
-    found = made(example)
-
-    assert values.canonical_json(found.members()) == found.owned
-    assert found.references is made(example).references
-
-
-@pytest.mark.parametrize(("number", "stay"), [(desired.SHARED - 1, True), (desired.SHARED, False)])
-def test_references_are_shared_only_if_they_are_few(number: int, stay: bool) -> None:
-    """What is shared outlives its documents, so one that refers to thousands must not be among it."""
-    document = source(*(f"shared-{each}" for each in range(number)))  # and its type
-
-    assert (made(document).references is made(document).references) is stay

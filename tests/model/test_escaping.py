@@ -1,4 +1,4 @@
-"""What people see of text from outside."""
+"""The view that people get of text from outside."""
 
 import json
 import re
@@ -18,7 +18,7 @@ LETTERS = {"n": "\n", "r": "\r", "t": "\t"}
 
 
 def read_back(shown: str) -> str:
-    """What a reader makes of the escapes."""
+    """Return what a reader makes of the escapes."""
     return ESCAPE.sub(lambda found: LETTERS.get(found[4]) or chr(int(found[1] or found[2] or found[3], 16)), shown)
 
 

@@ -1,15 +1,13 @@
 """Fitting: which parameters of a document break a rule of their types, and which of its values are secrets."""
 
-import json
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import components, type_checks, values
+from reconciler.model import components, type_checks
 from reconciler.model.names import Key
-from reconciler.model.secret_references import NO_SECRETS
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer, Value, pointer_text
 from reconciler.model.violations import Violation
@@ -165,34 +163,6 @@ def test_whoever_knows_no_type_shows_nothing(each: list[dict[str, Value]]) -> No
     values = dict(pair for outer, one in enumerate(each) for pair in numbered(outer, one))
     hidden = {place for place in values if {place, f"{place}/A"} & places(fit).keys()}
     assert hidden == {place for place, value in values.items() if value not in ({}, "${env:A}")}
-
-
-GIVEN = st.fixed_dictionaries(
-    {
-        "name": st.sampled_from(["host", "token", "keys", "headers", "hostname", "path", "ca_file", "unknown"]),
-        "value": st.sampled_from(["", "x", "a b", 5, "${env:A}", "$A", "(sensitive)", [], ["${env:A}"], {"A": "k"}]),
-    },
-    optional={"sensitive": st.booleans()},
-)
-COMPONENTS = st.recursive(
-    st.fixed_dictionaries({"name": st.just("other")}),
-    lambda inner: st.fixed_dictionaries(
-        {"type": st.sampled_from(["sink:2", "webhook", "gone"])},
-        optional={"parameters": st.lists(GIVEN, max_size=4), "processors": st.lists(inner, max_size=2)},
-    ),
-    max_leaves=4,
-)
-
-
-@given(COMPONENTS, st.sampled_from(["Destination", "Processor", "Configuration", "Fleet"]))
-def test_its_json_fits_as_a_document_does(component: dict[str, Value], kind: str) -> None:
-    spec: dict[str, Value] = {"destinations": [component]} if kind == "Configuration" else component
-    encoded = values.canonical_json(document(kind, **spec))
-    owned = json.loads(encoded)  # its members in the same order
-
-    for lookup_ in (SINKS, look_up):
-        expected = type_checks.fit(owned, lookup_, available=NO_SECRETS)
-        assert type_checks.fit_encoded(encoded, lookup_, available=NO_SECRETS) == expected
 
 
 def numbered(outer: int, values: dict[str, Value]) -> list[tuple[str, Value]]:

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 
+from reconciler.model import desired
 from reconciler.model import resource as model_resource
-from reconciler.model import values
 from reconciler.model.names import LABEL_KEY_RULE, NAME_RULE, Key
-from reconciler.model.resource import MASK_MESSAGE, Classification, Judged, Resource
+from reconciler.model.resource import MASK_MESSAGE, Classification, Judged
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation, lines
 from tests.model.documents import API_VERSIONS, EXAMPLES, VALUES, mutated
@@ -93,16 +93,9 @@ def test_a_valid_document_becomes_the_resource_that_its_user_owns() -> None:
 
     assert judge(value) == Judged(
         key=Key("Destination", "siem"),
-        resource=Resource(
-            key=Key("Destination", "siem"),
-            owned=owned,
-            encoded=values.canonical_json(owned),
-            placeholders=(),
-            proposed_id="01J",
-            deprecated=True,
-            protected=True,
-        ),
         violations=(),
+        owned=owned,
+        proposed_id="01J",
     )
 
 
@@ -121,10 +114,9 @@ def test_metadata_says_whether_a_resource_is_deprecated_or_stays(
 ) -> None:
     value: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "a", **metadata}}
 
-    resource = judge(value).resource
+    made = desired.of_judged(judge(value), hmac_key=b"k")
 
-    assert resource is not None
-    assert (resource.deprecated, resource.protected) == (deprecated, protected)
+    assert (made.deprecated, made.protected) == (deprecated, protected)
 
 
 @pytest.mark.parametrize("spec", [{}, None, "absent"])
@@ -135,10 +127,7 @@ def test_empty_labels_are_none_and_a_spec_is_always_there(spec: Value, labels: V
     if spec != "absent":
         value["spec"] = spec
 
-    resource = judge(value).resource
-
-    assert resource is not None
-    assert resource.owned == {
+    assert judge(value).owned == {
         "apiVersion": "service/v1",
         "kind": "Fleet",
         "metadata": {"name": "a"},
@@ -149,10 +138,10 @@ def test_empty_labels_are_none_and_a_spec_is_always_there(spec: Value, labels: V
 def test_an_alias_of_the_api_version_is_kept_as_it_came() -> None:
     value: Value = {"apiVersion": "other/v1", "kind": "Fleet", "metadata": {"name": "a"}}
 
-    resource = model_resource.judge(value, api_versions=frozenset({"service/v1", "other/v1"})).resource
+    owned = model_resource.judge(value, api_versions=frozenset({"service/v1", "other/v1"})).owned
 
-    assert resource is not None
-    assert resource.owned["apiVersion"] == "other/v1"
+    assert owned is not None
+    assert owned["apiVersion"] == "other/v1"
     assert told(value) == ["/apiVersion: is not an API version of this service; it takes `service/v1`"]
 
 
@@ -175,7 +164,7 @@ def test_an_alias_of_the_api_version_is_kept_as_it_came() -> None:
 def test_the_key_of_an_invalid_document_is_known_when_kind_and_name_are(value: Value, key: Key | None) -> None:
     judged = judge(value)
 
-    assert (judged.key, judged.resource) == (key, None)
+    assert (judged.key, judged.owned) == (key, None)
     assert judged.violations
 
 
@@ -395,10 +384,7 @@ def test_a_client_may_leave_it_to_whoever_knows_the_stored_value(
 
     judged = model_resource.judge(value, api_versions=API_VERSIONS, placeholders=True)
 
-    resource = Resource(
-        key=Key(kind, "a"), owned=value, encoded=values.canonical_json(value), placeholders=tuple(pointers)
-    )
-    assert judged == Judged(key=Key(kind, "a"), resource=resource, violations=())
+    assert judged == Judged(key=Key(kind, "a"), violations=(), owned=value, placeholders=tuple(pointers))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["metadata"]["name"])
@@ -408,8 +394,7 @@ def test_every_example_is_a_resource(example: dict[str, Any]) -> None:
     judged = judge(example)
 
     assert (judged.key, judged.violations) == (Key(example["kind"], example["metadata"]["name"]), ())
-    assert judged.resource is not None
-    assert judged.resource.owned == {key: example.get(key, {}) for key in ("apiVersion", "kind", "metadata", "spec")}
+    assert judged.owned == {key: example.get(key, {}) for key in ("apiVersion", "kind", "metadata", "spec")}
     assert example == before
 
 
@@ -419,7 +404,6 @@ def test_a_document_is_either_a_resource_or_has_violations(value: Value) -> None
 
     judged = judge(value)
 
-    assert (judged.resource is None) == bool(judged.violations)
-    assert judged.resource is None or judged.resource.key == judged.key
+    assert (judged.owned is None) == bool(judged.violations)
     assert len(set(judged.violations)) == len(judged.violations)
     assert value == before

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model import component_types, components, values
+from reconciler.model import component_types, components
 from reconciler.model.component_types import Definition
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value
@@ -56,25 +56,6 @@ from tests.model.documents import VALUES
 )  # fmt: skip
 def test_secrets_are_found_wherever_they_stand(spec: Value, secrets: list[tuple[Pointer, Value]]) -> None:
     assert components.find_parameters(spec).secrets == secrets
-
-
-WORDS = st.sampled_from(
-    ["parameters", "value", "name", "sensitive", "headers", "(sensitive)", '"parameters"', "${env:A}"]
-)
-SPECS: st.SearchStrategy[Value] = st.recursive(
-    st.one_of(WORDS, st.booleans()),
-    lambda children: st.one_of(st.lists(children, max_size=3), st.dictionaries(WORDS, children, max_size=4)),
-    max_leaves=12,
-)
-
-
-@given(SPECS, WORDS)
-def test_lists_and_masks_are_the_same_with_the_json_of_the_document_and_without(spec: Value, word: str) -> None:
-    document = values.canonical_json({"metadata": {"name": word}, "spec": spec})
-    found = components.find_parameters(spec)
-
-    assert components.lists_and_masks(spec, document) == (found.lists, found.masks)
-    assert components.lists_and_masks(spec, None) == (found.lists, found.masks)
 
 
 def test_every_list_of_parameters_is_found_in_document_order() -> None:

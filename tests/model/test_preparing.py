@@ -25,8 +25,8 @@ PLANTS: list[Value] = [CANARY, {"k": CANARY}, [CANARY], {"k": [CANARY, {"l": CAN
 
 def owned(document: Value) -> dict[str, Value]:
     judged = model_resource.judge(document, api_versions=API_VERSIONS)
-    assert judged.resource is not None, judged.violations
-    return judged.resource.owned
+    assert judged.owned is not None, judged.violations
+    return judged.owned
 
 
 def prepare(document: Value, hmac_key: bytes = KEY, bound: Bound = BOUND) -> Prepared:
@@ -191,14 +191,13 @@ def test_a_secret_is_in_secrets_and_nowhere_else(data: st.DataObject) -> None:
         document = replaced(document, place, [*at(document, place), planted])
     before = copy.deepcopy(document)
 
-    resource = model_resource.judge(document, api_versions=API_VERSIONS).resource
-    assert resource is not None
-    fit = type_checks.fit(resource.owned, look_up)
-    prepared = rendering.prepare(resource.owned, fit.secrets, hmac_key=KEY, bound=BOUND)
+    mine = owned(document)
+    fit = type_checks.fit(mine, look_up)
+    prepared = rendering.prepare(mine, fit.secrets, hmac_key=KEY, bound=BOUND)
 
     assert document == before
     assert CANARY not in json.dumps(prepared.masked)
-    assert CANARY not in repr((resource, fit, prepared))
+    assert CANARY not in repr((fit, prepared))
     assert (CANARY.encode() in (prepared.secrets or b"")) == (place is not None)
 
 

@@ -80,7 +80,7 @@ def test_quoted_yaml_gives_its_value_in_canonical_form(value: Value, flow: bool 
 
 
 def _agreed(text: str) -> bool:
-    """Whether the dialects agree on a text that PyYAML leaves unquoted: only 1.2 takes `1e3` for a number."""
+    """Return True when the dialects agree on a text that PyYAML leaves unquoted: only 1.2 takes `1e3` for a number."""
     return not text[:1].isascii() or text[:1] not in set("+-.0123456789")
 
 

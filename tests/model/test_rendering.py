@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from reconciler.model import desired, rendering, resource, type_checks, values
 from reconciler.model.desired import DocumentRules
 from reconciler.model.rendering import ResourceIdentity
-from reconciler.model.resource import Resource
 from reconciler.model.values import Value
 from tests.model.documents import API_VERSIONS, EXAMPLES, VALUES
 from tests.model.lookups import look_up
@@ -19,14 +18,9 @@ BOUND = rendering.Bound(project="default", resource_id="01JD7Z", version=3)
 IDENTITY = ResourceIdentity(id="01JD7Z", version=3, date_modified="2026-11-21T06:12:00.123Z")
 
 
-def resource_of(document: Value) -> Resource:
-    judged = resource.judge(document, api_versions=API_VERSIONS)
-    assert judged.resource is not None
-    return judged.resource
-
-
 def prepare(document: Value) -> rendering.Prepared:
-    owned = resource_of(document).owned
+    owned = resource.judge(document, api_versions=API_VERSIONS).owned
+    assert owned is not None
     return rendering.prepare(owned, type_checks.fit(owned, look_up).secrets, hmac_key=KEY, bound=BOUND)
 
 
@@ -138,7 +132,7 @@ def test_a_source_that_a_place_would_not_fit_into_is_refused(source: dict[str, V
 def test_what_was_exported_can_be_applied_again() -> None:
     document: Value = {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": "edge"}}
     prepared = prepare(document)
-    status = rendering.status("Fleet", incomplete=())
+    status = rendering.LATEST
     body = rendering.body(prepared, identity=IDENTITY)
     exported = json.loads(rendering.shown((body, status, b'{"date":"x"', b',"type":"api"}', None, None)))
 
@@ -161,7 +155,7 @@ STATUSES = [
 
 @pytest.mark.parametrize(("kind", "incomplete", "expected"), STATUSES)
 def test_a_status_says_what_is_missing_of_a_resource(kind: str, incomplete: tuple[str, ...], expected: bytes) -> None:
-    status = rendering.status(kind, incomplete=incomplete)
+    status = rendering.with_standing(kind, rendering.LATEST, incomplete=incomplete)
 
     assert status == expected
     assert rendering.incomplete(status) == incomplete
@@ -172,19 +166,20 @@ def test_a_status_says_what_is_missing_of_a_resource(kind: str, incomplete: tupl
 def test_a_status_with_another_list_of_what_is_missing_is_the_status_of_that_list(
     kind: str, before: tuple[str, ...], after: tuple[str, ...], expected: bytes
 ) -> None:
-    status = rendering.status(kind, incomplete=before)
+    status = rendering.with_standing(kind, rendering.LATEST, incomplete=before)
 
-    assert rendering.with_incomplete(kind, status, after) == expected
+    assert rendering.with_standing(kind, status, incomplete=after) == expected
 
 
 def test_what_a_status_says_beside_that_stays() -> None:
     status = b'{"delivery":{"state":"idle"},"incomplete":["x"],"latest":true}'
 
-    assert rendering.with_incomplete("Destination", status, ()) == b'{"delivery":{"state":"idle"},"latest":true}'
-    assert rendering.without_drift(status) == status
+    whole = rendering.with_standing("Destination", status, incomplete=())
+    assert whole == b'{"delivery":{"state":"idle"},"latest":true}'
+    assert rendering.with_drift(status, None) == status
     drifted = rendering.with_drift(status, {"path": "a"})
     assert drifted == (b'{"delivery":{"state":"idle"},"drift":{"path":"a"},"incomplete":["x"],"latest":true}')
-    assert rendering.without_drift(drifted) == status
+    assert rendering.with_drift(drifted, None) == status
 
 
 @pytest.mark.parametrize("status", [b'{"latest":true}', b'{"incomplete":[]}', b'{"incomplete":null}'])

@@ -432,7 +432,7 @@ def test_what_is_stored_comes_back_in_clear(owned: dict[str, Any]) -> None:
 def test_what_the_service_shows_is_what_it_holds(owned: dict[str, Any]) -> None:
     """An export that is applied again: every secret is kept, and stays one."""
     judged = resource.judge(owned, api_versions=API_VERSIONS, placeholders=True)
-    assert judged.resource is not None, judged.violations
+    assert judged.owned is not None, judged.violations
     masked, secrets = stored(owned)
     result = masking.restored(
         copy.deepcopy(masked), masked=masked, secrets=secrets, lookup=lookup, accept_invalid=False
@@ -481,5 +481,5 @@ def test_no_other_secret_and_no_literal_is_ever_stored(owned: dict[str, Any], da
 
 
 def sorted_secrets(owned: dict[str, Any]) -> list[tuple[Pointer, Value]]:
-    """Where the secrets of a document stand, below its spec."""
+    """Return where the secrets of a document stand, below its spec."""
     return [(place[1:], value) for place, value in type_checks.fit(owned, lookup).secrets]

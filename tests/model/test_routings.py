@@ -1,4 +1,4 @@
-"""What a project routes, found in a store: Configurations, and of all else what they name."""
+"""The routes of a project, found in a store: Configurations, and of all else what they name."""
 
 import asyncio
 import json
@@ -216,6 +216,4 @@ def delivery(world: World, name: str) -> Any:
 
 def restating(row: dict[str, Any], status: dict[str, Any]) -> Any:
 
-    return [
-        Changes(head_statuses=(HeadStatusRow("default", row["kind"], row["name"], 0, json.dumps(status).encode()),))
-    ]
+    return [Changes(head_statuses=[HeadStatusRow("default", row["kind"], row["name"], 0, json.dumps(status).encode())])]

@@ -1,4 +1,4 @@
-"""Where references may stand in parameters, and that they lead somewhere: every violation says the same."""
+"""Rules of references in parameters, and of their targets: every violation says the same."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def webhook(*parameters: Value) -> dict[str, Any]:
 
 
 def violations(owned: dict[str, Any], available: AvailableSecrets | None = AVAILABLE) -> list[str]:
-    """Where the violations of references are."""
+    """Return where the violations of references are."""
     found = type_checks.fit(owned, TYPES, available=available).violations
     assert all(each.of_parameter for each in found)
     return [pointer_text(each.pointer) for each in found if each.message == type_checks.BROKEN_REFERENCE]

@@ -63,7 +63,7 @@ def in_place(**parameters: Any) -> dict[str, Any]:
 
 
 def delivery(world: World, name: str = "web") -> dict[str, Any]:
-    """What the status says, which the routes agree with."""
+    """Return what the status says, which the routes agree with."""
     assert world.routes()[1] == ()
     [row] = [row for row in world.stored() if (row["kind"], row["name"]) == ("Configuration", name)]
     said: dict[str, Any] = json.loads(row["status"])["delivery"]

@@ -86,7 +86,7 @@ def integer(value: Value) -> int | None:
 
 
 def accepted(definition: Definition, value: Value) -> bool:  # noqa: PLR0911
-    """Whether a parameter takes a value, by the table of types alone."""
+    """Return True when a parameter takes a value, by the table of types alone."""
     match definition.type:
         case "string":
             return isinstance(value, str)

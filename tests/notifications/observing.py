@@ -26,7 +26,7 @@ def ids() -> Callable[[], str]:
 
 
 class Book:
-    """What is kept, after one look and the next."""
+    """The kept notifications, after one look and the next."""
 
     def __init__(self, *targets: AlertTarget) -> None:
         self.kept: dict[str, Notification] = {}

@@ -71,7 +71,7 @@ def message(one: dict[str, Any]) -> str:
 
 
 def alerts(sink: Sink, project: str) -> list[tuple[str, str]]:
-    """What was told of a project, in order: each once, since what is told at a restart may come again."""
+    """Return the alerts about a project, in order: each once, since what is told at a restart may come again."""
     told = {one.header("webhook-id"): one.json for one in [*sink.accepted]}.values()
     return [
         (one["event"], one["notification"]["spec"]["notificationType"])

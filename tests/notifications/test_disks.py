@@ -52,6 +52,6 @@ async def test_a_disk_with_room_is_not_told_of(tmp_path: Path) -> None:
 
 
 def beyond(folder: Path, *, has_queues: bool) -> Finding:
-    """What is found of a disk that has less room than its reserve."""
+    """Return the finding about a disk that has less room than its reserve."""
     facts: Facts = {"beyond": 1, "queues": int(has_queues), "folder": str(folder)}
     return Finding(Cause(NotificationType.DISK_LOW, str(folder)), Severity.CRITICAL, facts)

@@ -1,4 +1,4 @@
-"""What is wrong with a repository, from the state that it is in and the fault that its last look met."""
+"""Causes of a repository, from the state that it is in and the fault that its last look met."""
 
 from types import SimpleNamespace
 from typing import Any

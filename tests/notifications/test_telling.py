@@ -1,4 +1,4 @@
-"""What is told outward: that a cause began and that it ended, to whoever wants it, and never often."""
+"""Alerts: that a cause began and that it ended, to whoever wants it, and never often."""
 
 from dataclasses import replace
 from datetime import datetime

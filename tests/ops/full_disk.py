@@ -1,4 +1,4 @@
-"""What is told on a disk without room: `python -m tests.ops.full_disk FOLDER`, a small disk of its own."""
+"""The messages on a disk without room: `python -m tests.ops.full_disk FOLDER`, a small disk of its own."""
 
 import json
 import shutil

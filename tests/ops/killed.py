@@ -1,4 +1,4 @@
-"""What is killed at each of its steps: `python -m tests.ops.killed (backup|restore|upgrade) FOLDER FIRST EVERY`.
+"""A process killed at each step: `python -m tests.ops.killed (backup|restore|upgrade) FOLDER FIRST EVERY`.
 
 A step is a call to the system that Python's audit events tell of: a file opened, linked, renamed, removed, a database
 connected. At each (or at every so many-th, beginning with the first given) the process is killed, and what is left is

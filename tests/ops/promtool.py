@@ -11,7 +11,7 @@ SECONDS = 60.0
 
 
 def checked(*arguments: str | Path, text: str = "") -> str:
-    """What it says of something that it finds right; a failure shows its words."""
+    """Return what it says of something that it finds right; a failure shows its words."""
     program = str(UNPACKED) if UNPACKED.exists() else needs.require("promtool")
     done = subprocess.run(
         [program, *map(str, arguments)], input=text.encode(), capture_output=True, timeout=SECONDS, check=False

@@ -19,7 +19,7 @@ TOKEN = "canary-id-token-of-somebody-who-is-signed-in"
 
 
 def places(folder: Path) -> DatabasePlaces:
-    """Where both are in a state directory, which is made."""
+    """Return where both are in a state directory, which is made."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     return DatabasePlaces(folder / "store.db", folder / "ops.db")
 
@@ -64,7 +64,7 @@ def older_operations(path: Path, version: int) -> None:
 
 
 def names(path: Path) -> list[str]:
-    """What a store holds, opened as the service opens it."""
+    """Return what a store holds, opened as the service opens it."""
 
     async def look() -> list[str]:
         store = SqliteStore(path)
@@ -90,7 +90,7 @@ def sessions(path: Path) -> int:
 
 
 def sound(path: Path) -> str:
-    """What SQLite says of a file that nobody uses."""
+    """Return what SQLite says of a file that nobody uses."""
     with closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
         return str(connection.execute("pragma integrity_check").fetchone()[0])
 

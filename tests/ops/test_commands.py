@@ -181,7 +181,7 @@ def test_a_backup_and_a_restore_need_nothing_of_the_environment_of_the_service(t
 
 
 def state(daemon: Daemon, project: str) -> dict[str, object]:
-    """What Git says is there: the resources, and where each comes from, without what only tells of when."""
+    """Return what Git says is there: the resources, and where each comes from, without what only tells of when."""
     found = [one for kind in KINDS for one in daemon.resources(kind.name, project=project)]
     return {f"{one['kind']}/{one['metadata']['name']}": timeless(one) for one in found}
 

@@ -65,7 +65,7 @@ class Service:
         return told.code, [(one["check"], one["status"], one["message"]) for one in found]
 
     def wrong(self, *options: str, **environment: str) -> Found:
-        """What is not ok."""
+        """Return what is not ok."""
         code, found = self.examine(*options, **environment)
         wrong = [one for one in found if one[1] != "ok"]
         worst = {status for _, status, _ in wrong}
@@ -436,7 +436,7 @@ def test_damage_that_only_a_full_look_finds(service: Service) -> None:
 
 
 def test_a_stored_version_that_is_not_what_was_stored_is_found_by_a_full_look(service: Service) -> None:
-    marked = replace(rows.stored("z"), versions=(rows.version("z", padding="marker-of-one-body"),))
+    marked = replace(rows.stored("z"), versions=[rows.version("z", padding="marker-of-one-body")])
     asyncio.run(scenes.add(service.state / "store.db", marked))
     flip(service.state / "store.db", b"marker-of-one-body")
     assert service.wrong() == []

@@ -1,4 +1,4 @@
-"""Whether a service runs is seen without taking its lock."""
+"""A running service is seen without taking its lock."""
 
 import os
 from pathlib import Path

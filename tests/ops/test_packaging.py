@@ -1,4 +1,4 @@
-"""What an installation gets beside the program: the unit and its companions, examples, docs, and an image's recipe."""
+"""Files of an installation beside the program: the unit and its companions, examples, docs, and an image's recipe."""
 
 import contextlib
 import json
@@ -71,7 +71,7 @@ def test_the_wheel_carries_what_the_product_reads(wheel: set[str]) -> None:
 
 
 def data_files() -> set[str]:
-    """Where the wheel must have each file that is read and not imported."""
+    """Return where the wheel must have each file that is read and not imported."""
     packages = [
         path.relative_to(ROOT).as_posix()
         for folder in ("reconciler", "api", "schemas")
@@ -169,7 +169,7 @@ def test_an_image_passes_signals_on_and_has_nobody_who_waits_in_vain() -> None:
 
 
 def test_an_image_keeps_nothing_that_only_the_build_needs() -> None:
-    """What is pinned for running, less what the project needs there, is what goes again."""
+    """The pins for running, less the needs of the project there, are removed again."""
     pinned, _, _ = (ROOT / "constraints.txt").read_text(encoding="utf-8").partition("# For development")
     elsewhere = {"httpx2-jsfetch", "tzdata"}  # for other systems: pip leaves them out
     spare = {canonical(name) for name in re.findall(r"^([A-Za-z0-9._-]+)==", pinned, re.MULTILINE)} - needed()
@@ -181,7 +181,7 @@ def test_an_image_keeps_nothing_that_only_the_build_needs() -> None:
 
 
 def needed() -> set[str]:
-    """What the project needs when it runs, of those that are installed."""
+    """Return what the project needs when it runs, of those that are installed."""
     found: set[str] = set()
     asked = ["reconciler"]
     while asked:

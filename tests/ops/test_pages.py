@@ -44,7 +44,7 @@ def fixed(text: str, *replaced: tuple[str, str]) -> list[str]:
 
 
 def said(text: str, command: str) -> str:
-    """What stands beneath a command, in the block that has it."""
+    """Return what stands beneath a command, in the block that has it."""
     [block] = [block for block in pages.blocks(text, "console") if f"$ {command}" in block]
     return re.split(r"^\$ .*\n", block.partition(f"$ {command}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
 

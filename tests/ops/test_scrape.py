@@ -1,4 +1,4 @@
-"""What /metrics of a real daemon says is what happened to it."""
+"""The metrics of a real daemon say what happened to it."""
 
 import time
 from collections.abc import Iterator

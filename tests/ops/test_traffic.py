@@ -2,13 +2,13 @@
 
 from math import inf
 
-from reconciler.ops import metrics
-from reconciler.ops.metrics import BUCKETS, Traffic
+from reconciler.ops import traffic as module
+from reconciler.ops.traffic import BUCKETS, Traffic
 
 
 def counted(traffic: Traffic) -> dict[tuple[str, ...], object]:
-    steps = metrics.request_steps(traffic, {})
-    return {one.labels: one.value for one in steps if one.family is metrics.REQUESTS}
+    steps = module.request_steps(traffic, {})
+    return {one.labels: one.value for one in steps if one.family is module.REQUESTS}
 
 
 def test_by_route_method_and_class_of_the_status() -> None:

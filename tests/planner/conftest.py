@@ -1,4 +1,4 @@
-"""What a run does is tested on a daemon that follows real repositories."""
+"""Runs are tested on a daemon that follows real repositories."""
 
 from collections.abc import Iterator
 

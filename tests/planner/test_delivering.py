@@ -47,7 +47,7 @@ def configuration(name: str = "all", **more: Any) -> dict[str, Any]:
 
 
 def delivery(world: World, name: str = "all") -> Any:
-    """What the status says, and that it is what the routes are made from."""
+    """Return what the status says, and that it is what the routes are made from."""
     assert world.routes()[1] == ()
     [row] = [row for row in world.stored() if (row["kind"], row["name"]) == ("Configuration", name)]
     return json.loads(row["status"]).get("delivery")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.planner.changes import PART, PART_BYTES, ChangePart
+from reconciler.planner.changes import PART, PART_BYTES, ChangeParts
 from reconciler.store.records import KeyRow
 
 
@@ -18,13 +18,13 @@ from reconciler.store.records import KeyRow
     ],
 )
 def test_a_part_closes_behind_what_fills_it(weights: list[int], sizes: list[int]) -> None:
-    rows = ChangePart()
+    parts = ChangeParts()
 
     def added() -> Iterator[int]:
         for number, weight in enumerate(weights):
-            rows.removed.append(KeyRow("default", "Source", str(number)))
+            parts.rows.removed.append(KeyRow("default", "Source", str(number)))
             yield weight
 
-    parts = list(rows.parts(added()))
-    assert [len(part.removed) for part in parts] == sizes
-    assert [row.name for part in parts for row in part.removed] == [str(number) for number in range(len(weights))]
+    taken = list(parts.parts(added()))
+    assert [len(part.removed) for part in taken] == sizes
+    assert [row.name for part in taken for row in part.removed] == [str(number) for number in range(len(weights))]

@@ -1,4 +1,4 @@
-"""Who may send a secret but not read one never learns whether it is the stored one when nothing else comes of it."""
+"""A caller who may send a secret and not read one never learns if it is the stored one when nothing else follows."""
 
 import contextlib
 import json
@@ -36,7 +36,7 @@ def push(world: World, repository: str, *found: Resource) -> None:
 
 
 def told(world: World, repository: str) -> list[tuple[str | None, str]]:
-    """What a look at a repository tells beside `unchanged`."""
+    """Return what a look at a repository tells beside `unchanged`."""
     ran = world.look(repository)
     assert ran is not None
     return [(one.name, one.status) for one in ran.told]

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reconciler.model import desired, type_checks, violations
+from reconciler.model import desired, type_checks, values, violations
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.names import Key
 from reconciler.model.principals import repository_actor
 from reconciler.model.type_checks import Fit
+from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import decisions
 from reconciler.planner.decisions import Decided, DocumentBatch
@@ -74,13 +75,13 @@ def test_deciding_again_gives_what_deciding_anew_gives(
 def judged(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The documents that are judged, as JSON."""
     found: list[bytes] = []
-    fit = type_checks.fit_encoded
+    fit = type_checks.fit
 
-    def noting(owned: bytes, *args: object, **options: object) -> Fit:
-        found.append(owned)
+    def noting(owned: dict[str, Value], *args: object, **options: object) -> Fit:
+        found.append(values.canonical_json(owned))
         return fit(owned, *args, **options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(type_checks, "fit_encoded", noting)
+    monkeypatch.setattr(type_checks, "fit", noting)
     return found
 
 

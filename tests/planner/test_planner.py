@@ -180,7 +180,7 @@ STOCK = {key: stored(None, key=key) for key in (KEY, B, C)}
 
 
 def going(*keys: Key) -> dict[Key, tuple[Status, Change, tuple[Key, ...]]]:
-    """What becomes of a deletion of these keys."""
+    """Return what becomes of a deletion of these keys."""
     wishes = [*(wanted(key=key) for key in keys)]
     outcomes = planner.plan_deletes(wishes, STOCK | {TYPE: FREE_TYPE}, references=USED, actor=ADMIN)
     assert [outcome.ordinal for outcome in outcomes] == list(range(len(keys)))

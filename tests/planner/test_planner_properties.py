@@ -1,4 +1,4 @@
-"""What holds of every plan: one outcome a document, no order matters, and a plan carried out leaves nothing to do."""
+"""Properties of every plan: one outcome a document, no order matters, and a plan carried out leaves nothing to do."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -55,7 +55,7 @@ def requests(draw: st.DrawFn) -> tuple[Actor, list[Desired]]:
 def plans(
     wanted: list[Desired], stored: dict[Key, StoredState], references: References, *, actor: Actor
 ) -> list[tuple[Outcome, ...]]:
-    """What becomes of documents that somebody wants stored, and of the same keys when they are to go."""
+    """Return what becomes of documents that somebody wants stored, and of the same keys when they are to go."""
     return [
         planner.plan(wanted, stored, actor=actor),
         planner.plan_deletes(wanted, stored, references=references, actor=actor),

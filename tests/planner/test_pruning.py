@@ -29,7 +29,7 @@ def deletions(*gone: StoredState) -> tuple[Outcome, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What a commit holds, and what its history says."""
+    """The content of a commit, and its history."""
 
     unreadable: Sequence[tuple[str, str]]
     documents: int
@@ -85,14 +85,12 @@ def keys(*found: StoredState) -> frozenset[Key]:
     return frozenset(one.key for one in found)
 
 
-def held(
-    hold: PruneHold, message: str, *kept: StoredState, approvable: bool = True, unreadable: bool = False
-) -> Pruning:
-    return Pruning(hold=hold, message=message, held=kept, approvable=approvable, unreadable=unreadable)
+def held(hold: PruneHold, message: str, *kept: StoredState, approvable: int | None = 1) -> Pruning:
+    return Pruning(hold=hold, message=message, held=kept, approvable=approvable)
 
 
 def unreadable(would_go: str, *kept: StoredState) -> Pruning:
-    return held(PruneHold.HELD, TOLD.format(would_go), *kept, approvable=False, unreadable=True)
+    return held(PruneHold.HELD, TOLD.format(would_go), *kept, approvable=0)
 
 
 def noted(pruning: Pruning) -> Pruning:
@@ -102,7 +100,7 @@ def noted(pruning: Pruning) -> Pruning:
 
 def waiting(pruning: Pruning) -> Pruning:
     """The same, with one that waits for its own file."""
-    return replace(pruning, held=(UNSURE,), hold=PruneHold.HELD, message=WAITS, approvable=True, partly=True)
+    return replace(pruning, held=(UNSURE,), hold=PruneHold.HELD, message=WAITS, approvable=1, partly=True)
 
 
 def staying(*kept: StoredState) -> tuple[Outcome, ...]:
@@ -146,7 +144,7 @@ CASES = {
     "pruning is off, and a file cannot be read": Case([A], unreadable(""), Tree(BAD, 5), None),
     "pruning is off, and the tree is empty": Case([A], Pruning(), EMPTY, None),
     "pruning is off, and the folder is missing": Case(
-        [A], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING, None
+        [A], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=None), MISSING, None
     ),
     "pruning is off, and the root is unrelated": Case(
         [A], held(PruneHold.UNRELATED_ROOT, ROOT.format("", "", "")), UNRELATED, None
@@ -164,7 +162,7 @@ CASES = {
     ),
     # Nothing at all
     "the tree is empty": Case([A, KEPT], noted(held(PruneHold.EMPTY, NOTHING.format(1), A)), EMPTY),
-    "the tree is empty, and was": Case([], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY),
+    "the tree is empty, and was": Case([], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=None), EMPTY),
     "the tree is empty, in budget": Case([A], held(PruneHold.EMPTY, NOTHING.format(1), A), EMPTY, PruneBudget(9)),
     "the tree is empty, and that is approved": Case(
         ALL, Pruning(deletions(*ALL), approved=True), EMPTY, approved=keys(*ALL)
@@ -173,7 +171,7 @@ CASES = {
         [A], held(PruneHold.EMPTY, NOTHING.format(1), A), EMPTY, approved=keys(B)
     ),
     "the tree is empty, and all went as approved": Case(
-        [], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=False), EMPTY, approved=keys(A)
+        [], held(PruneHold.EMPTY, NOTHING_LEFT, approvable=None), EMPTY, approved=keys(A)
     ),
     "the tree is empty, and is the one that was released": Case([], Pruning(), replace(EMPTY, released=True)),
     "the tree is the one that was released, and more is gone": Case(
@@ -183,7 +181,7 @@ CASES = {
         [A, B], held(PruneHold.PATH_MISSING, NO_FOLDER.format(" (2 would go)"), A, B), MISSING
     ),
     "the folder is missing, and nothing was there": Case(
-        [], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=False), MISSING
+        [], held(PruneHold.PATH_MISSING, NO_FOLDER.format(""), approvable=None), MISSING
     ),
     "the folder is missing, and that is approved": Case(
         [A, B], Pruning(deletions(A, B), approved=True), MISSING, approved=keys(A, B)
@@ -303,8 +301,7 @@ CASES = {
             PruneHold.UNRELATED_ROOT,
             ROOT.format(" (1 would go)", "mend what cannot be read and then ", ": x.yaml:3:1: is not YAML"),
             A,
-            approvable=False,
-            unreadable=True,
+            approvable=0,
         ),
         Tree(BAD, 5, unrelated=True),
     ),
@@ -327,9 +324,7 @@ CASES = {
 def test_what_becomes_of_what_is_gone(case: Case) -> None:
     decided = case.decide()
     assert decided == case.expected
-    # Of what cannot be read nothing is released, of another history nothing is applied, and what is approved is free.
-    assert not (decided.approvable and decided.unreadable)
-    assert decided.applies == (decided.hold is not PruneHold.UNRELATED_ROOT)
+    # What is approved is free.
     assert decided.unapproved == (0 if decided.approved else len(decided.deletions))
     assert decided.holds_all == (decided.hold is not None and not decided.deletions and not decided.partly)
 

@@ -1,4 +1,4 @@
-"""What a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
+"""The text that a program prints of itself, in a trace or while somebody looks for a fault, holds no secret."""
 
 from reconciler.model import desired, positions
 from reconciler.model import documents as model_documents

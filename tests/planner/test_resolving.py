@@ -46,8 +46,8 @@ def coming(
     judged: dict[Key, Desired] = {}
     for each in documents:
         found = resource.judge(each, api_versions=frozenset({"service/v1"}))
-        assert found.resource is not None, found.violations
-        judged[found.resource.key] = desired.of_judged(found, hmac_key=b"k")
+        assert found.key is not None, found.violations
+        judged[found.key] = desired.of_judged(found, hmac_key=b"k")
     arriving = {key for ordinal, key in enumerate(judged) if ordinal not in barred}
     return Coming(judged, arriving, {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
@@ -230,7 +230,7 @@ SOME = st.sets(st.sampled_from(NAMES))
 
 
 def present(arriving: dict[str, tuple[list[str], bool]], there: Collection[str], *, accept_invalid: bool) -> set[str]:
-    """What there will be, by looking at every set of those that arrive, the largest first."""
+    """Return what there will be, by looking at every set of those that arrive, the largest first."""
     for size in range(len(arriving), 0, -1):
         for chosen in map(set, combinations(sorted(arriving), size)):
             after = chosen | set(there)

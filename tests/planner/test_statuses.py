@@ -46,5 +46,5 @@ def test_counts_by_kind_are_the_counts_when_they_are_summed() -> None:
         ("Destination", {"invalid": 1}),
         ("Source", {"unchanged": 1, "created": 2}),
     ]
-    assert outcomes.summed_statuses(kinds) == outcomes.count_statuses(status for _, status in found)
-    assert (outcomes.statuses_by_kind([]), outcomes.summed_statuses({})) == ({}, {})
+    assert outcomes.summed_statuses(kinds.values()) == outcomes.count_statuses(status for _, status in found)
+    assert (outcomes.statuses_by_kind([]), outcomes.summed_statuses([])) == ({}, {})

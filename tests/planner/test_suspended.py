@@ -1,4 +1,4 @@
-"""What a suspended repository owns: an admin may write it for now, nobody else; its owner mends what has drifted."""
+"""Resources of a suspended repository: an admin may write it for now, nobody else; its owner mends what has drifted."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""What is in use: held against a search through every set of what might go."""
+"""Resources in use: held against a search through every set of what might go."""
 
 from itertools import combinations, pairwise
 from random import Random

@@ -22,7 +22,7 @@ PLACE = Place("a.yaml", 1, 1)
 def carried_out(
     stored: Mapping[Key, StoredState], outcomes: Iterable[Outcome], wanted: Mapping[int, Desired], *, actor: Actor
 ) -> dict[Key, StoredState]:
-    """What is stored once the outcomes are, as the applier does it."""
+    """Return what is stored once the outcomes are, as the applier does it."""
     after = dict(stored)
     for outcome in outcomes:
         if outcome.change is Change.NONE:

@@ -60,7 +60,7 @@ class Certified:
         self.start()
 
     def say(self, login: str, **claims: object) -> None:
-        """What it says of somebody, whole, from their next sign-in on."""
+        """Return what it says of somebody, whole, from their next sign-in on."""
         self._people[login] = claims
         self._write()
 

@@ -91,7 +91,7 @@ class Visitor:
         self.page.keyboard.type(text)
 
     def focused(self) -> str:
-        """What has the focus, by what a screen reader would call it."""
+        """Return what has the focus, by what a screen reader would call it."""
         return str(self.page.evaluate(NAME_OF_FOCUSED))
 
     def heading(self) -> str:
@@ -99,7 +99,7 @@ class Visitor:
         return self.page.locator("h1").inner_text()
 
     def text(self) -> str:
-        """What the page says."""
+        """Return what the page says."""
         return self.page.locator("body").inner_text()
 
     def _said(self, message: ConsoleMessage) -> None:

@@ -19,7 +19,7 @@ from tests.servers import processes
 
 @pytest.fixture(scope="module")
 def url() -> str:
-    """Where the service of each test is: the providers of a module know this address."""
+    """Return where the service of each test is: the providers of a module know this address."""
     return f"http://127.0.0.1:{processes.free_port()}"
 
 

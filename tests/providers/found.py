@@ -1,4 +1,4 @@
-"""Where the providers and the browser are on this machine, or a skip that names what is missing.
+"""The places of the providers and the browser on this machine, or a skip that names what is missing.
 
 How they are started is in `certified`, `second`, `dex` and `chromium`.
 """

@@ -1,4 +1,4 @@
-"""What every page of ours must be like, as far as a program can see it: WCAG 2.2, level AA, and some of our own.
+"""Rules for every page of ours, as far as a program can see it: WCAG 2.2, level AA, and some of our own.
 
 A person still has to look: `make test-providers SCREENSHOTS=FOLDER` keeps pictures. Driving the browser is in
 `chromium`.
@@ -11,13 +11,13 @@ LEAST_TARGET_PIXELS = 24  # WCAG 2.2, 2.5.8
 
 
 def faults(page: Page) -> list[str]:
-    """What is wrong with the page, each in a few words; what the keyboard meets is in `keyboard_faults`."""
+    """Return what is wrong with the page, each in a few words; what the keyboard meets is in `keyboard_faults`."""
     found = page.evaluate(LOOK, {"contrast": LEAST_CONTRAST, "target": LEAST_TARGET_PIXELS})
     return [str(one) for one in found]
 
 
 def keyboard_faults(page: Page) -> list[str]:
-    """What is wrong for whoever has only a keyboard: Tab must meet all there is, in its order, and show where it is."""
+    """Faults for a person who has only a keyboard: Tab must meet all there is, in its order, and show where it is."""
     expected = [str(one) for one in page.evaluate(FOCUSABLE)]
     page.evaluate(AT_THE_TOP)
     met, wrong = [], []

@@ -1,4 +1,4 @@
-"""What is on an HTML page, as far as somebody without a browser needs it: heading, text, forms, where it goes on.
+"""The content of an HTML page, as far as somebody without a browser needs it: heading, text, forms, where it goes on.
 
 Fetching pages and sending forms is in `people`.
 """

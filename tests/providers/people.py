@@ -51,7 +51,7 @@ class Person:
         return self._arrived(self.client.post(target, data=data, headers=headers), stop_at=stop_at)
 
     def me(self, service: str) -> dict[str, Any]:
-        """Who the service says this is, by the cookie."""
+        """Return who the service says this is, by the cookie."""
         answer = self.client.get(f"{service}/v1/me")
         assert answer.status_code == httpx2.codes.OK, (answer.status_code, answer.text)
         return dict(answer.json()["me"])
@@ -61,7 +61,7 @@ class Person:
         return {str(one["name"]): str(one["role"]) for one in self.me(service)["projects"]}
 
     def _arrived(self, answer: httpx2.Response, *, stop_at: str = "") -> Page:
-        """Where an answer leads, through redirects and refreshes."""
+        """Return where an answer leads, through redirects and refreshes."""
         for _ in range(MOST_STEPS):
             self.visited.append(str(answer.url))
             page = markup.read(str(answer.url), answer.status_code, answer.text)

@@ -125,7 +125,7 @@ class Second:
         self._administrator.close()
 
     def say(self, login: str, *, name: str = "", email: str = "", **claims: object) -> None:
-        """What it says of somebody, whole, from their next sign-in on."""
+        """Return what it says of somebody, whole, from their next sign-in on."""
         properties = {key: "true" if value is True else value for key, value in claims.items()}
         person = {"username": login, "name": name, "email": email, "scope": ["g_profile", *SCOPES], **properties}
         if login in self._known:

@@ -15,7 +15,7 @@ from tests.providers.people import Person
 
 
 class Client(Protocol):
-    """What the service is told of any provider."""
+    """The client that the service is at any provider."""
 
     issuer: str
     client: str
@@ -23,10 +23,10 @@ class Client(Protocol):
 
 
 class Provider(Client, Protocol):
-    """What the tests ask of either of the first two providers."""
+    """The calls that the tests make to either of the first two providers."""
 
     def say(self, login: str, *, name: str = "", email: str = "", **claims: object) -> None:
-        """What it says of somebody, whole, from their next sign-in on."""
+        """Return what it says of somebody, whole, from their next sign-in on."""
 
     def let_in(self, person: Person, page: Page) -> Page:
         """Sign in at the provider, where `page` is; where that leads."""
@@ -80,5 +80,5 @@ class Starting(Protocol):
 
 
 def said(login: str, **more: object) -> dict[str, Any]:
-    """What a provider says of anybody."""
+    """Return what a provider says of anybody."""
     return {"name": login.title(), "email": f"{login}@example.test", "email_verified": True, **more}

@@ -1,4 +1,4 @@
-"""What `looking` holds against a page: each fault is seen where it is, and none where there is none."""
+"""The faults that `looking` finds: each fault is seen where it is, and none where there is none."""
 
 import pytest
 

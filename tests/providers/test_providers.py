@@ -25,7 +25,7 @@ def discovery(provider: Provider) -> dict[str, Any]:
 
 
 def asked(provider: Provider, url: str) -> str:
-    """Where a browser would be sent to sign in (OpenID Connect Core 1.0, 3.1.2.1)."""
+    """Return where a browser would be sent to sign in (OpenID Connect Core 1.0, 3.1.2.1)."""
     digest = hashlib.sha256(VERIFIER.encode()).digest()
     query = {
         "client_id": provider.client,
@@ -41,7 +41,7 @@ def asked(provider: Provider, url: str) -> str:
 
 
 def claims(provider: Provider, url: str, person: Person) -> dict[str, Any]:
-    """What the ID token says of somebody who signs in by hand."""
+    """Return what the ID token says of somebody who signs in by hand."""
     with pytest.raises(httpx2.ConnectError) as caught:  # nothing listens where the code goes
         provider.let_in(person, person.visit(asked(provider, url)))
     [code] = parse_qs(urlsplit(str(caught.value.request.url)).query)["code"]

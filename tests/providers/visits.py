@@ -1,4 +1,4 @@
-"""What people do on the pages in Chromium, again and again: sign in, wait for a page, make a key.
+"""The steps of people on the pages in Chromium, again and again: sign in, wait for a page, make a key.
 
 What must be seen there is in the tests.
 """

@@ -1,4 +1,4 @@
-"""What the audit says of repositories that come, change and go with the settings."""
+"""The audit of repositories that come, change and go with the settings."""
 
 import dataclasses
 import json

@@ -55,7 +55,7 @@ class JumpingLoop(asyncio.SelectorEventLoop):
         return self.jumping.now
 
     def run_in_executor(self, _: object, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """What a thread would do, in no time, or never."""
+        """Return what a thread would do, in no time, or never."""
         done = self.create_future()
         if self.hangs:
             self.waiting.append(done)

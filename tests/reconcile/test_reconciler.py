@@ -1,4 +1,4 @@
-"""What a reconciler logs, shows and remembers of runs that fail, and of signed heads."""
+"""The log, the view and the memory of a reconciler after runs that fail, and of signed heads."""
 
 import asyncio
 import itertools
@@ -107,9 +107,9 @@ async def test_a_fault_that_cannot_be_written_is_shown_counted_and_notified_of(t
         assert await seen(one, parts) == ("unreachable", DOWN, ["unreachable", 1])
         [found] = observers.cause_of_state(one)
         assert found.facts["message"] == DOWN
-        assert (await store.repository("telemetry"), one.memory.row.since) == (None, "")
+        assert ((await store.remembered("telemetry", held=0)).row, one.memory.row.since) == (None, "")
         await reconciled(one)
-        remembered = await store.repository("telemetry")
+        remembered = (await store.remembered("telemetry", held=0)).row
         assert remembered is not None
         assert (remembered.message, one.memory.unwritten) == (DOWN, None)
 
@@ -124,9 +124,9 @@ async def test_a_failed_run_is_recorded_when_its_project_is_free(tmp_path: Path)
             await remote.is_polled.wait()
             for _ in range(2):  # the second would be behind the run on the thread that writes
                 await store.touch_keys({})
-            assert await store.repository("telemetry") is None
+            assert (await store.remembered("telemetry", held=0)).row is None
         await run
-        remembered = await store.repository("telemetry")
+        remembered = (await store.remembered("telemetry", held=0)).row
         assert remembered is not None
         assert remembered.message == DOWN
 

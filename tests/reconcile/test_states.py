@@ -21,7 +21,7 @@ BURST = 100  # commits
 
 
 class Cause(NamedTuple):
-    """What happens to the repository, the state it comes into, and its message, or the beginning and the end of it."""
+    """An event in the repository, the state it comes into, and its message, or the beginning and the end of it."""
 
     happens: Callable[[Followed], object]
     state: str

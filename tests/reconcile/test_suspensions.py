@@ -40,7 +40,7 @@ def resume(followed: Followed) -> dict[str, Any]:
 
 
 def document(name: str, description: str = "") -> dict[str, Any]:
-    """What `destination` says, for the API."""
+    """Return what `destination` says, for the API."""
     metadata = {"name": name, "description": description}
     return {"apiVersion": "service/v1", "kind": "Destination", "metadata": metadata, "spec": {"type": "otlp"}}
 
@@ -289,7 +289,7 @@ def test_it_is_told_in_the_audit(followed: Followed) -> None:
 
 
 def audit(followed: Followed) -> list[tuple[str, ...]]:
-    """What is written of the repository."""
+    """Return what is written of the repository."""
     connection = sqlite3.connect(followed.daemon.state / "store.db")
     try:
         events = "select action, kind, actor, detail from audit where kind = 'Repository' and name = ? order by id"

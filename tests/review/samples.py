@@ -39,7 +39,7 @@ def entry(*statuses: PlanStatus, **others: Any) -> PlanEntry:
 def one(
     status: str, kind: str, name: str, path: str = "teams/orders/all.yaml", line: int = 3, **others: Any
 ) -> PlanStatus:
-    """What becomes of one resource."""
+    """Return what becomes of one resource."""
     at = PlanPlace(path=path, line=line)
     return PlanStatus(**{"status": UpdateStatus(status), "kind": kind, "name": name, "at": at, **others})
 
@@ -126,7 +126,7 @@ def two() -> Plan:
 
 
 def trouble() -> Plan:
-    """What was so before, beside little that is new."""
+    """Return what was so before, beside little that is new."""
     reason = "a.yaml:2:3: /spec: must be a map\na.yaml:9:3: /spec/y: is not known"
     lost = NamedResource(kind="Fleet", name="edge", at=PlanPlace(path="b.yaml", line=9))
     return plan(
@@ -163,7 +163,7 @@ def noted() -> Plan:
 
 
 def flowing() -> Plan:
-    """What changes in delivery, of every sort."""
+    """Return what changes in delivery, of every sort."""
     reason = "/spec/processors/0 is an enabled processor, which the service cannot run yet; remove or disable it."
     return plan(
         entry(

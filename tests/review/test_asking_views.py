@@ -1,4 +1,4 @@
-"""What the worker found, as readers get it: every status as JSON, without raw texts for who may not read them."""
+"""The worker's findings, as readers get it: every status as JSON, without raw texts for who may not read them."""
 
 import json
 from typing import Any

@@ -20,7 +20,7 @@ CUT = 20_000  # bytes of a comment that does not hold its plan
 
 
 def link(place: PlanPlace, side: PlanTip) -> str:
-    """Where a forge would show the line."""
+    """Return where a forge would show the line."""
     commit = side.commit if side in (samples.BASE, samples.HEAD) else samples.HEAD.commit
     return f"https://forge.example/shop/blob/{commit}/{place.path}#L{place.line}"
 

@@ -1,17 +1,12 @@
 """The words of a plan are those of what finds the differences."""
 
-from reconciler.model import diffs, plan
+from reconciler.model import plan
 from reconciler.model.components import MASK
 from tests.review import samples
 
 
-def test_differences_have_one_set_of_words() -> None:
-    assert [one.value for one in plan.PlanDifference] == [one.value for one in diffs.Difference]
-
-
 def test_secrets_are_masked_with_the_same_words() -> None:
     assert plan.SENSITIVE == MASK
-    assert plan.SENSITIVE_CHANGED == diffs.MASK_CHANGED
 
 
 def test_what_is_there_twice_is_in_the_order_of_lines() -> None:

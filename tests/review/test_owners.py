@@ -1,4 +1,4 @@
-"""Who owns a file, as CODEOWNERS says."""
+"""The owners of a file, as CODEOWNERS says."""
 
 import time
 

@@ -1,4 +1,4 @@
-"""What a large plan costs. The figures are in `benchmarks/plans.py`; these bounds only catch what got out of hand."""
+"""The cost of a large plan. The figures are in `benchmarks/plans.py`; these bounds only catch what got out of hand."""
 
 import time
 import tracemalloc

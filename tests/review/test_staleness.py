@@ -1,4 +1,4 @@
-"""Whether plans still hold, where a disk or a remote does not say: that is nothing against them, nor against others."""
+"""Staleness of plans, where a disk or a remote does not say: that is nothing against them, nor against others."""
 
 import asyncio
 import threading

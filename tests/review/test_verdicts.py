@@ -1,4 +1,4 @@
-"""What a plan comes to."""
+"""The verdict of a plan."""
 
 import pytest
 from hypothesis import given

@@ -15,7 +15,7 @@ from reconciler.store.sqlite import SqliteStore
 
 
 class Start:
-    """What it asks, and what it leaves."""
+    """A start, the answers to it, and its traces."""
 
     def __init__(self, folder: Path) -> None:
         self.store, self.operations = SqliteStore(folder / "store.db"), SqliteOperations(folder / "ops.db")
@@ -26,7 +26,7 @@ class Start:
             raise Refused(self.unusable)
 
     async def settle(self, configured: str, *, is_confirmed: bool = False) -> str:
-        """What it says; empty when it goes on."""
+        """Return what it says; empty when it goes on."""
         clock = datetime(2026, 11, 22, tzinfo=UTC)
         accounts = Accounts(self.store, await self.store.directory(), clock=lambda: clock)
         try:

@@ -203,7 +203,7 @@ def test_a_start_that_is_killed_leaves_all_people_or_none(
 
 
 def refused(daemon: Daemon) -> str:
-    """What a start says that does not come up; the log is empty afterwards."""
+    """Return what a start says that does not come up; the log is empty afterwards."""
     daemon.log.unlink(missing_ok=True)
     daemon.launch()
     assert daemon.process.wait(daemons.START_SECONDS) == 1

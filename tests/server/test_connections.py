@@ -44,12 +44,12 @@ class Clients(contextlib.ExitStack):
         return [self.open(addresses[number % len(addresses)]) for number in range(count)]
 
     def is_live(self, address: str = OTHER) -> bool:
-        """Whether a new connection is answered."""
+        """Return True when a new connection is answered."""
         return asked(self.open(address))
 
 
 def asked(client: socket.socket) -> bool:
-    """Whether a connection is answered."""
+    """Return True when a connection is answered."""
     client.sendall(LIVE)
     answer = b""
     while not answer.endswith(b"}") and (piece := client.recv(1_000)):  # head and body may come apart

@@ -33,7 +33,7 @@ spec:
 
 
 def broken(daemon: Daemon) -> dict[str, str]:
-    """What the list says of the Destinations that are damaged, by name."""
+    """Return what the list says of the Destinations that are damaged, by name."""
     found = daemon.resources("Destination")
     return {one["metadata"]["name"]: one["status"]["error"] for one in found if "error" in one["status"]}
 

@@ -46,7 +46,7 @@ def file_of(daemon: Daemon) -> Path:
 
 
 def told(daemon: Daemon) -> list[str]:
-    """What it logged about the file."""
+    """Return what it logged about the file."""
     return [message for message in daemon.messages() if sign_in.FILE in message]
 
 
@@ -188,7 +188,7 @@ async def ensure(accounts: Accounts, folder: Path) -> None:
 
 
 def opens(accounts: Accounts, folder: Path) -> bool:
-    """Whether the password in the file is the admin's."""
+    """Return True when the password in the file is the admin's."""
     password = (folder / sign_in.FILE).read_text().strip()
     return auth_sign_in.is_right_password(password, accounts.directory.users[NAME].password or "")
 

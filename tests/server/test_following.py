@@ -1,4 +1,4 @@
-"""What of a remote is followed: shared by repositories, changed by a reload, shown to whoever asks."""
+"""Following a remote: shared by repositories, changed by a reload, shown to whoever asks."""
 
 from pathlib import Path
 

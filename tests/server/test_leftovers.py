@@ -1,4 +1,4 @@
-"""Where mirrors and git homes are, and which of them a start removes."""
+"""Mirrors and git homes, and which of them a start removes."""
 
 from pathlib import Path
 

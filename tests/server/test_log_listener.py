@@ -39,7 +39,7 @@ class Second:
 
 
 def address(daemon: Daemon) -> str:
-    """Where it listens for log records, as its log says."""
+    """Return where it listens for log records, as its log says."""
     return str(next(line["logAddress"] for line in reversed(daemon.lines()) if "logAddress" in line))
 
 

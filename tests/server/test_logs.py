@@ -24,7 +24,7 @@ SHOWN = (
 
 @pytest.fixture(autouse=True)
 def _kept(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """What a process sets up once is as before after each test."""
+    """Restore after each test what a process sets up once."""
     root = logging.getLogger()
     before = (
         root.handlers[:],
@@ -58,7 +58,7 @@ def fail() -> None:
 
 
 class Failing:
-    """What fails when nothing refers to it any more, which is when nobody waits for it."""
+    """An object that fails when nothing refers to it any more, which is when nobody waits for it."""
 
     def __del__(self) -> None:
         fail()

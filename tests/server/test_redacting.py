@@ -59,7 +59,7 @@ def daemon(tmp_path: Path, source: Repository, clean: str) -> Iterator[Daemon]:
 
 
 def redact(daemon: Daemon, name: str) -> str:
-    """What the command says, once no trace is left."""
+    """Return what the command says, once no trace is left."""
     environment = {**os.environ, "SERVICE_API_KEY": daemon.key, "SERVICE_SERVER": f"http://127.0.0.1:{daemon.port}"}
     command = [str(COMMAND), "history", "redact", "Destination", name, "--value-file", "-"]
     ran = subprocess.run(

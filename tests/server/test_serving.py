@@ -1,4 +1,4 @@
-"""What an HTTP client may take without a key, how long a stop lasts, and what a start clears away."""
+"""Serving: what an HTTP client may take without a key, how long a stop lasts, and what a start clears away."""
 
 import contextlib
 import json
@@ -81,12 +81,12 @@ def answer(client: socket.socket) -> int:
 
 
 def has_security(head: bytes) -> bool:
-    """Whether an answer has the headers that every answer has."""
+    """Return True when an answer has the headers that every answer has."""
     return all(b"\r\n" + name + b": " + value in head for name, value in answer_headers.SECURITY)
 
 
 def is_cut(client: socket.socket, piece: bytes) -> bool:
-    """Whether the other side has had enough of what is sent, before we have."""
+    """Return True when the other side has had enough of what is sent, before we have."""
     block = piece * (65_536 // len(piece) + 1)
     begun = time.monotonic()
     with contextlib.suppress(ConnectionError, ssl.SSLError):

@@ -70,7 +70,7 @@ def connected(
 
 
 def is_live(client: socket.socket) -> bool:
-    """Whether a connection is answered."""
+    """Return True when a connection is answered."""
     client.sendall(LIVE)
     received = b""
     while not received.endswith(b'{"status":"live"}'):
@@ -267,7 +267,7 @@ def basic(name: str, password: str) -> dict[str, str]:
 
 
 def statuses(daemon: Daemon, addresses: list[str]) -> list[int]:
-    """What wrong passwords for the admin are answered, each said to come from an address."""
+    """Return what wrong passwords for the admin are answered, each said to come from an address."""
     wrong = basic(sign_in.NAME, "a guess of somebody")
     return [daemon.ask("GET", "/v1/me", None, {**wrong, "X-Forwarded-For": one}).status for one in addresses]
 

@@ -27,7 +27,7 @@ class Certificate:
         return {"certFile": str(self.chain), "keyFile": str(self.key)}
 
     def context(self) -> ssl.SSLContext:
-        """What a server shows it with."""
+        """Return what a server shows it with."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.chain, self.key)
         return context

@@ -22,7 +22,7 @@ NEVER = 1 << 62  # bytes
 
 
 class Kind(enum.Enum):
-    """What happens to a connection when its time has come."""
+    """The end of a connection when its time has come."""
 
     PASS = enum.auto()
     REFUSE = enum.auto()  # the kernel says that nobody listens
@@ -34,7 +34,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """What is done to each connection that begins from now on, once `after` bytes of the server have passed."""
+    """The treatment of each connection that begins from now on, once `after` bytes of the server have passed."""
 
     kind: Kind
     after: int = 0
@@ -79,12 +79,12 @@ class Proxy:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return where it listens."""
         return self.listener.port
 
     @property
     def fault(self) -> Fault:
-        """What happens to connections that begin now. Those that there are keep what they began with: see `drop`."""
+        """The fate of connections that begin now. Those that there are keep what they began with: see `drop`."""
         return self._fault
 
     @fault.setter

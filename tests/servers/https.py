@@ -39,7 +39,7 @@ COMMAND = re.compile(rb"command=([a-z-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked; the names of headers are small. `at`: on the monotonic clock, in seconds."""
+    """A request; the names of headers are small. `at`: on the monotonic clock, in seconds."""
 
     method: str
     path: str
@@ -50,7 +50,7 @@ class Request:
 
     @property
     def command(self) -> str:
-        """What the second version of git's protocol calls it: `ls-refs` or `fetch`; empty for anything else."""
+        """Return what the second version of git's protocol calls it: `ls-refs` or `fetch`; empty for anything else."""
         found = COMMAND.search(gzip.decompress(self.body) if self.body.startswith(GZIP) else self.body)
         return found[1].decode() if found else ""
 
@@ -97,7 +97,7 @@ class Server:
         return f"{self.scheme}://{host}:{self.port if port is None else port}/{name}"
 
     def refuses(self, target: str) -> bool:
-        """Whether the request that was noted last gets the refusal."""
+        """Return True when the request that was noted last gets the refusal."""
         refusal = self.refusal
         if refusal is None or refusal.only not in target:
             return False
@@ -105,7 +105,7 @@ class Server:
         return matching % refusal.every == 0
 
     def admits(self, authorization: str | None) -> bool:
-        """Whether who shows this header may read."""
+        """Return True when who shows this header may read."""
         if self.bearer is not None:
             return authorization == f"Bearer {self.bearer}"
         if self.basic is not None:
@@ -117,7 +117,7 @@ class Server:
         return sum(request.command == "fetch" for request in self.requests)
 
     def authorizations(self) -> list[str | None]:
-        """What each request showed, in order."""
+        """Return what each request showed, in order."""
         return [request.headers.get("authorization") for request in self.requests]
 
 
@@ -164,7 +164,7 @@ class _Listening(http.server.ThreadingHTTPServer):
         super().server_close()
 
     def _shaken(self, connection: socket.socket) -> bool:
-        """Whether the client takes our certificate; without one there is nothing to take."""
+        """Return True when the client takes our certificate; without one there is nothing to take."""
         if not isinstance(connection, ssl.SSLSocket):
             return True
         try:

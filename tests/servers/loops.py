@@ -56,7 +56,7 @@ class Listener:
         self.call(self._listen() if wanted else self._deafen())
 
     def call(self, work: Coroutine[object, object, T]) -> T:
-        """What a coroutine gives, from another thread."""
+        """Return what a coroutine gives, from another thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(CALL_SECONDS)
 
     def drop(self) -> None:

@@ -49,7 +49,7 @@ class Received(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """What a request gets. `status` is what the reply comes to, 0 for none; `act` writes it, and says whether the
+    """The reply to a request. `status` is what the reply comes to, 0 for none; `act` writes it, and says whether the
     connection goes on.
     """
 
@@ -156,7 +156,7 @@ def long_head() -> Reply:
 
 
 def gibberish() -> Reply:
-    """What is no HTTP."""
+    """Return what is no HTTP."""
 
     async def act(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         writer.write(b"\x00\x01SSH-2.0-what\r\n\r\n")
@@ -183,7 +183,7 @@ class Sink:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """Return where it listens."""
         return self.listener.port
 
     @property

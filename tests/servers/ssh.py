@@ -78,7 +78,7 @@ class Server:
 
     @property
     def log(self) -> Path:
-        """What it wrote."""
+        """Return what it wrote."""
         return self.folder / "log"
 
     def url(self, repository: Path, *, port: int | None = None, host: str = ADDRESS) -> str:
@@ -153,7 +153,7 @@ def _program() -> str:
 
 
 def _user() -> str:
-    """Who runs the tests; the server starts git in their shell."""
+    """Return who runs the tests; the server starts git in their shell."""
     entry = pwd.getpwuid(os.geteuid())
     if not os.access(entry.pw_shell or "/bin/sh", os.X_OK) or entry.pw_shell.endswith(("/nologin", "/false")):
         needs.lacking(f"a shell for the user {entry.pw_name}")

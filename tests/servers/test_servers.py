@@ -1,4 +1,4 @@
-"""What the servers promise the tests that use them, asked by git itself: each serves, fails as told, and ends whole."""
+"""Promises of the servers to the tests, asked by git itself: each serves, fails as told, and ends whole."""
 
 import os
 import socket
@@ -19,7 +19,7 @@ PASSWORD = "canary-password"
 
 
 def ask(url: str, *options: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
-    """What `git ls-remote` says, with nothing of the machine's configuration."""
+    """Return what `git ls-remote` says, with nothing of the machine's configuration."""
     clean = {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": "/nonexistent",

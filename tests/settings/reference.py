@@ -57,7 +57,7 @@ def rows(topic: type[BaseModel] = Settings, prefix: str = "") -> Iterator[Row]:
 
 
 def allowed(field: FieldInfo) -> str:
-    """What the field takes, in the words of its mistakes."""
+    """Return what the field takes, in the words of its mistakes."""
     words = _words(field.metadata)
     if words:
         return words[-1]
@@ -72,7 +72,7 @@ def _words(metadata: Iterable[object]) -> list[str]:
 
 
 def default(path: str, field: FieldInfo) -> str:
-    """What counts when the key is left out."""
+    """Return what counts when the key is left out."""
     if path in COMPUTED:
         return COMPUTED[path]
     if field.is_required():

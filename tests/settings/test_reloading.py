@@ -1,4 +1,4 @@
-"""What a reload takes over, and what waits for a restart."""
+"""Settings that a reload takes over, and what waits for a restart."""
 
 from pathlib import Path
 

@@ -32,8 +32,8 @@ def told(name: str, *, at: str = rows.AT, detail: str | None = "why", address: s
 
 def changed(*names: str) -> Changes:
     """A part that stores these, with the events of a change that says once who made it."""
-    events = tuple(ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, rows.origin().id) for name in names)
-    return replace(rows.stored(*names), audit=(), changed=events)
+    events = [ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, rows.origin().id) for name in names]
+    return replace(rows.stored(*names), audit=[], changed=events)
 
 
 async def made(path: Path) -> None:
@@ -55,13 +55,13 @@ async def redact(store: SqliteStore, *, of: str = "quoting", by: str = "redacted
     """Take the text out of the events of a name."""
     with closing(sqlite3.connect(store.path)) as connection:
         found = connection.execute("select cast(id as text) from audit where name = ? order by id", (of,)).fetchall()
-    quotes = tuple(QuoteRow("detail", number, 0, f"it was ({by})") for (number,) in found)
+    quotes = [QuoteRow("detail", number, 0, f"it was ({by})") for (number,) in found]
     event = rows.audit("a", action="redacted")
-    await store.commit([Changes(quotes=quotes, audit=(event,))], record=Record())
+    await store.commit([Changes(quotes=quotes, audit=[event])], record=Record())
 
 
 def tamper(path: Path, *statements: str) -> None:
-    """What somebody with the file does to it."""
+    """Return what somebody with the file does to it."""
     with closing(sqlite3.connect(path)) as connection, connection:
         for statement in statements:
             connection.execute(statement)

@@ -38,7 +38,7 @@ async def store(engine: Engine) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
-    """Where there is no `ops.db` yet."""
+    """Return where there is no `ops.db` yet."""
     return tmp_path / "ops.db"
 
 

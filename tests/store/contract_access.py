@@ -1,4 +1,4 @@
-"""What a store promises of who may do what: one change whole with its event, and nothing of resources moved by it."""
+"""Promises of a store about who may do what: one change whole with its event, and nothing of resources moved by it."""
 
 import json
 from dataclasses import replace

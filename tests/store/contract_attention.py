@@ -1,4 +1,4 @@
-"""What a store promises of what somebody should look at: incomplete Configurations, what is deprecated and in use."""
+"""Promises of a store about what somebody should look at: incomplete Configurations, what is deprecated and in use."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,8 +23,8 @@ def configurations(*names: str, incomplete: bool) -> Changes:
     part = rows.stored(*names)
     return replace(
         part,
-        versions=tuple(one._replace(kind="Configuration") for one in part.versions),
-        heads=tuple(one._replace(kind="Configuration", incomplete=int(incomplete)) for one in part.heads),
+        versions=[one._replace(kind="Configuration") for one in part.versions],
+        heads=[one._replace(kind="Configuration", incomplete=int(incomplete)) for one in part.heads],
     )
 
 
@@ -33,11 +33,11 @@ def holding(name: str, number: int = 1, **metadata: Any) -> Changes:
     part = rows.stored(name, number=number)
     document = {"metadata": {"name": name, **metadata}, "spec": {"note": '"deprecated":true'}}
     body = msgspec.json.encode(document, order="sorted")
-    return replace(part, versions=tuple(one._replace(body=body) for one in part.versions))
+    return replace(part, versions=[one._replace(body=body) for one in part.versions])
 
 
 class AttentionPromises:
-    """What somebody should look at."""
+    """Resources that somebody should look at."""
 
     pytestmark = pytest.mark.anyio
 
@@ -50,8 +50,8 @@ class AttentionPromises:
 
     async def test_what_else_is_incomplete_is_told_with_its_kind(self, store: Store) -> None:
         part = rows.stored("b", number=9)
-        heads = tuple(head._replace(kind="Destination", incomplete=1) for head in part.heads)
-        versions = tuple(version._replace(kind="Destination") for version in part.versions)
+        heads = [head._replace(kind="Destination", incomplete=1) for head in part.heads]
+        versions = [version._replace(kind="Destination") for version in part.versions]
         await commit(store, replace(part, heads=heads, versions=versions))
         found = await store.attention(rows.PROJECT, named=2)
         assert found == Attention(Some(0, ()), (), others=Some(1, ("Destination b",)))

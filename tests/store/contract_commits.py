@@ -1,4 +1,4 @@
-"""What a store promises of a commit: all or nothing, planned against the present revision, faults keep nothing."""
+"""Promises of a store about a commit: all or nothing, planned against the present revision, faults keep nothing."""
 
 import asyncio
 import itertools
@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.store.contract import Moved, Store, StoreFault
-from reconciler.store.records import ApprovalRow, Changes, Record, RewrittenRow, SuspensionRow
+from reconciler.store.records import ApprovalRow, Changes, Record, StoredVersion, SuspensionRow
 from tests.store import looking, rows
 from tests.store.contract_lineages import lineage
 from tests.store.engines import Engine
@@ -22,12 +22,12 @@ LARGE = "x" * 1_000_000  # more than any page that happens to be free
 def with_ids(**ids: str) -> Changes:
     """A part that stores new resources under these ids, by their names."""
     part = rows.stored(*ids)
-    return replace(part, heads=tuple(head._replace(resource_id=ids[head.name]) for head in part.heads))
+    return replace(part, heads=[head._replace(resource_id=ids[head.name]) for head in part.heads])
 
 
 # Parts that break the store, where `a` is stored and `c` came in an earlier part.
 BREAKING = [
-    pytest.param(Changes(heads=(rows.head("b")._replace(resource_id="id-a"),)), id="an id of another resource"),
+    pytest.param(Changes(heads=[rows.head("b")._replace(resource_id="id-a")]), id="an id of another resource"),
     pytest.param(with_ids(b="one", d="one"), id="one id for two"),
     pytest.param(with_ids(b="id-c"), id="an id of an earlier part"),
     pytest.param(rows.stored("a"), id="a version that exists"),
@@ -41,7 +41,7 @@ class CommitPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_a_commit_of_many_parts_is_kept_whole(self, engine: Engine, store: Store) -> None:
-        parts = [rows.stored("a", "b"), rows.stored("c"), Changes(statuses=(rows.run_status("R1", 0),))]
+        parts = [rows.stored("a", "b"), rows.stored("c"), Changes(statuses=[rows.run_status("R1", 0)])]
         record = Record(run=rows.run("R1"), repository=rows.repository())
         assert await store.commit(iter(parts), record=record) == 1
         seen = await looking.everything(store)
@@ -63,8 +63,8 @@ class CommitPromises:
         await store.commit([rows.stored("a")], record=Record())
         await store.commit([rows.stored("a", number=2)], record=Record())
         masked = rows.body("a", 1, "(sensitive)")
-        row = RewrittenRow(rows.PROJECT, rows.KIND, "a", 1, masked, b'{"/spec/padding":"x"}')
-        assert await store.commit([Changes(rewritten=(row,))], record=Record()) == 3
+        row = StoredVersion(rows.PROJECT, rows.KIND, "a", 1, masked, b'{"/spec/padding":"x"}')
+        assert await store.commit([Changes(rewritten=[row])], record=Record()) == 3
         newest, oldest = await looking.history(store, rows.key("a"))
         assert newest == rows.shown("a", 2)
         assert oldest == {**rows.shown("a", 1, latest=False), "spec": {"padding": "(sensitive)"}}
@@ -97,14 +97,14 @@ class CommitPromises:
         ("part", "record", "grows"),
         [
             (rows.stored("a"), Record(), 1),
-            (Changes(heads=(rows.head("old", 1, owner="telemetry"),)), Record(), 1),
-            (Changes(head_statuses=(rows.head_status("old"),)), Record(), 1),
+            (Changes(heads=[rows.head("old", 1, owner="telemetry")]), Record(), 1),
+            (Changes(head_statuses=[rows.head_status("old")]), Record(), 1),
             (rows.removed("old"), Record(), 1),
-            (Changes(files=(rows.file("a.yaml"),)), Record(), 1),
-            (Changes(wanted=(rows.wanted("a.yaml", "a"),)), Record(), 1),
-            (Changes(forgotten_files=(("telemetry", "a.yaml"),)), Record(), 1),
+            (Changes(files=[rows.file("a.yaml")]), Record(), 1),
+            (Changes(wanted=[rows.wanted("a.yaml", "a")]), Record(), 1),
+            (Changes(forgotten_files=[("telemetry", "a.yaml")]), Record(), 1),
             (Changes(), Record(run=rows.run("R1"), repository=rows.repository()), 0),
-            (Changes(audit=(rows.audit("a", 1),)), Record(), 0),
+            (Changes(audit=[rows.audit("a", 1)]), Record(), 0),
             (lineage("never"), Record(), 0),
             (Changes(), Record(forget_files_of="telemetry"), 1),
             (Changes(), Record(release_repository="telemetry"), 1),
@@ -149,9 +149,9 @@ class CommitPromises:
         ("part", "record", "changed"),
         [
             (rows.stored("b"), Record(), True),
-            (Changes(head_statuses=(rows.head_status("old"),)), Record(), True),
+            (Changes(head_statuses=[rows.head_status("old")]), Record(), True),
             (rows.removed("old"), Record(), True),
-            (Changes(files=(rows.file("a.yaml"),)), Record(repository=rows.repository()), True),
+            (Changes(files=[rows.file("a.yaml")]), Record(repository=rows.repository()), True),
             (Changes(), Record(audit=(rows.audit("a"),), redacts=True), True),
             (Changes(), Record(suspension=SuspensionRow("telemetry", "why", "key:test", rows.AT, None)), True),
             (Changes(), Record(resume="telemetry"), True),
@@ -177,7 +177,7 @@ class CommitPromises:
         record = Record(run=rows.run("R1"), repository=rows.repository(state="unreachable"))
         assert await store.commit((), record=record) == 1
         assert (await store.remembered("telemetry", held=0)).last_run == "R1"
-        assert await store.repository("telemetry") == rows.repository(state="unreachable")
+        assert (await store.remembered("telemetry", held=0)).row == rows.repository(state="unreachable")
 
     async def test_parts_that_end_in_an_error_keep_nothing(self, store: Store) -> None:
         def parts() -> Iterator[Changes]:
@@ -243,7 +243,7 @@ class CommitPromises:
         await store.create_project("other", at=rows.AT)
         await store.commit([rows.stored("a"), rows.stored("a", project="other")], record=Record())
         heir = rows.stored("b")
-        heir = replace(heir, heads=(heir.heads[0]._replace(resource_id="id-a"),), audit=())
+        heir = replace(heir, heads=[heir.heads[0]._replace(resource_id="id-a")], audit=[])
         part = replace(heir, removed=rows.removed("a").removed)
         assert await store.commit([part], record=Record()) == 2
         assert (await looking.names(store), await looking.names(store, project="other")) == (["b"], ["a"])

@@ -1,4 +1,4 @@
-"""What a store promises of a version that the disk changed: it is never taken for what was stored."""
+"""Promises of a store about a version that the disk changed: it is never taken for what was stored."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.store.contract import Damaged
-from reconciler.store.records import Changes, DamagedVersion, Record, RewrittenRow
+from reconciler.store.records import Changes, DamagedVersion, Record, StoredVersion
 from tests.store import looking, rows
 from tests.store.engines import Engine
 
@@ -51,7 +51,7 @@ class DamagePromises:
         engine.corrupt(b"hush-hush")
         view = engine.view()
         with view.snapshot():
-            compared = view.compared(rows.PROJECT, [rows.key("a"), rows.key("b")])
+            compared = view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")])
             documents = view.documents(rows.PROJECT, [rows.key("a"), rows.key("b")])
         view.close()
         assert {key.name: one.damaged for key, one in compared.items()} == {"a": True, "b": False}
@@ -66,8 +66,8 @@ class DamagePromises:
         await store.examine()
         found = [DamagedVersion(rows.PROJECT, rows.KIND, "a", 1)]
         assert [await store.damaged(), await store.damaged()] == [found, found]
-        row = RewrittenRow(rows.PROJECT, rows.KIND, "a", 1, rows.body("a", 1, "(sensitive)"), SECRETS)
-        await store.commit([Changes(rewritten=(row,))], record=Record())
+        row = StoredVersion(rows.PROJECT, rows.KIND, "a", 1, rows.body("a", 1, "(sensitive)"), SECRETS)
+        await store.commit([Changes(rewritten=[row])], record=Record())
         assert await store.damaged() == []
         assert json.loads(await store.get(rows.PROJECT, rows.key("a")) or b"")["spec"] == {"padding": "(sensitive)"}
         await store.close()
@@ -77,12 +77,12 @@ def with_secrets(name: str) -> Changes:
     """A resource whose padding is a secret."""
     part = rows.stored(name)
     masked = part.versions[0]._replace(body=rows.body(name, 1, "(sensitive)"), secrets=SECRETS)
-    return replace(part, versions=(masked,))
+    return replace(part, versions=[masked])
 
 
 def marked(name: str = "b") -> Changes:
     part = rows.stored(name)
-    return replace(part, versions=(part.versions[0]._replace(body=rows.body(name, 1, MARKER)),))
+    return replace(part, versions=[part.versions[0]._replace(body=rows.body(name, 1, MARKER))])
 
 
 async def stored(engine: Engine, *parts: Changes) -> None:

@@ -1,4 +1,4 @@
-"""What a store promises of lineage: it is filled in where a resource is still what it was when it was searched for."""
+"""Promises of a store about lineage: it is filled in where a resource is still what it was when it was searched for."""
 
 import pytest
 
@@ -17,7 +17,7 @@ def source(repository: str = "telemetry", *, known: bool = False) -> dict[str, V
 
 
 def shown(*, known: bool = False, path: str = "a.yaml") -> dict[str, Value]:
-    """What a reader gets of a source that has a place."""
+    """Return what a reader gets of a source that has a place."""
     return source(known=known) | {"path": path, "line": 1}
 
 
@@ -26,18 +26,18 @@ def came(name: str, number: int = 1, *, told: dict[str, Value] | None = None, ow
     origin = rows.origin(source=told or source())
     head = rows.head(name, number, owner=owner, path="a.yaml", line=1)
     version = rows.version(name, number)._replace(origin=origin.id, path="a.yaml", line=1)
-    return Changes(origins=(origin,), versions=(version,), heads=(head,))
+    return Changes(origins=[origin], versions=[version], heads=[head])
 
 
 def adopted(name: str) -> Changes:
     """The repository takes over what is stored: its status alone says so."""
     origin = rows.origin(source=source())
     head = rows.head(name, owner="telemetry", path="a.yaml", line=1)
-    return Changes(origins=(origin,), heads=(head._replace(origin=origin.id, place=SourcePlace.OWN),))
+    return Changes(origins=[origin], heads=[head._replace(origin=origin.id, place=SourcePlace.OWN)])
 
 
 def lineage(name: str, number: int = 1) -> Changes:
-    """What a search finds of such a version."""
+    """Return what a search finds of such a version."""
     after = rows.origin(source=source(known=True))
     row = LineageRow(
         project=rows.PROJECT,
@@ -49,11 +49,11 @@ def lineage(name: str, number: int = 1) -> Changes:
         status_before=None,
         status=None,
     )
-    return Changes(origins=(after,), lineages=(row,))
+    return Changes(origins=[after], lineages=[row])
 
 
 async def sources(store: Store, name: str) -> list[object]:
-    """What the versions of a resource say of where they come from, the newest first."""
+    """Return what the versions of a resource say of where they come from, the newest first."""
     return [shown["status"]["source"] for shown in await looking.history(store, rows.key(name))]
 
 
@@ -99,7 +99,7 @@ class LineagePromises:
     async def test_what_moved_meanwhile_is_told_of_where_it_stands_now(self, store: Store) -> None:
         await store.commit([came("a")], record=Record())
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=1)._replace(place=SourcePlace.OWN)
-        await store.commit([Changes(heads=(moved,))], record=Record())
+        await store.commit([Changes(heads=[moved])], record=Record())
         await store.commit([lineage("a")], record=Record())
         [resource] = await looking.listed(store)
         assert resource["status"]["source"] == shown(known=True, path="b.yaml")
@@ -113,7 +113,7 @@ class LineagePromises:
         before, after = rows.origin(), rows.origin(source=source(known=True))
         row = lineage("a").lineages[0]._replace(before=before.id, origin=before.id)
         row = row._replace(status_before=rows.origin(source=source()).id, status=after.id)
-        part = Changes(origins=(after,), lineages=(row,))
+        part = Changes(origins=[after], lineages=[row])
         assert await store.commit([part], record=Record()) == 3
         assert await looking.listed(store) == [
             rows.shown("a", 1) | {"status": {"latest": True, "source": shown(known=True)}}

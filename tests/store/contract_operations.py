@@ -1,4 +1,4 @@
-"""The promises of a store about sessions and notifications: a change is kept whole, or not at all."""
+"""Promises of a store about sessions and notifications: a change is kept whole, or not at all."""
 
 import pytest
 

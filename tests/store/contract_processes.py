@@ -1,4 +1,4 @@
-"""What a store promises when there are several processes, and when one of them dies."""
+"""The promises of a store when there are several processes, and when one of them dies."""
 
 import json
 import subprocess

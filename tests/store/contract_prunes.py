@@ -1,4 +1,4 @@
-"""What a store promises of pruning: its ledger, what is held, and what an admin let go."""
+"""Promises of a store about pruning: its ledger, what is held, and what an admin let go."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def hold(store: Store, *names: str, repository: str = "telemetry", approva
 
 
 def seen(engine: Engine, repository: str = "telemetry") -> tuple[set[str], Approval | None]:
-    """What stays, and what was let go, as a plan sees it."""
+    """Return what stays, and what was let go, as a plan sees it."""
     view = engine.view()
     with view.snapshot():
         found = {f"{row.why} {row.name}" for row in view.stays(repository)}, view.approval(repository)

@@ -1,4 +1,4 @@
-"""What a store promises of reads: one revision, one order, and what is remembered of runs and repositories."""
+"""Promises of a store about reads: one revision, one order, and what is remembered of runs and repositories."""
 
 import json
 from dataclasses import replace
@@ -77,8 +77,8 @@ class ReadPromises:
         strange = rows.stored("c")
         strange = Changes(
             origins=strange.origins,
-            versions=(strange.versions[0]._replace(kind="Source"),),
-            heads=(strange.heads[0]._replace(kind="Source"),),
+            versions=[strange.versions[0]._replace(kind="Source")],
+            heads=[strange.heads[0]._replace(kind="Source")],
         )
         await store.commit([rows.stored("a"), rows.stored("b", project="other"), strange], record=Record())
         assert (await looking.names(store), await looking.names(store, project="other")) == (["a"], ["b"])
@@ -105,8 +105,8 @@ class ReadPromises:
         large, padding = 200_000, "x" * 200_000  # characters
         names = [f"{number:04}" for number in range(40)]
         await store.commit([rows.stored(*names, padding=padding)], record=Record())
-        versions = tuple(rows.version("a", number, padding=padding) for number in range(1, 41))
-        origins = tuple(rows.origin(number) for number in range(1, 41))
+        versions = [rows.version("a", number, padding=padding) for number in range(1, 41)]
+        origins = [rows.origin(number) for number in range(1, 41)]
         await store.commit([Changes(origins=origins, versions=versions)], record=Record())
         listed = [page async for page in store.list_pages(rows.PROJECT, rows.KIND, after="", limit=10_000)]
         history = [page async for page in store.history_pages(rows.PROJECT, rows.key("a"))]
@@ -133,7 +133,7 @@ class ReadPromises:
         history = await looking.history(store, rows.key("a"))
         assert (await store.get(rows.PROJECT, rows.key("a")), history) == (None, [rows.shown("a", 1, latest=False)])
         again = rows.stored("a", number=2)
-        again = replace(again, heads=(again.heads[0]._replace(resource_id="another"),))
+        again = replace(again, heads=[again.heads[0]._replace(resource_id="another")])
         await store.commit([again], record=Record())
         history = await looking.history(store, rows.key("a"))
         assert history == [rows.shown("a", 2), rows.shown("a", 1, latest=False)]
@@ -141,13 +141,13 @@ class ReadPromises:
     async def test_a_head_may_change_without_a_version(self, store: Store) -> None:
         await store.commit([rows.stored("a")], record=Record())
         moved = rows.head("a", owner="telemetry", path="b.yaml", line=3)._replace(status=b'{"latest":true,"moved":1}')
-        await store.commit([Changes(heads=(moved,))], record=Record())
+        await store.commit([Changes(heads=[moved])], record=Record())
         shown = await looking.history(store, rows.key("a"))
         assert shown == [rows.shown("a", 1) | {"status": {"latest": True, "moved": 1, "source": rows.source(1)}}]
 
     async def test_a_history_is_one_revision_although_others_write(self, store: Store) -> None:
-        versions = tuple(rows.version("a", number) for number in range(1, MANY))
-        origins = tuple(rows.origin(number) for number in range(1, MANY))
+        versions = [rows.version("a", number) for number in range(1, MANY)]
+        origins = [rows.origin(number) for number in range(1, MANY)]
         parts = [Changes(origins=origins, versions=versions), rows.stored("a", number=MANY)]
         await store.commit(parts, record=Record())
         pages = store.history_pages(rows.PROJECT, rows.key("a"))
@@ -168,7 +168,7 @@ class ReadPromises:
         assert [(await store.remembered(name, held=0)).last_run for name in ("a", "b", "c")] == ["R4", "R3", None]
 
     async def test_a_run_holds_its_statuses_in_order(self, store: Store) -> None:
-        statuses = (rows.run_status("R1", 11), rows.run_status("R1", 2, name="b", reason="a.yaml:2:1: /spec: bad"))
+        statuses = [rows.run_status("R1", 11), rows.run_status("R1", 2, name="b", reason="a.yaml:2:1: /spec: bad")]
         await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")))
         expected = {
             "id": "R1",
@@ -209,7 +209,7 @@ class ReadPromises:
     async def test_a_run_of_many_statuses_comes_in_pages_and_holds_nothing_up_when_it_is_left(
         self, store: Store
     ) -> None:
-        statuses = tuple(rows.run_status("R1", ordinal) for ordinal in range(MANY))
+        statuses = [rows.run_status("R1", ordinal) for ordinal in range(MANY)]
         await store.commit([Changes(statuses=statuses)], record=Record(run=rows.run("R1")))
         sizes = [len(page) async for page in store.run_pages("R1")]
         _, *found = await looking.run(store, "R1")
@@ -237,8 +237,9 @@ class ReadPromises:
             await store.create_project(name, at=rows.AT)
             await store.commit((), record=Record(repository=rows.repository(name)))
         assert await store.projects() == ["a", "a-b", "a0", "default", "z"]
-        assert await store.repositories() == ["a", "a-b", "a0", "z"]
-        assert (await store.repository("a"), await store.repository("b")) == (rows.repository("a"), None)
+        assert await store.repositories() == [rows.repository(name) for name in ("a", "a-b", "a0", "z")]
+        assert (await store.remembered("a", held=0)).row == rows.repository("a")
+        assert (await store.remembered("b", held=0)).row is None
 
     async def test_every_store_has_a_key_of_its_own(self, store: Store) -> None:
         key = await store.hmac_key()
@@ -249,11 +250,11 @@ class ReadPromises:
     ) -> None:
         def owned(name: str, owner: str) -> Changes:
             return Changes(
-                origins=(rows.origin(),),
-                versions=(rows.version(name),),
-                heads=(rows.head(name, owner=owner, path="a.yaml", line=1),),
-                files=(rows.file("a.yaml", repository=owner),),
-                wanted=(rows.wanted("a.yaml", name, repository=owner, unconverged="refused"),),
+                origins=[rows.origin()],
+                versions=[rows.version(name)],
+                heads=[rows.head(name, owner=owner, path="a.yaml", line=1)],
+                files=[rows.file("a.yaml", repository=owner)],
+                wanted=[rows.wanted("a.yaml", name, repository=owner, unconverged="refused")],
             )
 
         for number, (name, owner) in enumerate([("a", "telemetry"), ("b", "other")]):
@@ -261,7 +262,8 @@ class ReadPromises:
             await store.commit([owned(name, owner)], record=record)
         assert await store.commit((), record=Record(release_repository="telemetry")) == 3
         assert await looking.listed(store) == [rows.shown("a", 1), rows.shown("b", 1)]
-        assert (await store.repositories(), (await store.remembered("telemetry", held=0)).last_run) == (["other"], "R0")
+        assert [one.name for one in await store.repositories()] == ["other"]
+        assert (await store.remembered("telemetry", held=0)).last_run == "R0"
         view = engine.view()
         with view.snapshot():
             found = view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")])
@@ -276,14 +278,14 @@ class ReadPromises:
     ) -> None:
         def files(repository: str, *paths: str) -> Changes:
             return Changes(
-                files=tuple(rows.file(path, repository=repository, vacant="is empty") for path in paths),
-                wanted=tuple(rows.wanted(path, path, repository=repository) for path in paths),
+                files=[rows.file(path, repository=repository, vacant="is empty") for path in paths],
+                wanted=[rows.wanted(path, path, repository=repository) for path in paths],
             )
 
         await store.commit([files("telemetry", "a", "b", "c"), files("other", "a")], record=Record(repository=None))
         again = files("telemetry", "b")
         again = Changes(
-            forgotten_files=(("telemetry", "b"), ("telemetry", "a")), files=again.files, wanted=again.wanted
+            forgotten_files=[("telemetry", "b"), ("telemetry", "a")], files=again.files, wanted=again.wanted
         )
         await store.commit([again], record=Record())
         view = engine.view()

@@ -1,4 +1,4 @@
-"""What a store promises of rewritten versions: what they and what quotes them were is gone, whole or not at all."""
+"""Promises of a store about rewritten versions: what they and what quotes them were is gone, whole or not at all."""
 
 import json
 from contextlib import aclosing
@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, Changes, QuoteRow, Record, RewrittenRow, Traces
+from reconciler.store.records import AuditRow, Changes, QuoteRow, Record, StoredVersion, Traces
 from tests.store import looking, redacting_process, rows
 from tests.store.contract_processes import start
 from tests.store.engines import Engine
@@ -17,8 +17,8 @@ SECRET = redacting_process.SECRET
 NAME = redacting_process.NAME
 
 
-def rewritten(number: int, padding: str) -> RewrittenRow:
-    return RewrittenRow(rows.PROJECT, rows.KIND, NAME, number, rows.body(NAME, number, padding), None)
+def rewritten(number: int, padding: str) -> StoredVersion:
+    return StoredVersion(rows.PROJECT, rows.KIND, NAME, number, rows.body(NAME, number, padding), None)
 
 
 def files_holding(folder: Path, text: str) -> list[str]:
@@ -28,7 +28,7 @@ def files_holding(folder: Path, text: str) -> list[str]:
 
 
 async def paddings(store: Store) -> set[str]:
-    """What distinguishes the versions, without its length."""
+    """Return what distinguishes the versions, without its length."""
     found = await looking.history(store, rows.key(NAME))
     return {str(one["spec"]["padding"]).rstrip("x") for one in found}
 
@@ -50,16 +50,18 @@ class RedactionPromises:
         )
         other = rows.run_status("R2", 1, reason="nothing of it")
         quoting = rows.run_status("R1", 3, name="b", reason=f"b: {SECRET}", notes=f"one\n{SECRET} two")
-        parts = [rows.stored(NAME, padding=SECRET), Changes(statuses=(quoting, other), audit=(told,))]
+        parts = [rows.stored(NAME, padding=SECRET), Changes(statuses=[quoting, other], audit=[told])]
         await store.commit(parts, record=Record(run=rows.run("R1", message=f"it was {SECRET}")))
         await store.commit([rows.stored(NAME, number=2)], record=Record(run=rows.run("R2")))
         view = engine.view()
         with view.snapshot() as revision:
-            versions = [(one.version, json.loads(one.body)) for one in view.versions_of(rows.PROJECT, rows.key(NAME))]
+            versions = [(one.version, json.loads(one.body)) for one in view.versions(rows.PROJECT, rows.key(NAME))]
+            [first] = view.versions(rows.PROJECT, rows.key(NAME), number=1)
             found = list(view.quotes(rows.PROJECT, [SECRET]))
             assert list(view.quotes("another", [SECRET])) == []
-            assert list(view.versions_of("another", Key(rows.KIND, NAME))) == []
-        assert versions == [(1, json.loads(rows.body(NAME, 1, SECRET))), (2, json.loads(rows.body(NAME, 2)))]
+            assert list(view.versions("another", Key(rows.KIND, NAME))) == []
+        assert versions == [(2, json.loads(rows.body(NAME, 2))), (1, json.loads(rows.body(NAME, 1, SECRET)))]
+        assert first.version == 1
         detail, message, notes, reason = found
         assert (detail.of, detail.text, message[0:3], message.text) == (
             "detail",
@@ -69,8 +71,8 @@ class RedactionPromises:
         )
         assert notes == QuoteRow("notes", "R1", 3, f"one\n{SECRET} two")
         assert reason == QuoteRow("reason", "R1", 3, f"b: {SECRET}")
-        left = tuple(quote._replace(text=quote.text.replace(SECRET, "?")) for quote in found)
-        part = Changes(rewritten=(rewritten(1, "?"),), quotes=left)
+        left = [quote._replace(text=quote.text.replace(SECRET, "?")) for quote in found]
+        part = Changes(rewritten=[rewritten(1, "?")], quotes=left)
         assert await store.commit([part], record=Record()) == revision + 1
         assert await looking.run(store, "R1") == [
             {**(await looking.run(store, "R1"))[0], "message": "it was ?"},
@@ -159,7 +161,7 @@ async def kill_and_check(folder: Path, engine: Engine, store: Store, *, times: i
 
 
 def killed(engine: Engine, *, at: int) -> list[str]:
-    """What a redacting process said before it was killed: as soon as it has begun, committed or erased, or later."""
+    """Output of a redacting process before it was killed: as soon as it has begun, committed or erased, or later."""
     with start("redacting_process", engine.url) as process:
         assert process.stdout is not None
         lines = [process.stdout.readline() for _ in range(1 + at % 3)]

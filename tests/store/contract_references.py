@@ -1,4 +1,4 @@
-"""What a store promises of references: those of each resource's present version, and no others."""
+"""Promises of a store about references: those of each resource's present version, and no others."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -39,7 +39,7 @@ class ReferencePromises:
         await store.create_project("other", at=rows.AT)
         part = rows.stored("a")
         of_kind = ReferenceRow(rows.PROJECT, rows.KIND, "a", "Source", "x")
-        await commit(store, replace(part, references=(of_kind,)), rows.referring("a", "y", project="other"))
+        await commit(store, replace(part, references=[of_kind]), rows.referring("a", "y", project="other"))
         assert (users(engine, "x", "y"), users(engine, "x", "y", project="other")) == ({}, {"y": ["a"]})
         view = engine.view()
         with view.snapshot():
@@ -62,13 +62,13 @@ class ReferencePromises:
 
     async def test_a_resource_that_goes_and_one_that_comes_in_one_part(self, engine: Engine, store: Store) -> None:
         await commit(store, rows.referring("a", "x"))
-        gone = (KeyRow(rows.PROJECT, rows.KIND, "a"),)
+        gone = [KeyRow(rows.PROJECT, rows.KIND, "a")]
         await commit(store, replace(rows.referring("b", "x"), removed=gone))
         assert users(engine, "x") == {"x": ["b"]}
 
     async def test_a_head_or_a_status_alone_leaves_references_as_they_are(self, engine: Engine, store: Store) -> None:
         await commit(store, rows.referring("a", "x"))
-        moved = Changes(heads=(rows.head("a", owner="telemetry"),), head_statuses=(rows.head_status("a", "it"),))
+        moved = Changes(heads=[rows.head("a", owner="telemetry")], head_statuses=[rows.head_status("a", "it")])
         await commit(store, moved)
         assert users(engine, "x") == {"x": ["a"]}
 

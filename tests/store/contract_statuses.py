@@ -1,4 +1,4 @@
-"""What a store promises of a status that is replaced without a version."""
+"""Promises of a store about a status that is replaced without a version."""
 
 import json
 from dataclasses import replace
@@ -18,14 +18,14 @@ class StatusPromises:
     pytestmark = pytest.mark.anyio
 
     async def test_a_status_is_replaced_and_nothing_else(self, engine: Engine, store: Store) -> None:
-        old = replace(rows.stored("a"), heads=(rows.head("a", owner="telemetry", path="a.yaml", line=3),))
+        old = replace(rows.stored("a"), heads=[rows.head("a", owner="telemetry", path="a.yaml", line=3)])
         await store.commit([old, rows.stored("b")], record=Record())
         view = engine.view()
         key = rows.key("a")
         with view.snapshot():
             before = view.stored(rows.PROJECT, [key])[key]
         row = rows.head_status("a", "a line", "another")
-        await store.commit([Changes(head_statuses=(row,))], record=Record())
+        await store.commit([Changes(head_statuses=[row])], record=Record())
         with view.snapshot():
             after = view.stored(rows.PROJECT, [key])[key]
             document = view.documents(rows.PROJECT, [key])[key]
@@ -41,7 +41,7 @@ class StatusPromises:
         await store.commit([rows.stored("a")], record=Record())
         found = []
         for row in (rows.head_status("a", "a line"), rows.head_status("a")):
-            await store.commit([Changes(head_statuses=(row,))], record=Record())
+            await store.commit([Changes(head_statuses=[row])], record=Record())
             view = engine.view()
             with view.snapshot():
                 found.append(view.stored(rows.PROJECT, [rows.key("a")])[rows.key("a")].incomplete)
@@ -51,5 +51,5 @@ class StatusPromises:
     async def test_of_another_project_or_of_what_is_gone_nothing_is_written(self, store: Store) -> None:
         await store.commit([rows.stored("a")], record=Record())
         row = rows.head_status("a", "a line", project="other")
-        await store.commit([Changes(head_statuses=(row, rows.head_status("b", "x")))], record=Record())
+        await store.commit([Changes(head_statuses=[row, rows.head_status("b", "x")])], record=Record())
         assert await looking.listed(store) == [rows.shown("a", 1)]

@@ -1,4 +1,4 @@
-"""What a store promises of those who follow it: each hears of every change that is stored, and of no other."""
+"""Promises of a store about those who follow it: each hears of every change that is stored, and of no other."""
 
 import pytest
 

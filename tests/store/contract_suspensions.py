@@ -1,4 +1,4 @@
-"""What a store promises of suspensions: one a repository, kept until it ends; and of what drifts meanwhile."""
+"""Promises of a store about suspensions: one a repository, kept until it ends; and of what drifts meanwhile."""
 
 import json
 from dataclasses import replace
@@ -25,17 +25,17 @@ def drifted(name: str, number: int = 2) -> Changes:
     head = rows.head(name, number, owner="telemetry", path=f"{name}.yaml", line=1)
     status = json.dumps(json.loads(head.status) | {"drift": {"repository": "telemetry"}}).encode()
     part = rows.stored(name, number=number)
-    return replace(part, heads=(head._replace(status=status, drifted=1),), audit=())
+    return replace(part, heads=[head._replace(status=status, drifted=1)], audit=[])
 
 
 async def own(store: Store, *names: str) -> None:
     """Let the repository apply these."""
     parts = [
         Changes(
-            origins=(rows.origin(),),
-            versions=(rows.version(name),),
-            heads=(rows.head(name, owner="telemetry", path=f"{name}.yaml", line=1),),
-            wanted=(rows.wanted(f"{name}.yaml", name),),
+            origins=[rows.origin()],
+            versions=[rows.version(name)],
+            heads=[rows.head(name, owner="telemetry", path=f"{name}.yaml", line=1)],
+            wanted=[rows.wanted(f"{name}.yaml", name)],
         )
         for name in names
     ]
@@ -97,7 +97,7 @@ class SuspensionPromises:
     async def test_what_is_as_the_head_wants_it_again_is_no_drift(self, store: Store) -> None:
         await own(store, "a")
         head = drifted("a").heads[0]
-        again = replace(drifted("a"), heads=(head._replace(digest=rows.digest("a", 1)),))
+        again = replace(drifted("a"), heads=[head._replace(digest=rows.digest("a", 1))])
         await store.commit([again], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
 
@@ -105,10 +105,8 @@ class SuspensionPromises:
         self, store: Store
     ) -> None:
         await own(store, "a")
-        refused = tuple(
-            rows.wanted("bad.yaml", name, position=at, unconverged="refused") for at, name in enumerate("ab")
-        )
-        files = (("telemetry", "a.yaml"),)
+        refused = [rows.wanted("bad.yaml", name, position=at, unconverged="refused") for at, name in enumerate("ab")]
+        files = [("telemetry", "a.yaml")]
         await store.commit([Changes(forgotten_files=files), Changes(wanted=refused)], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
         await store.commit([drifted("a")], record=Record())
@@ -118,7 +116,7 @@ class SuspensionPromises:
         self, store: Store
     ) -> None:
         await own(store, "a")
-        forgotten = Changes(forgotten_files=(("telemetry", "a.yaml"),))
+        forgotten = Changes(forgotten_files=[("telemetry", "a.yaml")])
         await store.commit([forgotten], record=Record())
         assert await store.drift("telemetry", project=rows.PROJECT) == 0
         await store.commit([drifted("a")], record=Record())
@@ -130,7 +128,8 @@ class SuspensionPromises:
         view = engine.view()
         keys = [rows.key(name) for name in "abc"]
         with view.snapshot():
-            assert view.wanted_digests("telemetry", keys) == {rows.key(name): rows.digest(name, 1) for name in "ab"}
+            wanted = {row.key: row.digest for row in view.wanted_of("telemetry", keys)}
+            assert wanted == {rows.key(name): rows.digest(name, 1) for name in "ab"}
             stored = view.stored(rows.PROJECT, keys)
         view.close()
         assert {key.name: (one.owner, one.path, one.drifted) for key, one in stored.items()} == {

@@ -1,4 +1,4 @@
-"""What a store promises of the reads of a plan: one revision each, whole, and as it was stored."""
+"""Promises of a store about the reads of a plan: one revision each, whole, and as it was stored."""
 
 import json
 from dataclasses import replace
@@ -8,7 +8,7 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.model.outcomes import StoredState
 from reconciler.store.contract import BATCH, Store, StoreFault
-from reconciler.store.records import Changes, FileRow, Identity, Record, StoredDocument
+from reconciler.store.records import Changes, FileRow, Record, StoredDocument
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -43,13 +43,13 @@ class ViewPromises:
     async def test_stored_resources_are_found_by_key(self, engine: Engine, store: Store) -> None:
         protected = rows.stored("p")
         head = protected.heads[0]._replace(protected=1, incomplete=1, drifted=1)
-        parts = [owned("a", line=7), rows.stored("b"), replace(protected, heads=(head,))]
+        parts = [owned("a", line=7), rows.stored("b"), replace(protected, heads=[head])]
         await store.commit(parts, record=Record())
         view = engine.view()
         keys = [rows.key(name) for name in ("a", "b", "p", "missing", "a'\"[]")] + [Key("Source", "a")]
         with view.snapshot():
             found = view.stored(rows.PROJECT, iter(keys))
-            identities = view.identities(rows.PROJECT, keys)
+            documents = view.documents(rows.PROJECT, keys)
             bodies = {key.name: json.loads(body) for key, body in view.bodies(rows.PROJECT, keys).items()}
             elsewhere = view.stored("other", keys)
             taken = view.taken_ids(rows.PROJECT, ["id-b", "id-x"])
@@ -61,26 +61,30 @@ class ViewPromises:
             p: StoredState(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
         }
         told = rows.origin()
-        frame = (told.head, told.tail, rows.STATUS, rows.AT)
-        assert identities == {key: Identity(f"id-{key.name}", *frame) for key in (a, b, p)}
-        assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b"})
+        source = (told.head, told.tail, rows.AT)
+        assert {key: one[-4:] for key, one in documents.items()} == {
+            key: (f"id-{key.name}", *source) for key in (a, b, p)
+        }
+        assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b": b})
 
     async def test_stored_documents_come_with_their_secrets_and_no_status(self, engine: Engine, store: Store) -> None:
         await store.create_project("other", at=rows.AT)
         secret = rows.version("b")._replace(secrets=b'{"/spec/padding":"hush"}')
         head = rows.head("b", owner="telemetry")._replace(incomplete=1, status=b'{"incomplete":["x"]}')
         other = rows.stored("a", project="other")
-        holding = Changes(origins=(rows.origin(),), versions=(secret,), heads=(head,))
+        holding = Changes(origins=[rows.origin()], versions=[secret], heads=[head])
         await store.commit([rows.stored("a"), other, holding], record=Record())
         await store.commit([rows.stored("a", number=2)], record=Record())
         view = engine.view()
         a, b, missing = (rows.key(name) for name in ("a", "b", "missing"))
         with view.snapshot():
             assert view.documents(rows.PROJECT, [a, b, missing]) == {
-                a: StoredDocument(rows.body("a", 2), None, None, 0, rows.STATUS),
-                b: StoredDocument(rows.body("b", 1), secret.secrets, "telemetry", 1, head.status),
+                a: document("a", rows.body("a", 2), number=2),
+                b: document("b", rows.body("b", 1))._replace(
+                    secrets=secret.secrets, owner="telemetry", incomplete=1, status=head.status
+                ),
             }
-            assert view.documents("other", [a, b]) == {a: StoredDocument(rows.body("a", 1), None, None, 0, rows.STATUS)}
+            assert view.documents("other", [a, b]) == {a: document("a", rows.body("a", 1))}
         view.close()
 
     async def test_more_keys_than_one_statement_takes_are_all_found(self, engine: Engine, store: Store) -> None:
@@ -109,9 +113,9 @@ class ViewPromises:
         names = ["b", "a", "c"]
         parts = [*(owned(name, path=f"{name}.yaml") for name in names), owned("d", owner="other"), rows.stored("e")]
         await store.commit(parts, record=Record())
-        forgotten = Changes(forgotten_files=(("telemetry", "a.yaml"), ("telemetry", "c.yaml")))
+        forgotten = Changes(forgotten_files=[("telemetry", "a.yaml"), ("telemetry", "c.yaml")])
         invalid = rows.wanted("x.yaml", "c")._replace(digest=None)  # contained, although it is not valid
-        await store.commit([forgotten, Changes(wanted=(invalid,))], record=Record())
+        await store.commit([forgotten, Changes(wanted=[invalid])], record=Record())
         view = engine.view()
         with view.snapshot():
             assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT)] == ["a", "b", "c"]
@@ -125,7 +129,7 @@ class ViewPromises:
         bad = [rows.wanted("z.yaml", None, unconverged="refused"), rows.wanted("c.yaml", "c", unconverged="waiting")]
         vacant = FileRow("telemetry", "empty.yaml", "b" * 40, vacant="is empty")
         linked = FileRow("telemetry", "link", "b" * 40, vacant="is a link", given='[["Fleet","x"],["Fleet","y"]]')
-        part = Changes(files=(rows.file("b.yaml"), vacant, linked), wanted=(unnamed, *bad))
+        part = Changes(files=[rows.file("b.yaml"), vacant, linked], wanted=[unnamed, *bad])
         parts = [owned("a"), owned("b", path="b.yaml"), owned("a", owner="other"), part]
         parts[2] = Changes(wanted=parts[2].wanted)
         await store.commit(parts, record=Record(repository=rows.repository()))
@@ -138,7 +142,8 @@ class ViewPromises:
                 unnamed,
             ]
             assert view.standing_at("telemetry", rows.PROJECT, ["a.yaml", "c.yaml"]) == [("a.yaml", rows.key("a"))]
-            assert view.places_of("telemetry", [rows.key("b"), rows.key("x")]) == [(rows.key("b"), "b.yaml")]
+            found = view.wanted_of("telemetry", [rows.key("b"), rows.key("x")])
+            assert found == [rows.wanted("b.yaml", "b", position=1)]
             assert view.vacant_files("telemetry") == [("empty.yaml", "is empty"), ("link", "is a link")]
             assert view.given("telemetry") == [("link", Key("Fleet", "x")), ("link", Key("Fleet", "y"))]
             assert view.given("other") == []
@@ -174,10 +179,15 @@ class ViewPromises:
         view.close()
 
 
+def document(name: str, body: bytes, *, number: int = 1) -> StoredDocument:
+    told = rows.origin(number)
+    return StoredDocument(body, None, None, 0, rows.STATUS, f"id-{name}", told.head, told.tail, rows.AT)
+
+
 def owned(name: str, *, path: str = "a.yaml", line: int = 1, owner: str = "telemetry") -> Changes:
     return Changes(
-        origins=(rows.origin(),),
-        versions=(rows.version(name),),
-        heads=(rows.head(name, owner=owner, path=path, line=line),),
-        wanted=(rows.wanted(path, name, position=line, repository=owner),),
+        origins=[rows.origin()],
+        versions=[rows.version(name)],
+        heads=[rows.head(name, owner=owner, path=path, line=line)],
+        wanted=[rows.wanted(path, name, position=line, repository=owner)],
     )

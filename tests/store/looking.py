@@ -1,4 +1,4 @@
-"""What a store shows, decoded, in one call: so that a test compares the whole of it before and after."""
+"""The view of a store, decoded, in one call: so that a test compares the whole of it before and after."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from tests.store import rows
 
 
 def files(path: Path) -> dict[str, bytes]:
-    """What is in the files of a store by their names, the index of its log (`-shm`) left out: it holds no content.
+    """The content of a store's files by their names, the index of its log (`-shm`) left out: it holds no content.
 
     To read that one where the store is open would be worse: closing it drops this process's locks on it, and the next
     process that opens the store takes it for abandoned and cuts it off under those who use it.
@@ -57,5 +57,5 @@ async def everything(store: Store) -> dict[str, object]:
         "resources": found,
         "history": {one["metadata"]["name"]: await versions(store, one["metadata"]["name"]) for one in found},
         "runs": await runs(store),
-        "repositories": [await store.repository(name) for name in remembered],
+        "repositories": remembered,
     }

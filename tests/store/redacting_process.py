@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from reconciler.store.records import Changes, QuoteRow, Record, RewrittenRow
+from reconciler.store.records import Changes, QuoteRow, Record, StoredVersion
 from tests.store import engines, rows
 
 SECRET = "hunter2-"
@@ -26,20 +26,20 @@ def storing() -> Iterator[Changes]:
     """Many versions that hold a secret, and what a run says that quotes one."""
     for number in range(1, VERSIONS + 1):
         yield rows.stored(NAME, number=number, padding=padding(number))
-    yield Changes(statuses=(rows.run_status(RUN, 0, name=NAME, reason=f"it says {SECRET}"),))
+    yield Changes(statuses=[rows.run_status(RUN, 0, name=NAME, reason=f"it says {SECRET}")])
 
 
 def rewriting() -> Iterator[Changes]:
-    """What takes the secret out of all of it."""
+    """Return what takes the secret out of all of it."""
     for start in range(1, VERSIONS + 1, PART):
         numbers = range(start, start + PART)
         bodies = [rows.body(NAME, number, "(redacted)") for number in numbers]
-        rewritten = (
-            RewrittenRow(rows.PROJECT, rows.KIND, NAME, number, body, None)
+        rewritten = [
+            StoredVersion(rows.PROJECT, rows.KIND, NAME, number, body, None)
             for number, body in zip(numbers, bodies, strict=True)
-        )
-        yield Changes(rewritten=tuple(rewritten))
-    yield Changes(quotes=(QuoteRow("reason", RUN, 0, "it says (redacted)"),))
+        ]
+        yield Changes(rewritten=rewritten)
+    yield Changes(quotes=[QuoteRow("reason", RUN, 0, "it says (redacted)")])
 
 
 async def redact(url: str) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from reconciler.model import values
 from reconciler.model.names import Key
 from reconciler.model.values import Value
-from reconciler.store import records
+from reconciler.planner.changes import origin_row
 from reconciler.store.records import (
     ApprovalRow,
     AuditRow,
@@ -54,14 +54,14 @@ def sound_body(name: str, version: int, padding: str = "") -> bytes:
 
 
 def origin(version: int = 1, source: Mapping[str, Value] | None = None) -> OriginRow:
-    """Where the versions of this number come from, or those of a source that has no `path` and `line`."""
+    """Return where the versions of this number come from, or those of a source that has no `path` and `line`."""
     own: dict[str, Value] = {"type": "api", "actor": "key:test", "version": version}
     told = own if source is None else source
-    return records.origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
+    return origin_row(told, actor="key:test", run=None, request="a request", created_at=AT)
 
 
 def source(version: int) -> dict[str, object]:
-    """What a reader gets of it."""
+    """Return what a reader gets of it."""
     row = origin(version)
     told: dict[str, object] = json.loads(row.head + row.tail)
     return told
@@ -71,7 +71,7 @@ STATUS = b'{"latest":true}'
 
 
 def shown(name: str, version: int, *, latest: bool = True) -> dict[str, object]:
-    """What a reader gets of a stored resource: of the present version, or of an older one in the history."""
+    """Return what a reader gets of a stored resource: of the present version, or of an older one in the history."""
     told = {"source": source(version)}
     resource: dict[str, object] = json.loads(body(name, version))
     return resource | {"status": {"latest": True} | told if latest else told}
@@ -124,7 +124,7 @@ def head_status(name: str, *lines: str, project: str = PROJECT) -> HeadStatusRow
 
 def referring(name: str, *targets: str, number: int = 1, project: str = PROJECT) -> Changes:
     """A part that stores a version of a resource that refers to these."""
-    refer = tuple(ReferenceRow(project, KIND, name, KIND, target) for target in targets)
+    refer = [ReferenceRow(project, KIND, name, KIND, target) for target in targets]
     return replace(stored(name, number=number, project=project), references=refer)
 
 
@@ -146,15 +146,15 @@ def audit(name: str, number: int = 1, *, action: str = "created", project: str =
 def stored(*names: str, number: int = 1, project: str = PROJECT, padding: str = "") -> Changes:
     """A part that stores a version of each of these resources."""
     return Changes(
-        origins=(origin(number),),
-        versions=tuple(version(name, number, project=project, padding=padding) for name in names),
-        heads=tuple(head(name, number, project=project) for name in names),
-        audit=tuple(audit(name, number, project=project) for name in names),
+        origins=[origin(number)],
+        versions=[version(name, number, project=project, padding=padding) for name in names],
+        heads=[head(name, number, project=project) for name in names],
+        audit=[audit(name, number, project=project) for name in names],
     )
 
 
 def removed(*names: str) -> Changes:
-    return Changes(removed=tuple(KeyRow(PROJECT, KIND, name) for name in names))
+    return Changes(removed=[KeyRow(PROJECT, KIND, name) for name in names])
 
 
 def file(path: str, *, repository: str = "telemetry", vacant: str | None = None) -> FileRow:
@@ -203,11 +203,11 @@ def run_status(
 
 
 def pruned(at: int, *, owned: int = 10, deleted: int = 1, repository: str = "telemetry") -> Changes:
-    return Changes(pruned=(PruneRow(repository=repository, at=at, owned=owned, deleted=deleted),))
+    return Changes(pruned=[PruneRow(repository=repository, at=at, owned=owned, deleted=deleted)])
 
 
 def held(*names: str, why: str = "held", repository: str = "telemetry") -> Changes:
-    return Changes(held=tuple(HeldRow(repository=repository, kind=KIND, name=name, why=why) for name in names))
+    return Changes(held=[HeldRow(repository=repository, kind=KIND, name=name, why=why) for name in names])
 
 
 def approval(*, repository: str = "telemetry", commit: str = "c" * 40) -> ApprovalRow:

@@ -66,16 +66,9 @@ def unchecked(path: Path) -> int:
 
 async def test_what_is_sound_gets_a_checksum_when_it_is_examined_and_what_is_not_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "store.db"
-    sound = {name: rows.sound_body(name, 1, "text") for name in ("a", "d")} | {
-        "e": rows.sound_body("e", 1, "(sensitive)")
-    }
-    damaged = {
-        "another-text": rows.sound_body("another-text", 1, "text").replace(b"text", b"tdxt"),
-        "broken": rows.sound_body("broken", 1)[:-2],
-        "another-name": rows.sound_body("b", 1),
-        "secrets": rows.sound_body("secrets", 1, "(sensitive)"),
-    }
-    before_checksums(path, sound | damaged, {"e": SECRETS, "secrets": SECRETS.replace(b"spec", b"spdc")})
+    sound = {"a": rows.sound_body("a", 1, "text"), "e": rows.sound_body("e", 1, "(sensitive)")}
+    damaged = {"broken": rows.sound_body("broken", 1)[:-2]}
+    before_checksums(path, sound | damaged, {"e": SECRETS})
     store = SqliteStore(path)
     await store.examine()
     assert unchecked(path) == 0
@@ -93,7 +86,7 @@ async def test_what_has_no_checksum_yet_is_served(tmp_path: Path) -> None:
         database.migrate(connection, steps=database.migrations())
     view = SqlitePlanningView(path)
     with view.snapshot():
-        assert not any(one.damaged for one in view.compared(rows.PROJECT, [rows.key("a"), rows.key("b")]).values())
+        assert not any(one.damaged for one in view.stored(rows.PROJECT, [rows.key("a"), rows.key("b")]).values())
     view.close()
 
 

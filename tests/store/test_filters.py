@@ -1,4 +1,4 @@
-"""What events may be asked for by: what is meant by a kind, an action and an actor, and what is none."""
+"""Filters of events: what is meant by a kind, an action and an actor, and what is none."""
 
 import re
 from collections.abc import Callable

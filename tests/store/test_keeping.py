@@ -40,7 +40,7 @@ async def test_the_head_is_said_once_for_each_change(
     await store.tell([rows.audit("a")])
     await upkeep.minute()
     await upkeep.minute()
-    head = await store.audit_head()
+    head = (await store.audit_ends())[1]
     assert said(caplog)[1:] == [f"The audit's head is {head}."]
     fields = caplog.records[-1].__dict__["fields"]
     assert fields == {"auditLink": head.number, "auditHash": head.hash.hex()}
@@ -113,7 +113,7 @@ async def test_each_move_of_the_anchor_is_said_and_at_a_start_the_last_one(
     await upkeep.forget()
     await upkeep.forget()
     await keeping(store).say()
-    anchor = await store.audit_anchor()
+    anchor = (await store.audit_ends())[0]
     assert (anchor.head.number, anchor.events, anchor.last_event, anchor.last_at) == (2, 2, 2, rows.AT)
     sentence = f"The audit's anchor is {anchor.head}: 2 events went so far, up to number 2, the last of {rows.AT}."
     assert [record.message for record in anchors(caplog)] == [sentence, sentence]

@@ -117,7 +117,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def answers(path: Path) -> dict[str, Any]:
-    """What a reader got of the store as it was: a body, and behind it the status, or an older version's source."""
+    """The view of a reader of the store as it was: a body, and behind it the status, or an older version's source."""
     with closing(sqlite3.connect(path)) as connection:
         shown = "select v.name, v.body, v.source, r.status from version v left join resource r using (name, version)"
         found = connection.execute(f"{shown} order by v.name, v.version desc").fetchall()
@@ -189,10 +189,10 @@ async def test_what_is_not_explained_is_still_found_and_what_is_stored_goes_on(p
     view = SqlitePlanningView(path)
     with view.snapshot():
         found = view.without_lineage("telemetry", rows.PROJECT, limit=100)
-        identities = view.identities(rows.PROJECT, [rows.key("older"), rows.key("gone")])
+        documents = view.documents(rows.PROJECT, [rows.key("older"), rows.key("gone")])
     view.close()
     assert [one.key.name for one in found] == ["weird", "adopted", "again", "fresh", "older", "second", "moved"]
-    assert [identity.resource_id for identity in identities.values()] == ["id-older"]
+    assert [document.resource_id for document in documents.values()] == ["id-older"]
     await store.commit([rows.stored("fresh", number=2), rows.stored("new")], record=Record())
     [newest, oldest] = await looking.history(store, rows.key("fresh"))
     assert (newest, oldest["status"]) == (rows.shown("fresh", 2), {"source": git("a.yaml")})

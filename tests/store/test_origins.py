@@ -1,4 +1,4 @@
-"""What is kept once for many versions: where they come from. And what a stored version takes of the disk."""
+"""Origins, kept once for many versions: where they come from. And what a stored version takes of the disk."""
 
 import json
 import random
@@ -12,7 +12,8 @@ import pytest
 
 from benchmarks import corpus
 from reconciler.model.values import Value
-from reconciler.store import audit, records
+from reconciler.planner.changes import origin_row
+from reconciler.store import audit
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditWanted, ChangeRow, Changes, OriginRow, Record, SourcePlace
 from reconciler.store.sqlite import SqliteStore
@@ -36,7 +37,7 @@ GIT: dict[str, Value] = {
 
 def origin(source: dict[str, Value] = GIT, **other: str | None) -> OriginRow:
     told: dict[str, str | None] = {"run": "R1", "request": None, **other}
-    return records.origin_row(
+    return origin_row(
         source,
         actor=other.get("actor") or "git:telemetry",
         created_at=store_rows.AT,
@@ -49,7 +50,7 @@ def came(name: str, *, of: OriginRow, path: str | None = "a.yaml") -> Changes:
     """A version that came from somewhere."""
     line = None if path is None else 3
     version = store_rows.version(name)._replace(origin=of.id, path=path, line=line)
-    return Changes(origins=(of,), versions=(version,), heads=(store_rows.head(name, path=path, line=line),))
+    return Changes(origins=[of], versions=[version], heads=[store_rows.head(name, path=path, line=line)])
 
 
 async def source(store: Store, name: str) -> object:
@@ -101,7 +102,7 @@ async def test_a_status_shows_the_source_of_its_version_but_for_what_differs(
     await store.commit([came("a", of=origin())], record=Record())
     row = None if other is None else origin({**GIT, "branch": other})
     head = store_rows.head("a", path="b.yaml", line=7)._replace(origin=None if row is None else row.id, place=place)
-    part = Changes(origins=() if row is None else (row,), heads=(head,))
+    part = Changes(origins=[] if row is None else [row], heads=[head])
     await store.commit([part], record=Record())
     [listed] = await looking.listed(store)
     [version] = await looking.history(store, store_rows.key("a"))
@@ -128,7 +129,7 @@ async def test_what_would_show_a_wrong_source_is_a_fault_and_nothing_is_kept(sto
 
 async def test_the_audit_tells_of_a_change_who_made_it_and_when(store: Store, tmp_path: Path) -> None:
     change = ChangeRow(store_rows.PROJECT, "created", store_rows.KIND, "a", None, 1, origin().id)
-    part = Changes(origins=(origin(),), changed=(change,), audit=(store_rows.audit("b"),))
+    part = Changes(origins=[origin()], changed=[change], audit=[store_rows.audit("b")])
     await store.commit([part], record=Record())
     pages = store.event_pages(AuditWanted(), limit=10, documents=False)
     other, told = [json.loads(one) async for page in pages for one in page]

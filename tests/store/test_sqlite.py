@@ -70,7 +70,7 @@ NOW = datetime(2026, 11, 27, 1, 2, 3, tzinfo=UTC)
 
 
 async def left(path: Path) -> list[SessionRow]:
-    """What another opening finds."""
+    """Return what another opening finds."""
     opened = SqliteOperations(path)
     found = await opened.sessions()
     await opened.close()
@@ -160,7 +160,7 @@ def refusal(path: Path, why: str) -> str:
 
 
 def refused(path: Path) -> tuple[str, bool]:
-    """What a start says, and whether it left the file alone."""
+    """Return what a start says, and whether it left the file alone."""
     before = path.read_bytes()
     with pytest.raises(Refused) as caught:
         SqliteOperations(path)

@@ -10,7 +10,7 @@ from reconciler.worker import child
 
 
 def command(program: str, *granted: str) -> tuple[str, ...]:
-    """What starts it; `granted` are the arguments of the worker. What the program prints comes out."""
+    """Return what starts it; `granted` are the arguments of the worker. What the program prints comes out."""
     return (sys.executable, "-c", "from tests.worker.attacking import main; main()", program, *granted)
 
 

@@ -1,4 +1,4 @@
-"""What a run does is tested on a daemon that follows real repositories, and what may go wrong on parts of one."""
+"""Runs are tested on a daemon that follows real repositories, and what may go wrong on parts of one."""
 
 import asyncio
 from collections.abc import Iterator

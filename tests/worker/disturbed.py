@@ -46,7 +46,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What follows the source."""
+    """The service that follows the source."""
 
     parts: Parts
     follow: Follow
@@ -63,10 +63,10 @@ class World:
         await self.parts.repositories.start(self.follow.wanted.values())
 
     async def applied(self, commit: str) -> Stored:
-        """What is stored once a commit is applied and all that follows in the background is done."""
+        """Return what is stored once a commit is applied and all that follows in the background is done."""
 
         async def is_applied() -> bool:
-            row = await self.store.repository("one")
+            row = (await self.store.remembered("one", held=0)).row
             return row is not None and row.commit == commit
 
         await until(is_applied)
@@ -79,7 +79,7 @@ class World:
         return all([b'"changedBy"' in one or b'"type":"git"' not in one async for page in pages for one in page])
 
     async def apply(self, name: str) -> str:
-        """What became of a Destination that the API is given."""
+        """Return what became of a Destination that the API is given."""
         body = json.dumps({"resources": [parts.destination(name, description="from the API")]}).encode()
         request = ApplyRequest(id=REQUEST, project=parts.DEFAULT, actor=parts.SERVICE)
         answer = await self.parts.services.applier.apply(body, request=request, options=ApplyOptions())

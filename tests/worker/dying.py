@@ -32,7 +32,7 @@ class Step(StrEnum):
 
 
 class Harm(StrEnum):
-    """What is done to it then."""
+    """The harm that is done to it then."""
 
     KILL = "kill"
     HANG = "hang"
@@ -41,7 +41,7 @@ class Harm(StrEnum):
 
 
 def command(step: Step, number: int = 1, *, marks: Path, times: int = 1, harm: Harm = Harm.KILL) -> tuple[str, ...]:
-    """What starts it. Each time leaves a file in the folder `marks`, so that they are counted over all children."""
+    """Return what starts it. Each start leaves a file in `marks`, so that they are counted over all children."""
     marks.mkdir(exist_ok=True)
     program = "from tests.worker.dying import main; main()"
     return (sys.executable, "-c", program, step.value, str(number), str(marks), str(times), harm.value)

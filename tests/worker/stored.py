@@ -54,7 +54,7 @@ async def stored(store: SqliteStore) -> Stored:
 
 
 def differences(found: Stored, expected: Stored) -> list[str]:
-    """What one holds and the other does not, the first of each table."""
+    """Return what one holds and the other does not, the first of each table."""
     told = []
     for name in sorted(found.keys() | expected.keys()):
         ours, theirs = found.get(name, []), expected.get(name, [])

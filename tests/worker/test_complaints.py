@@ -1,4 +1,4 @@
-"""What the worker writes to standard error: lines of the daemon's log, so many and so long as it bears."""
+"""The worker's standard error: lines of the daemon's log, so many and so long as it bears."""
 
 import asyncio
 import sys
@@ -14,7 +14,7 @@ SHOUTS = f"import sys; sys.stderr.write({hostile_text.EVERYTHING!r}); sys.exit({
 
 
 def said(*parts: bytes, caplog: pytest.LogCaptureFixture) -> list[str]:
-    """What is logged of a stream that comes in these parts."""
+    """Return what is logged of a stream that comes in these parts."""
     log = WorkerLog()
     for part in (*parts, b"\n"):
         log.feed(part)

@@ -1,4 +1,4 @@
-"""What a repository lets go of and another holds is read out of that one, and counts as if the commit held it."""
+"""A resource that a repository drops and another holds is read out of that one, and counts as if the commit held it."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -42,7 +42,7 @@ def planned(world: World, job: CommitJob, *, most: int = 3, read: list[str] | No
 
 
 def blobs(world: World, repository: str) -> list[str]:
-    """What its head holds, by path."""
+    """Return what its head holds, by path."""
     with Snapshot.open(world.mirrors[repository].path, world.heads[repository]) as snapshot:
         return [file.blob for file in snapshot.files("")]
 

@@ -141,7 +141,7 @@ async def check(edits: list[dict[str, str | None]]) -> None:
                 stored = await followed.follow(commit)
                 planned, parts = followed.plan(commit, full=True)
                 changed = [(part.versions, part.heads, part.removed) for part in parts]
-                assert changed == [((), (), ())] * len(parts), "everything read again finds something to change"
+                assert changed == [([], [], [])] * len(parts), "everything read again finds something to change"
                 assert set(planned.counts) <= {"unchanged", "invalid"}
                 assert (stored.hold is None, planned.hold is None) != (True, False)
                 files = sorted(tuple(row) for part in parts for row in part.files)

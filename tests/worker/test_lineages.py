@@ -43,7 +43,7 @@ def source(commit: str, repository: str = "telemetry") -> dict[str, Value]:
 
 
 def shown(commit: str, path: str, repository: str = "telemetry") -> dict[str, Any]:
-    """What a reader gets of a source that has a place."""
+    """Return what a reader gets of a source that has a place."""
     return {**source(commit, repository), "path": path, "line": 1}
 
 
@@ -58,13 +58,13 @@ def came(
     if moved is not None:
         head = head._replace(place=SourcePlace.OWN)
     version = rows.version(name)._replace(origin=of_version.id, path=path, line=1)
-    return Changes(origins=(of_version, of_status), versions=(version,), heads=(head,))
+    return Changes(origins=[of_version, of_status], versions=[version], heads=[head])
 
 
 def explain(
     store: SqliteStore, repository: Repository, rests: Callable[[], bool] = lambda: False
 ) -> tuple[LineageFound, list[Changes]]:
-    """What a search answers, and the parts that it sends."""
+    """Return what a search answers, and the parts that it sends."""
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
@@ -90,7 +90,7 @@ def written(repository: Repository, *paths: str) -> dict[str, str]:
 
 
 async def told(store: SqliteStore) -> dict[str, Any]:
-    """What the statuses say of where each resource comes from."""
+    """Return what the statuses say of where each resource comes from."""
     return {one["metadata"]["name"]: one["status"]["source"] for one in await looking.listed(store)}
 
 

@@ -29,7 +29,7 @@ def configuration(name: str, *names: str) -> str:
 
 
 def propose(world: World, files: dict[str, str]) -> dict[str, PlanStatus]:
-    """What the plan of these files says, by name."""
+    """Return what the plan of these files says, by name."""
     head = world.mirrors["a"].propose(files, onto=world.heads["a"])
     entry = world.review("a", head)
     return {str(one.name): one for one in entry.statuses}

@@ -1,4 +1,4 @@
-"""What a worker that was taken over can still do, tried in real ones, and on kernels that have less."""
+"""The reach of a worker that was taken over, tried in real ones, and on kernels that have less."""
 
 import asyncio
 import ctypes
@@ -160,7 +160,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 @pytest.fixture(scope="module")
 def told(scene: Scene) -> dict[str, str]:
-    """What came of each attack."""
+    """Return what came of each attack."""
     done = scene.run(f"print(json.dumps({{name: name_of(how) for name, how in {ATTACKS!r}.items()}}))", *scene.granted)
     found: dict[str, str] = json.loads(done.stdout)
     return found
@@ -216,7 +216,7 @@ def test_on_a_machine_of_another_sort_only_files_and_tcp_are_out_of_reach(scene:
 
 
 def protections(prefix: str = "") -> sandbox.Protections:
-    """What a short process tells."""
+    """Return what a short process tells."""
     program = f"{prefix}from reconciler.worker import sandbox; sandbox.tell_protections()"
     done = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, timeout=60, check=True)
     return msgspec.json.decode(done.stdout, type=sandbox.Protections)
@@ -283,7 +283,7 @@ OURS = 4711
 
 
 def verdict(machine: str, number: int, argument: int = 0, *, arch: int | None = None) -> int:
-    """What the filter says of one call."""
+    """Return what the filter says of one call."""
     program = sandbox.filter_program(machine, OURS)
     assert program is not None
     data = struct.pack("<IIQQ", number, ARCHES[machine] if arch is None else arch, 0, argument)

@@ -1,4 +1,4 @@
-"""What cannot be read deletes nothing: the repository says which file holds it up, and all else is applied."""
+"""An unreadable file deletes nothing: the repository says which file holds it up, and all else is applied."""
 
 from typing import Any
 

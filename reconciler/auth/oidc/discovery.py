@@ -64,13 +64,6 @@ def json_object(data: bytes) -> Mapping[str, object]:
     return value
 
 
-def json_texts(value: object) -> tuple[str, ...] | None:
-    """The strings of an array; None when it is no such array."""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return tuple(value)
-    return None
-
-
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -116,6 +109,18 @@ class ProviderLimits:
 
 
 LIMITS = ProviderLimits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderAnswer:
+    """One thing that is asked of the provider."""
+
+    what: str  # as a sentence names it: `the discovery document`
+    url: str
+    most_bytes: int
+    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
+    form: Mapping[str, str] | None = field(default=None, repr=False)  # that is posted
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 # Errors of a sign-in, by who can mend them.
@@ -230,7 +235,9 @@ def _lacks(issuer: str, what: str) -> str:
 def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
     """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
     value = told.get(name)
-    return default if value is None else json_texts(value) or ()
+    if value is None:
+        return default
+    return tuple(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else ()
 
 
 def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:

@@ -8,13 +8,19 @@ we ask for none is refused, so that little can never become much.
 import asyncio
 import ssl
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx2
 
 from reconciler.auth.oidc import discovery
-from reconciler.auth.oidc.discovery import STOPPING, ProviderLimits, ProviderUnfit, ProviderUnreachable, quoted
+from reconciler.auth.oidc.discovery import (
+    STOPPING,
+    ProviderAnswer,
+    ProviderLimits,
+    ProviderUnfit,
+    ProviderUnreachable,
+    quoted,
+)
 from reconciler.settings import bounded_io
 from reconciler.version import __version__
 
@@ -24,18 +30,6 @@ HEADERS = {
     "Accept-Encoding": "identity",
     "User-Agent": f"reconciler/{__version__}",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProviderAnswer:
-    """One thing that is asked of the provider."""
-
-    what: str  # as a sentence names it: `the discovery document`
-    url: str
-    most_bytes: int
-    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
-    form: Mapping[str, str] | None = field(default=None, repr=False)  # that is posted
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class ProviderClient:

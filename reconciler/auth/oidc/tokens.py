@@ -17,13 +17,14 @@ from reconciler.auth.oidc.discovery import (
     PINNED,
     FittingAlgorithms,
     NotProved,
+    ProviderAnswer,
     ProviderConfiguration,
     ProviderDocument,
     ProviderUnfit,
     ProviderUnreachable,
     quoted,
 )
-from reconciler.auth.oidc.fetching import ProviderAnswer, ProviderClient
+from reconciler.auth.oidc.fetching import ProviderClient
 from reconciler.auth.oidc.flows import LIFETIME_SECONDS, Flow
 from reconciler.model.directory import ProvedIdentity, ProviderIdentity
 
@@ -40,14 +41,6 @@ class Tokens:
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
-
-
-class WrongClaim(Exception):
-    """A claim of the ID token is missing, or not what it must be; its name."""
-
-    def __init__(self, claim: str) -> None:
-        self.claim = claim
-        super().__init__(claim)
 
 
 def authorization_url(configuration: ProviderConfiguration, document: ProviderDocument, flow: Flow) -> str:
@@ -194,14 +187,13 @@ def proved_identity(
     except discovery.NotAnObject:
         raise NotProved(_sentence(_WRONG[""])) from None
     told = {name: value for name, value in claims.items() if value is not None}  # null counts as missing
-    try:
-        _check(told, tokens, alg=alg, configuration=configuration, nonce=nonce, now=now)
-    except WrongClaim as problem:
-        raise NotProved(_sentence(_WRONG.get(problem.claim, _WRONG[""]))) from None
+    wrong = _wrong_claim(told, tokens, alg=alg, configuration=configuration, nonce=nonce, now=now)
+    if wrong is not None:
+        raise NotProved(_sentence(_WRONG.get(wrong, _WRONG[""])))
     return ProvedIdentity(ProviderIdentity(configuration.issuer, str(told["sub"])), claims, tokens.id_token)
 
 
-def _check(
+def _wrong_claim(
     claims: dict[str, object],
     tokens: Tokens,
     *,
@@ -209,9 +201,9 @@ def _check(
     configuration: ProviderConfiguration,
     nonce: str,
     now: float,
-) -> None:
-    """Check the claims (OpenID Connect Core 1.0, 3.1.3.7): what joserfc takes more lightly than we do, and then the
-    rest by joserfc. Raises WrongClaim.
+) -> str | None:
+    """Return the first claim that is missing or wrong (OpenID Connect Core 1.0, 3.1.3.7), of those that joserfc checks
+    and then those that it takes more lightly than we do.
     """
     client_id = configuration.client_id
     is_for_us_alone = claims.get("aud") in (client_id, [client_id])
@@ -233,10 +225,8 @@ def _check(
     try:
         registry.validate({name: claims[name] for name in ("iss", "aud", "exp", "nbf") if name in claims})
     except ClaimError as problem:
-        raise WrongClaim(problem.claim.partition(",")[0]) from None
-    for claim, is_wrong in wrong.items():
-        if is_wrong:
-            raise WrongClaim(claim)
+        return problem.claim.partition(",")[0]
+    return next((claim for claim, is_wrong in wrong.items() if is_wrong), None)
 
 
 def _half_hash(access_token: str, alg: str) -> str:

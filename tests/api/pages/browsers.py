@@ -40,12 +40,12 @@ class Seen:
 
     @property
     def cookies(self) -> list[str]:
-        """What the browser is given to keep, each with its attributes."""
+        """Return what the browser is given to keep, each with its attributes."""
         return [value for each, value in self.headers if each == "set-cookie"]
 
     @property
     def location(self) -> str:
-        """Where it leads on."""
+        """Return where it leads on."""
         return self.header("location")
 
     @property
@@ -56,7 +56,7 @@ class Seen:
 
     @property
     def onwards(self) -> str:
-        """Where its page leads on by itself."""
+        """Return where its page leads on by itself."""
         refresh = [meta for meta in self.page.all("meta") if meta.attributes.get("http-equiv") == "refresh"]
         return refresh[0].attributes["content"].removeprefix("0; url=") if refresh else ""
 
@@ -81,7 +81,7 @@ class Browser:
         return self._ask("POST", path, urlencode(fields, doseq=True).encode(), told)  # type: ignore[arg-type]
 
     def once(self) -> str:
-        """What the form for a key carries hidden on the account's page; empty where there is no such form."""
+        """Return what the form for a key carries hidden on the account's page; empty where there is no such form."""
         fields = self.get("/account").page.all("input")
         return next((each.attributes["value"] for each in fields if each.attributes.get("name") == "once"), "")
 

@@ -1,4 +1,4 @@
-"""What the tests of the pages share: a daemon with a provider in which the first person is, and one with passwords."""
+"""Parts of the tests of the pages: a daemon with a provider in which the first person is, and one with passwords."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -76,17 +76,17 @@ class Document(HTMLParser):
 
     @property
     def text(self) -> str:
-        """What the page says between header and footer."""
+        """Return what the page says between header and footer."""
         return " ".join(self.one("main").text.split())
 
     def links(self) -> dict[str, str]:
-        """Where the links of the page itself lead, by their words."""
+        """Return where the links of the page itself lead, by their words."""
         found = [element for element in self.all("a") if "main" in element.inside]
         return {" ".join(element.text.split()): element.attributes["href"] for element in found}
 
 
 def faults(html: str) -> list[str]:
-    """What is wrong with a page for whoever does not see it, or has no mouse."""
+    """Return what is wrong with a page for whoever does not see it, or has no mouse."""
     page = Document(html)
     found = list(page.faults)
     ids = [element.attributes["id"] for element in page.elements if "id" in element.attributes]

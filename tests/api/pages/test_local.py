@@ -27,7 +27,7 @@ def signed_in(local: Daemon, name: str, password: str = PASSWORD) -> Browser:
 
 
 def mistakes(seen: Seen) -> list[tuple[str, str]]:
-    """What the summary of a page says, and to which field each leads."""
+    """Return what the summary of a page says, and to which field each leads."""
     summary = [each for each in seen.page.all("div") if each.attributes.get("role") == "alert"]
     assert len(summary) == 1
     links = [each for each in seen.page.all("a") if "ul" in each.inside]

@@ -27,7 +27,7 @@ def unfit(seen: Seen, status: int, sentence: str) -> str:
 
 
 def logged(world: World, request: str) -> list[str]:
-    """What the log says of a request."""
+    """Return what the log says of a request."""
     return [str(line["message"]) for line in world.daemon.lines() if line.get("request") == request]
 
 

@@ -60,7 +60,7 @@ async def give(services: Services, role: Role) -> None:
 
 
 async def status(browser: httpx2.AsyncClient) -> tuple[int, int]:
-    """What the interface and the page answer."""
+    """Return what the interface and the page answer."""
     return (await browser.get("/v1/me")).status_code, (await browser.get("/account")).status_code
 
 

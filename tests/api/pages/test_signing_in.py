@@ -17,7 +17,7 @@ ME = "/v1/me"
 
 
 def me(browser: Browser) -> dict[str, object]:
-    """What the interface says who a browser is."""
+    """Return what the interface says who a browser is."""
     seen = browser.get(ME)
     assert seen.status == 200, seen
     return dict(json.loads(seen.body)["me"])

@@ -1,4 +1,4 @@
-"""What a provider, or somebody between it and the browser, may try; each with the exception and the sentence to it.
+"""Attacks by a provider, or by somebody between it and the browser; each with the exception and the sentence to it.
 
 Belongs here: the table, which is why it is long. Does not: running it (`test_attacks`).
 
@@ -45,7 +45,7 @@ def behave(**changes: Any) -> Callable[[Provider], None]:
 
 
 class Honest(NamedTuple):
-    """What an honest token would be made of."""
+    """The parts of an honest token."""
 
     provider: Provider
     header: dict[str, Any]
@@ -53,7 +53,7 @@ class Honest(NamedTuple):
 
     @property
     def key(self) -> jwk.Key:
-        """What it would be signed with."""
+        """The key that would sign it."""
         return self.provider.key()
 
 

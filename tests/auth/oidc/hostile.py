@@ -62,7 +62,7 @@ _MAKING = threading.Lock()  # two requests at once would make two keys of one na
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What an endpoint answers instead of its own. `silent`: nothing, ever; `cut`: the body ends before its length;
+    """The answer of an endpoint instead of its own. `silent`: nothing, ever; `cut`: the body ends before its length;
     `trickling`: a byte at a time, without an end.
     """
 
@@ -112,7 +112,7 @@ def _zeros(size: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What was asked; names of headers are small, `form` is the query or the form."""
+    """A request that came; names of headers are small, `form` is the query or the form."""
 
     endpoint: str
     method: str
@@ -142,7 +142,7 @@ class Behaviour:
 
 @dataclass
 class Granted:
-    """What a code stands for."""
+    """The sign-in that a code stands for."""
 
     nonce: str | None
     challenge: str
@@ -174,7 +174,7 @@ class Provider:
 
     @property
     def issuer(self) -> str:
-        """What it calls itself."""
+        """The name that it calls itself."""
         return self.origin + self.path
 
     def start(self) -> None:
@@ -216,7 +216,7 @@ class Provider:
         return signed(header, claims, self.key())
 
     def document(self) -> dict[str, Any]:
-        """What discovery answers."""
+        """Return the answer of discovery."""
         issuer = self.issuer.rstrip("/")
         document = {
             "issuer": self.issuer,
@@ -303,7 +303,7 @@ class Provider:
         return changed(answer, self.behaviour.token)
 
     def _is_client(self, form: Mapping[str, str], authorization: str) -> bool:
-        """Whether the client said who it is in one of the ways (RFC 6749, 2.3.1)."""
+        """Return True when the client said who it is in one of the ways (RFC 6749, 2.3.1)."""
         posted = (form.get("client_id"), form.get("client_secret"))
         if authorization.startswith("Basic ") and "client_secret_basic" in self.behaviour.methods:
             name, _, password = base64.b64decode(authorization[6:]).decode().partition(":")
@@ -501,7 +501,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 def _own(provider: Provider, request: Request) -> Answer:
-    """What an endpoint says by itself."""
+    """Return the answer that an endpoint gives by itself."""
     match request.endpoint:
         case "discovery":
             return json_of(provider.document())

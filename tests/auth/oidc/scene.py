@@ -26,7 +26,7 @@ AMPLE = ProviderLimits(request_seconds=30.0)  # for machines that do much else
 def configuration(
     issuer: str, *, proxy: str = "", ca_file: Path | None = None, scopes: tuple[str, ...] = ()
 ) -> ProviderConfiguration:
-    """What the settings would say."""
+    """Return the configuration as the settings would give it."""
     return ProviderConfiguration(
         issuer=issuer,
         client_id=hostile.CLIENT_ID,

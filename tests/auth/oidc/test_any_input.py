@@ -50,7 +50,7 @@ LONGEST_SENTENCE = 700  # characters: two quotes of 200 and what is around them
 
 @contextlib.contextmanager
 def _or_refused(*kinds: type[ReconcilerError]) -> Iterator[None]:
-    """What is in the block happens, or is refused in one short line."""
+    """Let the block run, or be refused in one short line."""
     sentence = ""
     try:
         yield

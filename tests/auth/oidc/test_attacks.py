@@ -1,4 +1,4 @@
-"""What is tried against a sign-in, by a provider or on the way from one, is refused with one sentence."""
+"""Attacks on a sign-in, by a provider or on the way from one, are refused with one sentence."""
 
 import logging
 import traceback

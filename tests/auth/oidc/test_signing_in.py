@@ -1,4 +1,4 @@
-"""Whoever an honest provider names is proved, however it says so; and what the service asks of it on the way."""
+"""A person whom an honest provider names is proved, however it says so; and the requests on the way."""
 
 import asyncio
 import dataclasses

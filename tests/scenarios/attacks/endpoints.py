@@ -1,4 +1,4 @@
-"""Where a webhook may not lead: what is said when its resource is applied, and what the client does on the wire.
+"""Forbidden targets of a webhook: what is said when its resource is applied, and what the client does on the wire.
 
 Nothing delivers yet, so the second half speaks to the client itself, with servers and name servers of the attacker's.
 """
@@ -8,8 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
 from reconciler.delivery import http_client
-from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
-from reconciler.delivery.http_request import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
+from reconciler.delivery.http_client import (
+    AnswerLimits,
+    Denied,
+    EgressPolicy,
+    HttpClient,
+    HttpRequest,
+    HttpTarget,
+    Listener,
+    Unanswered,
+    Unsendable,
+)
 from tests.delivery.servers import OK, Server, answers, listening, says
 from tests.scenarios.attacks.scene import component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds
@@ -61,7 +70,7 @@ def at_a_server(sending: Sending, *said: bytes) -> Attempt:
 
 
 async def send(request: HttpRequest, *, policy: EgressPolicy, led: Sequence[Sequence[str]] = ()) -> str:
-    """What one request comes to; `led` is what names lead to, one time after the other."""
+    """Return what one request comes to; `led` is what names lead to, one time after the other."""
     async with HttpClient(policy=policy, resolve=answers(*led) if led else None) as client:
         try:
             answer = await client.send(request, limits=LIMITS)
@@ -114,7 +123,7 @@ def _wire(name: str, attempt: Attempt, answer: str) -> Attack:
 
 
 def denied(name: str, rule: str) -> str:
-    """What is said of an address that is refused: never which address a name led to."""
+    """Return what is said of an address that is refused: never which address a name led to."""
     return f"nothing is sent to {name}:<port>, since its address {rule}; name another host; 0 connections, 0 requests"
 
 

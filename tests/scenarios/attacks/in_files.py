@@ -1,4 +1,4 @@
-"""What somebody tries who writes files that the service reads: a watched repository, and words in the settings."""
+"""Attacks by somebody who writes files that the service reads: a watched repository, and words in the settings."""
 
 import json
 import os
@@ -70,7 +70,7 @@ def included(scene: Scene) -> str:
 
 
 def _told_of(scene: Scene) -> str:
-    """What the state says of the repository after a look that somebody asked for."""
+    """Return what the state says of the repository after a look that somebody asked for."""
     scene.daemon.reconcile("pushed")
     shown = scene.daemon.repository("pushed")
     return f"{shown['state']}: {shown['message']}".replace(str(scene.pushed.path), "URL")
@@ -178,7 +178,7 @@ def readable_by_others(scene: Scene) -> str:
 
 
 def processes(scene: Scene) -> str:
-    """What the worker's environment and command line hold, which its user's other processes may read."""
+    """Return what the worker's environment and command line hold, which its user's other processes may read."""
     reader = Path(f"/proc/{scene.daemon.reader()}")
     data = (reader / "environ").read_bytes() + (reader / "cmdline").read_bytes()
     command = Path(f"/proc/{scene.daemon.process.pid}/cmdline").read_bytes()

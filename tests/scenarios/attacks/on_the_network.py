@@ -1,4 +1,4 @@
-"""What somebody tries who reaches the listener and has no key, or has one and hides a second request behind it."""
+"""Attacks by somebody who reaches the listener and has no key, or has one and hides a second request behind it."""
 
 import gzip
 import hashlib

@@ -1,4 +1,4 @@
-"""What somebody tries who may propose a branch, as a fork's pull request does, and reads plans with a viewer's key."""
+"""Attacks by somebody who may propose a branch, as a fork's pull request does, and reads plans with a viewer's key."""
 
 import http.client
 import json
@@ -24,7 +24,7 @@ def proposed(scene: Scene, *entries: tuple[str, bytes, bytes], number: int, onto
 
 
 def plan(scene: Scene, *, repository: str = "pushed", head: str = PULL.format(1), base: str | None = None) -> str:
-    """What a viewer gets to read of a plan, less its id and what the commits are called."""
+    """Return what a viewer gets to read of a plan, less its id and what the commits are called."""
     body = {"repository": repository, "head": head} | ({} if base is None else {"base": base})
     connection = http.client.HTTPConnection(scene.daemon.host, scene.daemon.port, timeout=SECONDS)
     try:
@@ -63,7 +63,7 @@ def hook(token: str) -> bytes:
 
 
 def guessing(scene: Scene) -> str:
-    """Whether a right guess at a secret is answered otherwise than a wrong one."""
+    """Return True when a right guess at a secret is answered otherwise than a wrong one."""
     answers = set()
     for guess in (SECRET, "wrong"):
         proposed(scene, ("100644", b"x.yaml", hook(guess)), number=1)
@@ -82,7 +82,7 @@ def guessing_in_both(scene: Scene) -> str:
 
 
 def listing_secrets(scene: Scene) -> str:
-    """Whether a file of another project, one that no reference may lead to and one that does not exist differ."""
+    """Tell if a file of another project, one that no reference may lead to and one that does not exist differ."""
     answers = set()
     for reference in ("${file:none}", "${file:theirs}", "${file:link}", "${file:../other/theirs}", "${env:PATH}"):
         spec = component("webhook", hostname="a.example.org", headers={"A": reference})
@@ -92,7 +92,7 @@ def listing_secrets(scene: Scene) -> str:
 
 
 def resolving(scene: Scene) -> str:
-    """What a plan shows of a reference that leads somewhere."""
+    """Return what a plan shows of a reference that leads somewhere."""
     spec = component("webhook", hostname="a.example.org", headers={"A": "${env:DESTINATION_DEFAULT__TOKEN}"})
     proposed(scene, ("100644", b"x.yaml", json.dumps(resource("Destination", "mine", spec)).encode()), number=1)
     return f"shown: {ENVIRONMENT in plan(scene)}"

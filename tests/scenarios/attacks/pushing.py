@@ -1,4 +1,4 @@
-"""What somebody tries who may push to a watched repository: any bytes in any tree, with any words in the commit."""
+"""Attacks by somebody who may push to a watched repository: any bytes in any tree, with any words in the commit."""
 
 import json
 import re
@@ -63,18 +63,18 @@ def another_history(scene: Scene) -> str:
 
 
 def unread(reason: str) -> str:
-    """What a run says of a file that cannot be read: it is told, and nothing is pruned."""
+    """Return what a run says of a file that cannot be read: it is told, and nothing is pruned."""
     first, *more = reason.split("\n")
     return "\n".join([f"partial, prune-held\n{first}.{UNTIL}", f"invalid: {first}", *more])
 
 
 def refused(status: str, what: str) -> str:
-    """What a run says of a resource that is not stored."""
+    """Return what a run says of a resource that is not stored."""
     return PARTIAL.format(status) + f"{status} {what}"
 
 
 def in_the_terminal(*command: str) -> Attempt:
-    """What a command shows of a repository whose commits' authors and subjects act on a terminal."""
+    """Return what a command shows of a repository whose commits' authors and subjects act on a terminal."""
     return lambda scene: scene.command(*command)
 
 

@@ -1,4 +1,4 @@
-"""What is attacked: one daemon, with victims that every row leaves as they were.
+"""The target of the attacks: one daemon, with victims that every row leaves as they were.
 
 Belongs here: the victims, and the doors through which an attacker comes, each giving back all that one gets to read.
 Does not: attacks.
@@ -243,7 +243,7 @@ class Scene:
         return self.pushed_run(self.pushed.commit())
 
     def pushed_run(self, commit: str) -> str:
-        """What the run of a commit says: outcome, state with its message, statuses. Then the branch is as before."""
+        """The run of a commit: outcome, state with its message, statuses. Then the branch is as before."""
         run = self.daemon.run_of("pushed", commit)
         repository = self.daemon.repository("pushed")
         self.pushed.rewind(self.base)
@@ -263,7 +263,7 @@ class Scene:
 
 
 def told(status: object, body: Any) -> str:
-    """What a person reads of an answer."""
+    """Return what a person reads of an answer."""
     if not isinstance(body, dict):
         return str(status)
     lines = body.get("errors") or [

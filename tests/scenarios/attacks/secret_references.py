@@ -1,4 +1,4 @@
-"""What somebody tries with references to secrets: to variables and files that are not theirs, and with the files."""
+"""Attacks with references to secrets: to variables and files that are not theirs, and with the files."""
 
 import json
 import os
@@ -37,7 +37,7 @@ def committed(text: str) -> Attempt:
 
 
 def alike(scene: Scene) -> str:
-    """Whether a file that exists, one that does not and one of another project can be told apart."""
+    """Return True when a file that exists, one that does not and one of another project can be told apart."""
     references = (
         "${file:none}",
         "${file:link}",

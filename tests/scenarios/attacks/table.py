@@ -10,7 +10,7 @@ from tests.scenarios.attacks.scene import Scene
 
 
 class Holds(StrEnum):
-    """What the attacker has."""
+    """The access that the attacker has."""
 
     KEY = "a key of role user"
     PUSH = "the right to push to one repository"
@@ -34,5 +34,5 @@ class Attack:
     answer: str | re.Pattern[str]
 
     def is_answered_by(self, found: str) -> bool:
-        """Whether this is what the attacker was to get."""
+        """Return True when this is what the attacker was to get."""
         return found == self.answer if isinstance(self.answer, str) else self.answer.fullmatch(found) is not None

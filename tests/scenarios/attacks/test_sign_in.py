@@ -23,7 +23,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 
 def told(seen: Seen) -> str:
-    """What the attacker reads."""
+    """Return what the attacker reads."""
     if seen.status == 303:
         return f"303 {seen.location}"
     if seen.header("content-type").startswith("text/html"):
@@ -32,7 +32,7 @@ def told(seen: Seen) -> str:
 
 
 def everything(world: World) -> object:
-    """Who there is, and what opens something."""
+    """Return who there is, and what opens something."""
     people = [{**one, "email": None, "displayName": None} for one in world.people()]
     return people, world.daemon.get("/v1/projects").body, world.daemon.get("/v1/api-keys").body
 

@@ -1,4 +1,4 @@
-"""What somebody tries who may apply resources of a project, and may not read its secrets."""
+"""Attacks by somebody who may apply resources of a project, and may not read its secrets."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def hook(**parameters: object) -> Attempt:
 
 
 def hook_moved(parameter: str) -> str:
-    """What is said when a webhook goes elsewhere with its mask."""
+    """Return what is said when a webhook goes elsewhere with its mask."""
     rest = f"send the value itself, since `{parameter}` changed, which may say where it is sent"
     return f"202 invalid: /spec/parameters/2/value/Authorization: {rest}"
 

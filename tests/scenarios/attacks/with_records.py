@@ -1,4 +1,4 @@
-"""What somebody tries who may send log records, with JSON that is small to send and large to read."""
+"""Attacks by somebody who may send log records, with JSON that is small to send and large to read."""
 
 import json
 
@@ -32,7 +32,7 @@ def nested(value: str) -> str:
 
 
 def wrong(what: str) -> str:
-    """What is said of JSON that is no request."""
+    """Return what is said of JSON that is no request."""
     return f"400 The request is no ExportLogsServiceRequest in JSON: {what}."
 
 

@@ -1,4 +1,4 @@
-"""What somebody tries whose key has a role that does not cover it, or is of another project."""
+"""Attacks by somebody whose key has a role that does not cover it, or is of another project."""
 
 from api import projects
 from tests.scenarios.attacks.scene import OTHER_PROJECT, Scene, component, resource
@@ -30,7 +30,7 @@ def auditing(query: str) -> Attempt:
 
 
 def takes(role: str) -> str:
-    """What is said to whom it is not allowed."""
+    """Return what is said to whom it is not allowed."""
     return f"403 key:<id> may not do this; it takes {role}."
 
 

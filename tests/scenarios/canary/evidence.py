@@ -36,7 +36,7 @@ ROOT = Path(__file__).parents[3]
 
 @dataclass
 class Evidence:
-    """What came out, by where it came from."""
+    """The output, by its source."""
 
     answers: dict[str, bytes] = field(default_factory=dict)
     echoes: dict[str, bytes] = field(default_factory=dict)  # of what was sent with fields that no schema describes
@@ -178,7 +178,7 @@ class Gathering:
                 self.ask("POST", path, body)
 
     def _made(self) -> None:
-        """What the service makes: a first password, and keys, each shown in one answer, used and one revoked."""
+        """Return what the service makes: a first password, and keys, each shown in one answer, used and one revoked."""
         self.found.made["first password"] = (self.daemon.state / INITIAL).read_bytes().strip()
         for role in ("viewer", "user", "admin"):
             body = {"name": f"{role} of a test", "project": "default", "role": role}
@@ -402,7 +402,7 @@ class Gathering:
 
 
 def _refusal(file: Path) -> str:
-    """What is said of settings that cannot be used."""
+    """Return what is said of settings that cannot be used."""
     try:
         loading.load(config=file, environment={}, overrides={})
     except loading.SettingsError as error:
@@ -416,7 +416,7 @@ def _objects(mirror: Path) -> bytes:
 
 
 def _plain_files(mirror: Path) -> Iterator[Path]:
-    """What is in a mirror beside the packs, which are compressed and unpacked above."""
+    """Return what is in a mirror beside the packs, which are compressed and unpacked above."""
     return (path for path in sorted(mirror.rglob("*")) if path.is_file() and path.suffix != ".pack")
 
 

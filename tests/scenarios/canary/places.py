@@ -79,7 +79,7 @@ def nested(place: str) -> Document:
 
 
 def good() -> Iterator[Document]:
-    """What is stored: types first."""
+    """Return what is stored: types first."""
     yield from map(type_of, COMPONENTS)
     for kind in COMPONENTS:
         spec = nested(kind) if kind in ("Source", "Destination") else component(kind)
@@ -101,7 +101,7 @@ def inline(place: str) -> Document:
 
 
 def incomplete() -> Iterator[Document]:
-    """What is stored with `acceptInvalid`: parameters that no type knows, or of the wrong shape."""
+    """Return what is stored with `acceptInvalid`: parameters that no type knows, or of the wrong shape."""
     unknown = [*component("unknown")["parameters"], parameter("not_defined", canary("not-defined"))]
     yield document("Destination", "unknown", {"type": "probe", "parameters": unknown})
     wrong = [
@@ -117,7 +117,7 @@ def incomplete() -> Iterator[Document]:
 
 
 def bad() -> Iterator[Document]:
-    """What is refused, with a secret beside everything that can be wrong."""
+    """Return what is refused, with a secret beside everything that can be wrong."""
     secret = component("bad")
     whole = document("Destination", "bad", secret)
     first, *others = secret["parameters"]
@@ -153,7 +153,7 @@ def bad() -> Iterator[Document]:
 
 
 def undescribed() -> Iterator[Document]:
-    """What is refused, with a secret where no schema knows a field."""
+    """Return what is refused, with a secret where no schema knows a field."""
     yield document("Destination", "undescribed", component("undescribed") | {"password": canary("in-a-spec")})
     yield document("Destination", "undescribed", {"type": "webhook", "headers": {"A": canary("headers-in-a-spec")}})
     yield document("Destination", "undescribed", component("undescribed"), password=canary("in-the-metadata"))

@@ -23,7 +23,7 @@ def found(gathered: tuple[Evidence, Gathering]) -> Evidence:
 
 
 def leaking(outputs: Mapping[str, bytes]) -> dict[str, list[str]]:
-    """Where a secret is, with what stands around it."""
+    """Return where a secret is, with what stands around it."""
     number = places.NUMBER.encode()
     return {
         what: [*leaks(data), *([places.NUMBER] if number in data else [])]

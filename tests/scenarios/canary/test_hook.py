@@ -1,4 +1,4 @@
-"""What tests print and log is searched for secrets: a test that prints one fails, and only such a test."""
+"""The output and log of tests are searched for secrets: a test that prints one fails, and only such a test."""
 
 import os
 import subprocess

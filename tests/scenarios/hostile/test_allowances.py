@@ -1,4 +1,4 @@
-"""What one commit may take: over a limit, nothing of it is applied, and the repository says so."""
+"""The limits of one commit: over a limit, nothing of it is applied, and the repository says so."""
 
 import itertools
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What is remembered of children that ended, and how long the next one waits."""
+"""The memory of children that ended, and how long the next one waits."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -20,7 +20,7 @@ LARGEST = 8 * MEBIBYTE  # of a body
 
 
 class Row(NamedTuple):
-    """What is sent; the status, and what the answer, or the first thing that a run tells, holds."""
+    """A request; the status, and what the answer, or the first thing that a run tells, holds."""
 
     name: str
     made: Callable[[], str]

@@ -1,4 +1,4 @@
-"""What ends the worker is found and set aside, and nothing else suffers for it."""
+"""A file that ends the worker is found and set aside, and nothing else suffers for it."""
 
 import asyncio
 import contextlib

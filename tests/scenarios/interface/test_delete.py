@@ -74,7 +74,7 @@ def test_that_is_refused_for_one_removes_the_others(world: World, project: Proje
 
 
 class Use(NamedTuple):
-    """What refers to what, and where; `more` has to be there as well."""
+    """A reference between two resources, and its place; `more` has to be there as well."""
 
     user: Resource
     used: Resource

@@ -52,7 +52,7 @@ EXTRA = "/extra: is not a known field; the fields here are `apiVersion`, `kind`,
 
 
 class Case(NamedTuple):
-    """What is asked, and the whole answer; `path` instead of the endpoint's own where it has parameters."""
+    """A request, and the whole answer; `path` instead of the endpoint's own where it has parameters."""
 
     endpoint: str
     status: int

@@ -84,7 +84,7 @@ def test_says_of_a_resource_of_git_where_it_stands_and_which_commit_it_is_of(
 
 
 def _source(project: Project) -> Resource:
-    """Where the Fleet `one` is from, less the date and the commit that touched it."""
+    """Return where the Fleet `one` is from, less the date and the commit that touched it."""
     found = dict(project.get("Fleet", "one")["status"]["source"])
     assert found.pop("date")
     found.pop("changedBy", None)

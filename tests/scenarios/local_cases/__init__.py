@@ -1,4 +1,4 @@
-"""What can become of a repository, each case on a real daemon that follows one: nothing is deleted that was not really
+"""Cases of a repository, each on a real daemon that follows one: nothing is deleted that was not really
 deleted, what was last good is served, the state has a name and a sentence, and the repository recovers by itself.
 
 Repositories on this machine are here, servers in `tests/scenarios/remote_cases`. Where each case is tested:

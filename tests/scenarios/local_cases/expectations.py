@@ -1,4 +1,4 @@
-"""What must hold of the repository of two resources that each case follows."""
+"""Expectations of the repository of two resources that each case follows."""
 
 from tests.daemons import Followed, destination
 

@@ -46,7 +46,7 @@ class Git:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What a daemon must be started with."""
+        """Return what a daemon must be started with."""
         return {"PATH": f"{self.folder}{os.pathsep}{os.environ.get('PATH', os.defpath)}"}
 
     def calls(self, command: str, about: Path) -> list[str]:

@@ -115,7 +115,7 @@ def garble_packed_refs(folder: Path) -> None:
 
 
 def lock_everything(folder: Path) -> None:
-    """What a killed git leaves behind."""
+    """Return what a killed git leaves behind."""
     for name in (
         "HEAD",
         "config",

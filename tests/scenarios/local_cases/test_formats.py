@@ -155,7 +155,7 @@ def test_a_shallow_clone_that_is_deepened_and_pulled_goes_on(filled: Repository,
 
 @pytest.mark.slow
 def test_a_shallow_clone_that_leaves_a_gap_goes_on_under_the_budget(filled: Repository, follow: Follow) -> None:
-    """What two cut histories have in common is not known, so that it is not said that they have nothing."""
+    """The common part of two cut histories is not known, so that it is not said that they have nothing."""
     cut = shallow(filled)
     followed = follow(cut, interval=OFTEN)
     assert followed.head()["counts"] == {"created": 2}

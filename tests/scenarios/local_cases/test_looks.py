@@ -1,4 +1,4 @@
-"""What a look costs: nothing is fetched or read twice, and of many commits the newest alone counts."""
+"""The cost of a poll: nothing is fetched or read twice, and of many commits the newest alone counts."""
 
 from pathlib import Path
 

@@ -37,7 +37,7 @@ def another(source: Repository, description: str) -> str:
 
 
 def is_at(followed: Followed, commit: str) -> dict[str, str]:
-    """What the run did that brought it to this commit."""
+    """Return what the run did that brought it to this commit."""
 
     def there() -> bool:
         shown = followed.state()

@@ -50,7 +50,7 @@ class Telemetry:
         self.commits.append(self.source.commit())
 
     def names(self, number: int) -> set[str]:
-        """What a commit holds."""
+        """Return what a commit holds."""
         return {f"git-{file}" for file in range(self._files) if (file + number) % 7}
 
     def shown(self, daemon: Daemon) -> int | None:
@@ -262,7 +262,7 @@ def descriptions(daemon: Daemon) -> dict[str, str]:
 
 
 def from_git(daemon: Daemon) -> list[dict[str, Any]]:
-    """What came from Git, less what another daemon cannot know: ids, versions, dates, and the commits of a version."""
+    """Content from Git, less what another daemon cannot know: ids, versions, dates, and the commits of a version."""
     found = [one for one in daemon.resources("Destination") if one["metadata"]["name"].startswith("git-")]
     for one in found:
         for key in ("id", "version", "dateModified", "hash"):

@@ -1,4 +1,4 @@
-"""What is always true of a store, found out anew from all that it holds."""
+"""Invariants of a store, found out anew from all that it holds."""
 
 import json
 from collections import defaultdict
@@ -68,7 +68,7 @@ def _reference_rows(world: World) -> dict[Key, set[Key]]:
 
 
 def _own(body: dict[str, Any], bodies: dict[Key, dict[str, Any]]) -> tuple[str, ...]:
-    """What the parameters of a resource break of the types in force."""
+    """Return what the parameters of a resource break of the types in force."""
 
     def lookup(key: Key) -> ComponentType | None:
         found = bodies.get(key) or builtins.built_in().get(key)

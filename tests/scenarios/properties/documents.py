@@ -141,7 +141,7 @@ def configurations(draw: st.DrawFn, parameters: st.SearchStrategy[list[dict[str,
 
 @st.composite
 def others(draw: st.DrawFn) -> Document:
-    """What refers to nothing, or in an odd way, and what is wrong by itself."""
+    """Return what refers to nothing, or in an odd way, and what is wrong by itself."""
     found: list[Document] = [
         document("Fleet", "f1", {}),
         document("Fleet", "f1", {"selector": {"matchLabels": {"team": "a"}}}),

@@ -1,4 +1,4 @@
-"""What is masked in a store, found out anew from all that it holds."""
+"""Masked values in a store, found out anew from all that it holds."""
 
 import json
 from collections import defaultdict
@@ -43,12 +43,12 @@ def masked(world: World) -> None:
 
 
 def _same(newer: Held, clear: dict[str, Any]) -> set[Pointer]:
-    """Where a version holds the same values as a newer one holds as secrets."""
+    """Return where a version holds the same values as a newer one holds as secrets."""
     document, held = newer
     matching = Matching(document, clear)
     found = {pointer: matching.find(pointer) for pointer in held}
     return {
         there
         for pointer, there in found.items()
-        if not isinstance(there, Unmatched) and masking.is_same_secret(values.value_at(clear, there), held[pointer])
+        if not isinstance(there, Unmatched) and values.is_same(values.value_at(clear, there), held[pointer])
     }

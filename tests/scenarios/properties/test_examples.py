@@ -1,4 +1,4 @@
-"""What the properties found, as small as it gets."""
+"""Cases that the properties found, as small as it gets."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is stored follows from the heads: neither how files hold their documents nor what was before matters."""
+"""The store follows from the heads: neither how files hold their documents nor what was before matters."""
 
 import json
 from collections import Counter
@@ -39,7 +39,7 @@ def twice_spread(draw: st.DrawFn) -> tuple[dict[str, list[Document]], dict[str, 
 
 @st.composite
 def heads(draw: st.DrawFn) -> dict[str, dict[str, list[Document]]]:
-    """What two repositories hold: no document twice, and none that something keeps."""
+    """Return what two repositories hold: no document twice, and none that something keeps."""
     base = [one for content in BASE.values() for one in content]
     changed = draw(st.lists(documents.DOCUMENTS, max_size=6))
     by_key = {str((one["kind"], one["metadata"].get("name"))): one for one in [*base, *changed] if not _keeps(one)}
@@ -107,7 +107,7 @@ def _is_whole(world: World) -> bool:
 
 
 def _stored(world: World, *, owned: bool = False) -> list[dict[str, Any]]:
-    """What is stored, apart from ids, versions and dates; `owned`: and where it stands."""
+    """Return what is stored, apart from ids, versions and dates; `owned`: and where it stands."""
     found = []
     for row in world.stored():
         status = {key: value for key, value in json.loads(row["status"]).items() if key not in LOST}

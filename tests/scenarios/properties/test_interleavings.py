@@ -22,7 +22,7 @@ class Incremental(Planning):
                 self._has_index(name, full)
 
     def _has_index(self, name: str, full: Ran) -> None:
-        """What is remembered of the files; why one holds nothing follows from what it held when it was read."""
+        """Return what is remembered of the files; why one holds nothing follows from what it held when it was read."""
         files = sorted((row.path, row.blob) for part in full.parts for row in part.files)
         assert self._rows("select path, blob from source_file where repository = ?", name) == files
         wanted = sorted(
@@ -49,7 +49,7 @@ class Fresh(Planning):
 
 
 class Consistent(Planning):
-    """What is stored is consistent after every change, and shows no secret."""
+    """The store is consistent after every change, and shows no secret."""
 
     def answered(self, answered: Answered) -> None:
         assert b"canary" not in answered.planned.answer

@@ -1,4 +1,4 @@
-"""What a request answers is what it does, whether it is only asked for, sent twice, or sent in another order."""
+"""The answer of a request is its effect, whether it is only asked for, sent twice, or sent in another order."""
 
 import json
 import random
@@ -122,7 +122,7 @@ class Permuted(Planning):
 
 
 def _essence(world: World) -> list[dict[str, Any]]:
-    """What is stored, but for ids and numbers of versions, which are made from the place in the request, and hashes,
+    """Stored content, but for ids and numbers of versions, which are made from the place in the request, and hashes,
     which go by the ids.
     """
     found = []
@@ -134,7 +134,7 @@ def _essence(world: World) -> list[dict[str, Any]]:
 
 
 class Exported(Planning):
-    """What the service shows can be sent back, and changes nothing."""
+    """An export can be sent back, and changes nothing."""
 
     def settled(self) -> None:
         shown = [json.loads(row["body"]) | {"status": json.loads(row["status"])} for row in self.world.stored()]

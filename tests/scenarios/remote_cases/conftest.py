@@ -29,7 +29,7 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 @pytest.fixture(scope="session")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Who signs the servers' certificates."""
+    """Return who signs the servers' certificates."""
     return Authority.make(tmp_path_factory.mktemp("authority"))
 
 

@@ -122,7 +122,7 @@ def secret_file(path: Path, content: str | bytes) -> Path:
 
 
 def secrets_shown(daemon: Daemon, names: Sequence[str], *, keys: Sequence[Path] = ()) -> list[str]:
-    """Where a secret of these tests shows, a private key's content too: log, answers, files, arguments, variables."""
+    """Places where a secret of these tests shows, and private keys: log, answers, files, arguments, variables."""
     needles = [_body(key) for key in keys]
     return [
         place
@@ -147,7 +147,7 @@ def _places(daemon: Daemon, names: Sequence[str]) -> Mapping[str, bytes]:
 
 
 def _files(folder: Path) -> list[Path]:
-    """What is below a folder, of which the daemon may remove some meanwhile."""
+    """Return what is below a folder, of which the daemon may remove some meanwhile."""
     return [Path(place, name) for place, _, names in os.walk(folder) for name in names]
 
 

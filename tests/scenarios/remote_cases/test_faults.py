@@ -89,7 +89,7 @@ IN_THE_MIDDLE = {
 
 
 def is_swept(remote: Remote) -> bool:
-    """Whether nothing that a killed fetch leaves is in the mirrors."""
+    """Return True when nothing that a killed fetch leaves is in the mirrors."""
     left = [file for mirror in mirrors(remote.daemon) for file in mirror.rglob("*") if "tmp_" in file.name]
     return left == []
 

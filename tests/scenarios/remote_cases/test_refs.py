@@ -1,4 +1,4 @@
-"""What a remote's refs may do: each kind of them, gone and back, moved, rewritten, in each other's way. Our mirror."""
+"""Changes of a remote's refs: each kind of them, gone and back, moved, rewritten, in each other's way. Our mirror."""
 
 import shutil
 from collections.abc import Callable, Iterator

@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def ask(service: Daemon, secrets: dict[str, Any]) -> dict[str, Any]:
-    """What the service says of what was made, once started anew."""
+    """Return what the service says of what was made, once started anew."""
     service.start()
     try:
         states.settle(service)
@@ -218,7 +218,7 @@ def with_the_session(service: Daemon, secrets: Mapping[str, Any]) -> None:
 
 
 def done(answer: daemons.Answer) -> daemons.Answer:
-    """What is accepted."""
+    """Return what is accepted."""
     assert answer.status in (200, 201, 202, 204), answer
     return answer
 

@@ -281,7 +281,7 @@ def me(running: Daemon, headers: Mapping[str, str]) -> list[Any]:
 
 
 def works(running: Daemon, key: str) -> list[int]:
-    """What becomes of a request of each kind with a key."""
+    """Return what becomes of a request of each kind with a key."""
     headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
     asked: tuple[tuple[str, str, bytes | None], ...] = (
         ("GET", "/v1/resources/Fleet", None),
@@ -330,7 +330,7 @@ def _resources(running: Daemon, project: str) -> dict[str, Any]:
 
 
 def _deliveries(running: Daemon, project: str) -> dict[str, Any]:
-    """What waits and what died: not what was tried since the start."""
+    """Return what waits and what died: not what was tried since the start."""
     found = running.get("/v1/deliveries", project=project).body["deliveries"]
     return {
         one["destination"]: {
@@ -349,7 +349,7 @@ def _repositories(running: Daemon) -> dict[str, Any]:
 
 
 def _last_runs(running: Daemon) -> dict[str, Any]:
-    """What the last reading of each repository came to."""
+    """Return what the last reading of each repository came to."""
     told = {}
     for name in sorted(running.repositories):
         finished = [run for run in running.runs(name, limit=5) if run["phase"] == "finished"]

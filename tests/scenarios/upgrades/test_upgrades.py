@@ -146,7 +146,7 @@ def test_people_sign_in_and_are_still_signed_in(upgraded: Upgraded) -> None:
 
 
 def still(old: Any, new: Any) -> bool:
-    """Whether all that was said is said.
+    """Return True when all that was said is said.
 
     Members that are new do no harm, and an organization admin has every scope that there is.
     """

@@ -39,7 +39,7 @@ def clone(folder: Path) -> None:
 
 
 def installed(folder: Path) -> None:
-    """What `make install` leaves there: this interpreter's environment."""
+    """Return what `make install` leaves there: this interpreter's environment."""
     (folder / ".venv").mkdir()
     (folder / ".venv" / "bin").symlink_to(BIN)
     (folder / ".venv" / "installed").touch()  # last, so that it is newer than what it is made of
@@ -55,7 +55,7 @@ def free_port() -> int:
 
 
 def environment(home: Path) -> dict[str, str]:
-    """What a reader's shell has, and nothing of whoever runs the tests."""
+    """Return what a reader's shell has, and nothing of whoever runs the tests."""
     home.mkdir()
     # As on a clean machine, where git does not know whose commits it makes; some guess that from the machine's name.
     (home / ".gitconfig").write_text("[user]\n\tuseConfigOnly = true\n")

@@ -233,7 +233,7 @@ def still(text: str) -> str:
 
 
 def fits(said: str, expected: str) -> bool:
-    """Whether a text is what a page shows, where `...` is any lines."""
+    """Return True when a text is what a page shows, where `...` is any lines."""
     return _fit(still(said).splitlines(), still(expected).splitlines())
 
 
