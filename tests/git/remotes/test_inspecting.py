@@ -1,5 +1,6 @@
 """A look at a repository's files before git has it."""
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -61,4 +62,6 @@ async def test_a_disk_that_hangs_holds_few_threads_until_it_answers(
     assert threading.active_count() <= before + 2
     answers.set()
     await until(lambda: threading.active_count() <= before)
+    for _ in range(10):  # turns of the loop, in which it hears of the answer
+        await asyncio.sleep(0)
     assert (await following.poll()).commit == origin.head()
