@@ -90,7 +90,7 @@ async def make_key(call: Call) -> Response:
 
 
 def _asked(form: Form) -> Mapping[str, Value]:
-    """What was filled in for a key. Raises `BadRequest` for a field that is given twice."""
+    """Return the fields that were filled in for a key. Raises `BadRequest` for a field that is given twice."""
     texts = {name: form.text(name) for name in ("name", "project", "role", "expiry", "whose")}
     return {**texts, "scopes": [*form.texts("scopes")]}
 

@@ -405,7 +405,7 @@ def _keys_by_name(directory: Directory, *, now: str) -> dict[str, Key]:
 
 
 def _maker(directory: Directory, keys: Mapping[str, Key], name: str, *, at: str) -> Principal | None:
-    """Whoever made something at that time under this name; None when they are gone."""
+    """Return the principal that made something at that time under this name; None when it is gone."""
     if name in keys:
         return directory.holder_of(keys[name])
     user = directory.users.get(name.removeprefix("user:"))

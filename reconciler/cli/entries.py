@@ -77,7 +77,7 @@ def _why_not(one: Repository, addresses: Collection["RemoteAddress"], branch: st
 
 
 class RemoteAddress(NamedTuple):
-    """What of a remote's URL says which repository it is: one may be reached by https and by ssh."""
+    """Return the part of a remote's URL that names the repository: one may be reached by https and by ssh."""
 
     host: str  # empty for a path
     path: str

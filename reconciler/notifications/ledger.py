@@ -12,11 +12,13 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from reconciler.model.text import visible
 from reconciler.notifications import rendering
 from reconciler.notifications.models import (
     AlertTarget,
     Cause,
     Domain,
+    Facts,
     Finding,
     Look,
     Notification,
@@ -106,7 +108,7 @@ def _met(
         return replace(
             before,
             severity=finding.severity,
-            facts=finding.facts,
+            facts=_visible(finding.facts),
             began=now,
             modified=now,
             version=before.version + 1,
@@ -118,7 +120,7 @@ def _met(
         domain=domain,
         cause=finding.cause,
         severity=finding.severity,
-        facts=finding.facts,
+        facts=_visible(finding.facts),
         opened=now,
         began=now,
         modified=now,
@@ -126,7 +128,7 @@ def _met(
 
 
 def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notification:
-    after = replace(before, severity=finding.severity, facts=finding.facts)
+    after = replace(before, severity=finding.severity, facts=_visible(finding.facts))
     if after.severity is before.severity and (
         after.facts == before.facts
         or now - before.modified < UPDATE
@@ -134,6 +136,17 @@ def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notifi
     ):
         return before
     return replace(after, version=before.version + 1, modified=now)
+
+
+def _visible(facts: Facts) -> Facts:
+    """A name that a disk gave may be no text that can be stored."""
+    shown: dict[str, str | int | tuple[str, ...]] = {}
+    for name, value in facts.items():
+        if isinstance(value, tuple):
+            shown[name] = tuple(map(visible, value))
+        else:
+            shown[name] = visible(value) if isinstance(value, str) else value
+    return shown
 
 
 # Alerts that are due: each target is told that a cause began, at once, and that it ended. What is due follows from the

@@ -288,10 +288,10 @@ class CertificateObserver:
 
     def _of_settings(self) -> Iterator[ExpiringFile]:
         if self._certificate is not None:
-            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._certificate))
+            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(self._certificate)))
             yield ExpiringFile(cause, "The listener's certificate", _leaf(_text(self._certificate)), RENEW)
         if self._authorities is not None:
-            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(self._authorities))
+            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(self._authorities)))
             until = _last_authority(_text(self._authorities))
             yield ExpiringFile(cause, "The last authority of `outbound.caFile`", until, REPLACE)
 
@@ -325,7 +325,7 @@ def _of_repositories(repositories: Sequence[WatchedRepository]) -> Iterator[Expi
             trusted.setdefault(one.credentials.ca_file, one.name)
     for file, name in sorted(trusted.items()):
         what = f"The last authority in `credentials.caFile` of the repository {name}"
-        cause = Cause(NotificationType.CERTIFICATE_EXPIRING, str(file))
+        cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(file)))
         yield ExpiringFile(cause, what, _last_authority(_text(file)), REPLACE_REPOSITORY)
 
 

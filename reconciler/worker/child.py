@@ -43,8 +43,8 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     _settle_memory()
     granted = None
     if store is not None:
-        files = engines.view_files(store)
-        granted = Granted(readable=(*files.readable, mirrors), writable=files.writable)
+        readable, writable = engines.view_files(store)
+        granted = Granted(readable=(*readable, mirrors), writable=writable)
     sandbox.enter(granted)
     orders, answers = _take_over_pipes()
     child = Worker(answers)

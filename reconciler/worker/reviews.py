@@ -547,7 +547,7 @@ def _subject(flow: Flow) -> Key:
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What was read for one entry. `is_read`: whoever asks has read the base."""
+    """The files that were read for one entry. `is_read`: the caller has read the base."""
 
     commit: CommitReading
     before: _Before

@@ -244,6 +244,17 @@ async def test_what_was_forgotten_or_came_back_while_nothing_could_be_written_is
         assert await shown(board) == found
 
 
+async def test_names_that_are_no_text_are_shown_and_kept(world: World) -> None:
+    odd = {"total": 1, "names": ("a\udcff",), "message": "b\udcff\n"}
+    async with world.board() as board:
+        await board.take(look(finding("a", facts=odd)))
+        found = await shown(board)
+    async with world.board() as board:
+        assert await shown(board) == found
+        await board.take(look(finding("a", facts=odd)))
+        assert await shown(board) == found
+
+
 async def test_a_row_of_a_later_version_is_passed_over(world: World, caplog: pytest.LogCaptureFixture) -> None:
     async with world.board() as board:
         await board.take(look(finding("a")))

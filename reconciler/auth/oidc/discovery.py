@@ -64,13 +64,6 @@ def json_object(data: bytes) -> Mapping[str, object]:
     return value
 
 
-def json_texts(value: object) -> tuple[str, ...] | None:
-    """The strings of an array; None when it is no such array."""
-    if isinstance(value, list) and all(isinstance(each, str) for each in value):
-        return tuple(value)
-    return None
-
-
 def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
     made = dict(pairs)
     if len(made) != len(pairs):
@@ -118,6 +111,17 @@ class ProviderLimits:
 LIMITS = ProviderLimits()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProviderAnswer:
+    """One thing that is asked of the provider."""
+
+    what: str  # as a sentence names it: `the discovery document`
+    url: str
+    most_bytes: int
+    statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
+    members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
+
+
 # Errors of a sign-in, by who can mend them.
 #
 #     Refused      Unfit        the operator: the provider is another one, or offers nothing that is safe
@@ -162,7 +166,7 @@ def quoted(value: object) -> str:
 
 LONGEST_URL = 2048  # characters
 GROUPS = "groups"  # no standard names this scope; Dex, Okta and others give the claim `groups` for it
-BASIC, _POST = "client_secret_basic", "client_secret_post"
+_BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +234,9 @@ def _lacks(issuer: str, what: str) -> str:
 def _offered(told: Mapping[str, object], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
     """The strings of a member; the default when it is not told, nothing when it is no array of strings."""
     value = told.get(name)
-    return default if value is None else json_texts(value) or ()
+    if value is None:
+        return default
+    return tuple(value) if isinstance(value, list) and all(isinstance(each, str) for each in value) else ()
 
 
 def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
@@ -242,11 +248,11 @@ def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
 
 
 def _auth_method(told: Mapping[str, object], *, issuer: str) -> str:
-    offered = _offered(told, "token_endpoint_auth_methods_supported", (BASIC,))
-    for method in (BASIC, _POST):
+    offered = _offered(told, "token_endpoint_auth_methods_supported", (_BASIC,))
+    for method in (_BASIC, _POST):
         if method in offered:
             return method
-    raise ProviderUnfit(_lacks(issuer, f"`{BASIC}` or `{_POST}` at its token endpoint"))
+    raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
 
 
 def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:

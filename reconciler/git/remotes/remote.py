@@ -38,7 +38,7 @@ class RemotePlace(NamedTuple):
 
 
 class PollAnswer(NamedTuple):
-    """Where refs are, or the fault of each. `began`: when the remote was asked, in seconds on the clock."""
+    """The commits of refs, or the fault of each. `began`: when the remote was asked, in seconds on the clock."""
 
     began: float
     found: Mapping[Followed, RefHead | Exception]
