@@ -51,7 +51,7 @@ MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
 
 
 class FollowedRoutes(NamedTuple):
-    """What a project routes now. `wanting` finds until when records are wanted that no route takes."""
+    """The present routes of a project. `wanting` finds until when records are wanted that no route takes."""
 
     routes: Routes
     matcher: Matcher
