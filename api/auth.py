@@ -136,20 +136,12 @@ def read_cookie(headers: Iterable[Header], name: str) -> str:
     Two of a name are doubt: a browser sends those of a neighbouring host or another path as well, in an order that
     whoever set them chooses (RFC 6265, 4.2.2).
     """
-    wanted = name.encode("ascii")
-    found = [value for each, value in _pairs(headers) if each == wanted]
-    if len(found) != 1 or len(found[0]) > LONGEST or not found[0].isascii():
-        return ""
-    return found[0].decode("ascii")
-
-
-def _pairs(headers: Iterable[Header]) -> Iterator[tuple[bytes, bytes]]:
-    """Every cookie, of all headers together (RFC 6265, 4.2.1); none where there are too many."""
-    pieces = b";".join(value for name, value in headers if name == b"cookie").split(b";", MOST)
-    if len(pieces) <= MOST:
-        for piece in pieces:
-            name, _, value = piece.partition(b"=")
-            yield name.strip(b" \t"), value.strip(b" \t")
+    # All headers together are one (RFC 6265, 4.2.1).
+    pieces = b";".join(value for header, value in headers if header == b"cookie").split(b";", MOST)
+    pairs = [piece.partition(b"=")[::2] for piece in pieces]
+    found = [value.strip(b" \t") for each, value in pairs if each.strip(b" \t") == name.encode("ascii")]
+    is_one = len(pieces) <= MOST and len(found) == 1 and len(found[0]) <= LONGEST and found[0].isascii()
+    return found[0].decode("ascii") if is_one else ""
 
 
 # Who asks with a browser: the person of the session that its cookie means.

@@ -33,8 +33,8 @@ from reconciler.delivery import contract
 from reconciler.delivery.otlp import models
 from reconciler.model import error_codes, errors
 from reconciler.model.error_codes import ErrorCode
+from reconciler.reconcile.apply import Locked
 from reconciler.reconcile.interventions import NotHeld, Suspended
-from reconciler.reconcile.locks import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
 from reconciler.worker import client

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from functools import partial
@@ -206,24 +207,19 @@ class Query:
     """The parameters of one request. Problems are gathered, so that one answer names all of them: see `check`."""
 
     def __init__(self, text: bytes, *, known: frozenset[str], strict: bool) -> None:
-        self.problems: list[str] = []
-        self.values: dict[str, str] = {}
-        if text:
-            self._fill(_pairs(text), known=known, strict=strict)
-
-    def _fill(self, pairs: list[tuple[str, str]], *, known: frozenset[str], strict: bool) -> None:
-        unknown: set[str] = set()
-        twice: set[str] = set()
-        for name, value in pairs:
-            if name not in known:
-                unknown.add(name)
-            elif name in self.values:
-                twice.add(name)
-            else:
-                self.values[name] = value
-        self.problems += [f"The query parameter `{name}` is given more than once." for name in sorted(twice)]
+        try:
+            pairs = parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST, errors="strict")
+        except ValueError:
+            raise errors.BadRequest(f"The query is not at most {MOST} parameters in percent-encoded UTF-8.") from None
+        counts = Counter(name for name, _ in pairs)
+        self.values = {name: value for name, value in pairs if name in known}
+        twice = sorted(name for name, number in counts.items() if name in known and number > 1)
+        self.problems = [f"The query parameter `{name}` is given more than once." for name in twice]
         if strict:
-            self.problems += [_unknown(name, known) for name in sorted(unknown)]
+            names = ", ".join(f"`{one}`" for one in sorted(known)) or "none"
+            there = f"there {'is' if len(known) == 1 else 'are'} {names}"
+            unknown = sorted(counts.keys() - known)
+            self.problems += [f"The query parameter `{name}` is not known here: {there}." for name in unknown]
 
     def boolean(self, name: str) -> bool:
         """A boolean; false when it is not given."""
@@ -274,20 +270,6 @@ def none_known(text: bytes) -> None:
         Query(text, known=frozenset(), strict=True).check()
 
 
-def _pairs(text: bytes) -> list[tuple[str, str]]:
-    try:
-        return parse_qsl(text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST, errors="strict")
-    except ValueError:
-        raise errors.BadRequest(f"The query is not at most {MOST} parameters in percent-encoded UTF-8.") from None
-
-
-def _unknown(name: str, known: frozenset[str]) -> str:
-    if not known:
-        return f"The query parameter `{name}` is not known here: there are none."
-    names = ", ".join(f"`{one}`" for one in sorted(known))
-    return f"The query parameter `{name}` is not known here: there {'is' if len(known) == 1 else 'are'} {names}."
-
-
 # Instants in bodies: when something ends, as a duration from now or as a point in time.
 
 INSTANT = re.compile(
@@ -309,16 +291,13 @@ def expiry(body: Members, *, now: datetime, longest: timedelta = LONGEST) -> dat
 def _until(value: Value, *, now: datetime, longest: timedelta) -> datetime:
     """The instant that an expiry means; raises ValueError with what it should be."""
     allowed = "must be a duration such as 30m or 2h, or an instant with a zone such as 2026-11-21T08:00:00Z"
-    if isinstance(value, str) and INSTANT.fullmatch(value):
-        try:
+    try:
+        if isinstance(value, str) and INSTANT.fullmatch(value):
             until = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(allowed) from None
-    else:
-        try:
+        else:
             until = now + timedelta(seconds=scalars.seconds(value, longest=READ))
-        except ValueError:
-            raise ValueError(allowed) from None
+    except ValueError:
+        raise ValueError(allowed) from None
     if not now < until <= now + longest:
         away = "a year" if longest == LONGEST else f"{longest.days} days"
         raise ValueError(f"must be in the future, and at most {away} away")

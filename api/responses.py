@@ -5,7 +5,6 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 
 from starlette.requests import ClientDisconnect
@@ -24,27 +23,23 @@ SECURITY: tuple[Header, ...] = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
-OF_PAGES: Mapping[bytes, bytes] = MappingProxyType(
-    {
-        # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
-        b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
-        b"base-uri 'none'; frame-ancestors 'none'",
-        # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
-        # header"), which proves nothing.
-        b"referrer-policy": b"same-origin",
-    }
-)
+OF_PAGES: Mapping[bytes, bytes] = {
+    # One style sheet and one icon, both from here; forms lead here alone, and there is no script.
+    b"content-security-policy": b"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; "
+    b"base-uri 'none'; frame-ancestors 'none'",
+    # With `no-referrer` a browser writes `Origin: null` for a form of ours (Fetch, "append a request `Origin`
+    # header"), which proves nothing.
+    b"referrer-policy": b"same-origin",
+}
 """The headers of pages, in place of those."""
 
-OF_REFERENCE: Mapping[bytes, bytes] = MappingProxyType(
-    {
-        # Redoc: a script and the document, both from here. It makes its styles by itself.
-        b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "
-        b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
-        b"frame-ancestors 'none'",
-        b"referrer-policy": b"same-origin",
-    }
-)
+OF_REFERENCE: Mapping[bytes, bytes] = {
+    # Redoc: a script and the document, both from here. It makes its styles by itself.
+    b"content-security-policy": b"default-src 'none'; script-src 'self'; connect-src 'self'; "
+    b"style-src 'self' 'unsafe-inline'; img-src 'self' data:; base-uri 'none'; form-action 'none'; "
+    b"frame-ancestors 'none'",
+    b"referrer-policy": b"same-origin",
+}
 """The headers of the reference of the API."""
 
 HSTS: Header = (b"strict-transport-security", b"max-age=31536000")

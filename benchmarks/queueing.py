@@ -5,12 +5,12 @@ import os
 import resource
 import tempfile
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.figures import Figure
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.delivery.queue.queues import Queues
+from reconciler.model.routes import Storage
 
 SENDERS = 64
 SMALL_BYTES = 250  # of one record, as OTLP
@@ -18,15 +18,6 @@ LARGE_BYTES = 250_000  # of a thousand
 MOST_RECORDS = 1_000  # of a claim
 MOST_BYTES = 1 << 20
 BACKLOG_BATCH_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Storage:
-    """A queue without limits."""
-
-    directory: str = "benchmark"
-    max_bytes: int = 1 << 50
-    sync: str = "commit"
 
 
 def measure(*, appends: int, backlog: int = 0) -> list[Figure]:
@@ -43,8 +34,9 @@ def measure(*, appends: int, backlog: int = 0) -> list[Figure]:
 async def _opened(root: Path) -> tuple[Queues, DiskQueue]:
     queues = Queues(root, reserve=0, clock=_milliseconds)
     await queues.start()
+    storage = Storage(directory="benchmark", max_bytes=1 << 50)
     queue = await queues.open(
-        project="benchmark", name="sink", storage=Storage(), max_batches=1 << 50, dead_bytes=1 << 50
+        project="benchmark", name="sink", storage=storage, max_batches=1 << 50, dead_bytes=1 << 50
     )
     return queues, queue
 

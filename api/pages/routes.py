@@ -1,6 +1,5 @@
 """Every page, with its methods, and its static files."""
 
-import re
 from collections.abc import Collection
 from functools import cache
 from pathlib import Path
@@ -50,20 +49,11 @@ def _file(name: str, media_type: bytes) -> Content:
 #
 # It tells nothing of this installation, so that nobody need sign in for it.
 
-_CODE = re.compile(r"`([^`]*)`")
-
 
 @routes.add(f"GET {PagePath.NOTIFICATIONS}", Subject.PUBLIC)
 async def show_explained(_call: Call) -> Response:
     """Explain each type of notification."""
-    explanations = rendering.explanations().items()
-    types = [(type_.value, [_pieces(sentence) for sentence in explained]) for type_, explained in explanations]
-    return forms.page("notifications", types=types)
-
-
-def _pieces(sentence: str) -> list[tuple[bool, str]]:
-    """The sentence cut at its backticks; what stood between two of them is code."""
-    return [(place % 2 == 1, piece) for place, piece in enumerate(_CODE.split(sentence)) if piece]
+    return forms.page("notifications", types=rendering.explanations())
 
 
 # `/docs`: every operation of the interface and every schema, shown by Redoc from `/openapi.json`.

@@ -23,35 +23,163 @@ import io
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import aiohttp
+import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from reconciler.delivery.http_request import (
-    AnswerLimits,
-    Denied,
-    FailureCause,
-    Headers,
-    HttpAnswer,
-    HttpRequest,
-    HttpTarget,
-    Unanswered,
-    Unsendable,
-    check,
-)
-from reconciler.model import hosts
+from reconciler.model import hosts, webhooks
+from reconciler.model.errors import Refused, Transient
 from reconciler.model.hosts import Address, Network
 from reconciler.version import __version__
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpTarget:
+    """The target of a request. `host` has no brackets or one pair of them; `path` is as it is sent, with its query."""
+
+    scheme: Literal["http", "https"]
+    host: str
+    port: int
+    path: str = ""
+
+    def __str__(self) -> str:
+        return f"{hosts.bracketed(self.host)}:{self.port}"
+
+
+class HttpRequest(msgspec.Struct, frozen=True):
+    """A request. Headers carry credentials, so neither they nor the body are shown."""
+
+    target: HttpTarget
+    method: Literal["POST", "PUT", "PATCH"] = "POST"
+    headers: Headers = ()
+    body: bytes = b""
+
+    def __repr__(self) -> str:
+        """Without headers and body."""
+        return f"Request({self.method} {self.target})"
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """The limits of one request: seconds for a connection, seconds in all, bytes that are read of an answer's body."""
+
+    connect: float = 5.0
+    total: float = 5.0
+    answer_bytes: int = 64 * 1024
+
+
+class HttpAnswer(msgspec.Struct, frozen=True):
+    """The answer of a server, whatever its status; all of it is a stranger's text. `body_start` is not decompressed."""
+
+    status: int
+    reason: str
+    headers: Headers
+    body_start: bytes
+
+    def __repr__(self) -> str:
+        """The status alone."""
+        return f"Answer({self.status})"
+
+
+class FailureCause(StrEnum):
+    """The reason why no answer came."""
+
+    NAME = "name"  # it did not resolve
+    CONNECT = "connect"
+    TLS = "tls"
+    UNTRUSTED = "untrusted"  # the server's certificate
+    CLIENT = "client"  # the server wants a certificate of ours, or another one
+    TIME = "time"  # it took too long
+    PROXY = "proxy"
+    ANSWER = "answer"  # none, or none that is HTTP
+
+
+class Denied(Refused):
+    """The service does not connect there: no retry helps until the name, the settings or the resource changes.
+
+    `rule` is a sentence's rest, `is link-local`. Neither says which address a name led to; the log does.
+    """
+
+    def __init__(self, target: HttpTarget, rule: str, *, whose: str = "its") -> None:
+        super().__init__(f"nothing is sent to {target}, since {whose} address {rule}; name another host")
+        self.rule = rule
+
+
+class Unsendable(Refused):
+    """The request breaks a rule of requests; the message names the header or part, never a value."""
+
+
+class Unanswered(Transient):
+    """No answer came; try again. The request may have arrived all the same."""
+
+    def __init__(self, target: HttpTarget, cause: FailureCause, message: str) -> None:
+        super().__init__(f"{target} {message}")
+        self.cause = cause
+
+
+def check(request: HttpRequest) -> Set[str]:
+    """Return the names of its headers, in lower case. Raises Unsendable unless the rules of webhooks allow every part.
+
+    Values are judged here again, because references to secrets are known only now: a file that ends in a line end would
+    end a header's line.
+    """
+    target = request.target
+    wrong = _wrong_target(target)
+    if wrong is not None:
+        raise Unsendable(wrong)
+    seen: set[str] = set()
+    for name, value in request.headers:
+        wrong = _wrong(name, value, seen)
+        if wrong is not None:
+            raise Unsendable(f"a header of a request to {target} {wrong}")
+        seen.add(name.lower())
+    wrong = webhooks.wrong_headers(request.headers)
+    if wrong is not None:
+        raise Unsendable(f"a request to {target} {wrong}")
+    return seen
+
+
+@lru_cache(maxsize=1024)
+def _wrong_target(target: HttpTarget) -> str | None:
+    """Remembered, since it is the same for each of thousands of requests."""
+    if target.path and not target.path.startswith("/"):
+        return "the path of a request must be empty or begin with `/`"
+    for part, wrong in (("the host", webhooks.wrong_host(target.host)), ("the path", webhooks.wrong_path(target.path))):
+        if wrong is not None:
+            return f"{part} of a request {wrong}"
+    return None
+
+
+_wrong_name = lru_cache(maxsize=1024)(
+    webhooks.wrong_header_name
+)  # of values, which may be secrets, nothing is remembered
+
+
+def _wrong(name: str, value: str, seen: set[str]) -> str | None:
+    wrong = _wrong_name(name)
+    if wrong is not None:
+        return wrong
+    if name.lower() in seen:
+        return f"(`{name}`) {webhooks.TWICE}"
+    if webhooks.header_size(name, value) > webhooks.LONGEST_HEADER:
+        return f"is longer than {webhooks.LONGEST_HEADER} bytes"
+    about = webhooks.wrong_header_value(value)
+    return None if about is None else f"(`{name}`) {about}"
+
 
 OWN_LISTENER = "is a listener of the service itself"
 DENIED_BY_SETTINGS = "is denied by `delivery.egress`"
@@ -146,27 +274,6 @@ Resolve = Callable[[str, int], Awaitable[Sequence[str]]]
 RESOLVER_THREADS = 8
 
 
-class SystemNames:
-    """The system's resolver: /etc/hosts, DNS, whatever nsswitch.conf says."""
-
-    def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
-
-    async def __call__(self, host: str, port: int) -> Sequence[str]:
-        """The addresses of a name, best first (RFC 6724), of families that this machine has."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _addresses, host, port)
-
-    def close(self) -> None:
-        """Take no more names; who waits for one is cancelled."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
-
-def _addresses(host: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
-    return [str(address[0]) for _, _, _, _, address in found]
-
-
 log = logging.getLogger(__name__)
 
 MOST_ADDRESSES = 16  # of one name; aiohttp tries n of them up to n² / 2 times
@@ -196,9 +303,9 @@ class HttpClient:
         self._proxy = proxy or None
         self.secrets = _credentials(proxy)  # that every request may send
         self._sockets = policy.for_proxy() if proxy else policy
-        self._names = SystemNames()
+        self._resolver = _Resolver(resolve)
         connector = aiohttp.TCPConnector(
-            resolver=_Resolver(resolve or self._names),
+            resolver=self._resolver,
             use_dns_cache=False,
             socket_factory=self._socket,
             limit=connections,
@@ -226,7 +333,7 @@ class HttpClient:
     async def close(self) -> None:
         """Close every connection; requests under way fail."""
         await self._session.close()
-        self._names.close()
+        await self._resolver.close()
 
     async def send(
         self, request: HttpRequest, *, limits: AnswerLimits, tls: ssl.SSLContext | None = None
@@ -322,10 +429,18 @@ class _Once:
 
 
 class _Resolver(AbstractResolver):
-    """A function from names to addresses as aiohttp takes one. It judges nothing; the number of answers is bounded."""
+    """The system's resolver (/etc/hosts, DNS, whatever nsswitch.conf says), or a function in its place.
 
-    def __init__(self, resolve: Resolve) -> None:
-        self._resolve = resolve
+    It judges nothing; the number of answers is bounded.
+    """
+
+    def __init__(self, resolve: Resolve | None) -> None:
+        self._resolve = resolve or self._system
+        self._threads = ThreadPoolExecutor(RESOLVER_THREADS, thread_name_prefix="egress-names")
+
+    async def _system(self, host: str, port: int) -> Sequence[str]:
+        """Best first (RFC 6724), of families that this machine has."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, _addresses, host, port)
 
     async def resolve(
         self,
@@ -341,7 +456,13 @@ class _Resolver(AbstractResolver):
         ]
 
     async def close(self) -> None:
-        """Nothing is held here."""
+        """Take no more names; who waits for one is cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _addresses(host: str, port: int) -> list[str]:
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_ADDRCONFIG)
+    return [str(address[0]) for _, _, _, _, address in found]
 
 
 def _credentials(proxy: str) -> tuple[str, ...]:

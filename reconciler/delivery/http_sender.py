@@ -34,8 +34,7 @@ import msgspec
 
 from reconciler.delivery import retry, tls
 from reconciler.delivery import secrets as delivery_secrets
-from reconciler.delivery.http_client import HttpClient
-from reconciler.delivery.http_request import AnswerLimits, Headers, HttpAnswer, HttpRequest, HttpTarget
+from reconciler.delivery.http_client import AnswerLimits, Headers, HttpAnswer, HttpClient, HttpRequest, HttpTarget
 from reconciler.delivery.otlp import encodings
 from reconciler.delivery.otlp.bodies import body_fragments
 from reconciler.delivery.retry import AnswerVerdict

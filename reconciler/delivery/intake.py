@@ -35,11 +35,6 @@ class RequestSplit(NamedTuple):
 
 def split_request(logs: Logs, match: Match) -> RequestSplit:
     """Divide a request."""
-    if len(logs.groups) == 1:  # of nearly every request that is small
-        group = logs.groups[0]
-        share = RecordShare((group.data,), group.records, len(group.data))
-        names = match(group.attributes)
-        return RequestSplit(dict.fromkeys(names, share), 0 if names else group.records)
     chosen: dict[str, list[RecordGroup]] = {}
     unrouted = 0
     for group in logs.groups:

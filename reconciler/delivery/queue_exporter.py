@@ -17,11 +17,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 from reconciler.delivery import http_sender, retry
-from reconciler.delivery.batches import Lease, Leases, SendBatch
+from reconciler.delivery.batches import Job, Lease, Leases, Pending, SendBatch
 from reconciler.delivery.breaker import SendEnvironment, Timer
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.http_sender import HttpSender
-from reconciler.delivery.pending import Job, Pending
 from reconciler.delivery.queue.contract import Obituary, Queue, Reason
 from reconciler.delivery.retry import TOO_LARGE, AnswerVerdict
 from reconciler.model import errors

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple
 
-from reconciler.delivery.http_request import Denied, FailureCause, HttpAnswer, Unanswered
+from reconciler.delivery.http_client import Denied, FailureCause, HttpAnswer, Unanswered
 from reconciler.model import errors, hosts
 from reconciler.model.routes import Endpoint, Retry
 

@@ -7,7 +7,6 @@ Nesting is bounded by the readers.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -47,18 +46,12 @@ class Component(NamedTuple):
     @property
     def type_key(self) -> Key:
         """Its type."""
-        return _type_key(self.kind, self.type)
+        return Key(f"{self.kind}Type", self.type)
 
     @property
     def at(self) -> Pointer:
         """The pointer of its parameters, even if it has none."""
         return (*self.pointer, "parameters")
-
-
-@lru_cache(maxsize=1024)
-def _type_key(kind: str, name: str) -> Key:
-    """One object for all that are of this type."""
-    return Key(f"{kind}Type", name)
 
 
 def find_components(kind: str, spec: Value) -> tuple[Component, ...]:

@@ -71,16 +71,12 @@ class _Days(NamedTuple):
         day = start
         while True:
             if day.month not in self.months:
-                day = _next_month(day)
+                day = date(day.year + day.month // 12, day.month % 12 + 1, 1)
                 continue
             by_date, by_weekday = day.day in self.dates, day.isoweekday() % 7 in self.weekdays
             if (by_date or by_weekday) if self.either else (by_date and by_weekday):
                 return day
             day += _DAY
-
-
-def _next_month(day: date) -> date:
-    return date(day.year + day.month // 12, day.month % 12 + 1, 1)
 
 
 class Cron:

@@ -76,12 +76,8 @@ def changed_endpoint(
     """
     old = _relevant(before, type_key, component_type)
     new = _relevant(after, type_key, component_type)
-    names = old.keys() | new.keys()
-    return tuple(sorted(name for name in names if not _is_same(name, old, new)))
-
-
-def _is_same(name: str, old: dict[str, Value], new: dict[str, Value]) -> bool:
-    return name in old and name in new and same_value(old[name], new[name])
+    same = {name for name in old.keys() & new.keys() if same_value(old[name], new[name])}
+    return tuple(sorted((old.keys() | new.keys()) - same))
 
 
 def _relevant(given: list[Value], type_key: Key, component_type: ComponentType | None) -> dict[str, Value]:

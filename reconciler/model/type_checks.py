@@ -257,11 +257,10 @@ def judged(
     broken = misfitting(component, component_type)
     if refuse_unknown or component.type_key in EXECUTED:
         return [*broken], []
-    return [one for one in broken if not one.of_unknown], [_tolerated(one) for one in broken if one.of_unknown]
-
-
-def _tolerated(violation: Violation) -> Violation:
-    return replace(violation, message=f"{violation.message}; it is kept all the same, and masked")
+    tolerated = [
+        replace(one, message=f"{one.message}; it is kept all the same, and masked") for one in broken if one.of_unknown
+    ]
+    return [one for one in broken if not one.of_unknown], tolerated
 
 
 def misfitting(component: Component, component_type: ComponentType) -> tuple[Violation, ...]:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from reconciler.model import cron, hosts, secret_references
-from reconciler.model.components import MASK
+from reconciler.model.components import MASK, parameter_name
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
 
@@ -95,11 +95,6 @@ PATH_CHARACTERS = "must not hold white space, control characters, a backslash or
 _OUTSIDE_PATHS = re.compile(r"[\s\\#\x00-\x20\x7f-\xa0]")
 
 
-def broken_rules(given: list[Value], *, at: Pointer) -> tuple[Violation, ...]:
-    """Every rule that the parameters of a webhook break; `at` is the pointer of the list in the document."""
-    return tuple(_broken(given, at))
-
-
 def intervals(initial: int, longest: int, elapsed: int) -> tuple[int, int]:
     """The initial and the longest interval that count: none is over what bounds it. `elapsed` 0 bounds nothing."""
     longest = min(longest, elapsed) if elapsed else longest
@@ -163,17 +158,10 @@ _TEXTS = {
 }
 
 
-_JUDGED = frozenset({"headers", *_TEXTS})
-
-
-def _broken(given: list[Value], at: Pointer) -> Iterator[Violation]:
+def broken_rules(given: list[Value], *, at: Pointer) -> Iterator[Violation]:
+    """Yield every rule that the parameters of a webhook break; `at` is the pointer of the list in the document."""
     for index, parameter in enumerate(given):
-        if not isinstance(parameter, dict):
-            continue
-        name = parameter.get("name")
-        if not isinstance(name, str) or name not in _JUDGED:
-            continue
-        value = parameter.get("value")
+        name, value = parameter_name(parameter), parameter.get("value") if isinstance(parameter, dict) else None
         if name == "headers" and isinstance(value, dict):
             yield from _headers(value, (*at, index, "value"))
         elif name in _TEXTS and isinstance(value, str) and value:

@@ -21,8 +21,15 @@ import msgspec
 from msgspec.structs import replace
 
 from reconciler.delivery import retry
-from reconciler.delivery.http_client import HttpClient
-from reconciler.delivery.http_request import AnswerLimits, FailureCause, HttpAnswer, HttpRequest, HttpTarget, Unanswered
+from reconciler.delivery.http_client import (
+    AnswerLimits,
+    FailureCause,
+    HttpAnswer,
+    HttpClient,
+    HttpRequest,
+    HttpTarget,
+    Unanswered,
+)
 from reconciler.git import hooks
 from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339

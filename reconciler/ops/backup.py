@@ -261,10 +261,6 @@ def _tell(incoming: Path, copied: CopiedDatabase, backup: GivenBackup, *, by: st
         action="restored",
         kind="Store",
         name=STORE.file,
-        version_before=None,
-        version_after=None,
-        run=None,
-        request=None,
         detail=json.dumps(detail, ensure_ascii=False),
     )
     files.tell(incoming, [event])

@@ -188,7 +188,15 @@ def copy_database(
     try:
         make_private_file(target)
         before = files.copy_into(source, target, kind=kind, watch=watch)
-        copied = _verified(target, before, kind=kind, watch=watch, is_quick=is_quick)
+        found = files.identify(target, kind)
+        told = files.verdict(target, kind, watch=watch, is_quick=is_quick)
+        is_same = found.version == before.version and (kind.forgotten != () or found.pages == before.pages)
+        if told != "ok" or not is_same:
+            wrong = told if told != "ok" else "a copy of it is another one"
+            raise Refused(
+                f"The {kind.name} is damaged ({wrong}), so that no copy of it is worth anything; restore a backup."
+            )
+        rows = files.count_rows(target, kind, watch=watch)
         force_to_disk(target)
     except BaseException as problem:
         remove_database(target)
@@ -198,22 +206,6 @@ def copy_database(
                 "permissions."
             ) from problem
         raise
-    return copied
-
-
-def _verified(
-    path: Path, before: DatabaseIdentity, *, kind: DatabaseKind, watch: ProgressWatch, is_quick: bool
-) -> CopiedDatabase:
-    found = files.identify(path, kind)
-    told = files.verdict(path, kind, watch=watch, is_quick=is_quick)
-    rows = files.count_rows(path, kind, watch=watch)
-    is_same = found.version == before.version
-    is_whole = kind.forgotten != () or found.pages == before.pages
-    if told != "ok" or not is_same or not is_whole:
-        wrong = told if told != "ok" else "a copy of it is another one"
-        raise Refused(
-            f"The {kind.name} is damaged ({wrong}), so that no copy of it is worth anything; restore a backup."
-        )
     return CopiedDatabase(found, rows)
 
 

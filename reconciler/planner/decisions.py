@@ -105,14 +105,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
         judged = {key: one.document() for key, one in change.coming.judged.items() if key in kept}
         blinded = {key: blinding.of(document, kept[key]) for key, document in judged.items()}
         change.coming = replace(change.coming, blinded=blinded)
-    resolved = resolving.resolve(
-        change.coming,
-        lookup=lookup,
-        type_of=lookup.of_extension,
-        available=snapshot.available,
-        judged=snapshot.judged,
-        check=snapshot.check,
-    )
+    resolved = resolving.resolve(change.coming, snapshot, lookup=lookup, type_of=lookup.of_extension)
     change.refuse(resolved)
     standing = change.standing(resolved, lookup=lookup, blinding=blinding)
     updates = {
@@ -187,8 +180,7 @@ class _Change:
         targets = set[Key]().union(*[document.references for document in judged.values()])
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
-        refuse_unknown = self._snapshot.refuse_unknown
-        return Coming(judged, arriving, there, accepting, refuse_unknown=refuse_unknown, invalid=invalid)
+        return Coming(judged, arriving, there, accepting, invalid=invalid)
 
     def arriving_types(self) -> dict[Key, Desired]:
         """Return the types that will be stored, or are already, if nothing is wrong with them."""

@@ -7,6 +7,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -351,10 +352,16 @@ def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
 
 def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
     """The document as its repository's settings and the mode of the plan have it."""
-    allowed = document.key is None or rules.allows(document.key)
+    allowed = document.key is None or is_allowed(document.key, rules)
     if allowed and not (lenient and document.recent is not None):
         return document
     return structs.replace(document, allowed=allowed, recent=None if lenient else document.recent)
+
+
+def is_allowed(key: Key, rules: RepositoryRules) -> bool:
+    """Return True when the kind and the name of a resource each match a pattern of the setting `allow`."""
+    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in rules.allowed_kinds)
+    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in rules.allowed_names)
 
 
 def _without(claims: Iterable[OwnershipClaim], keys: Collection[Key]) -> Iterator[OwnershipClaim]:

@@ -8,7 +8,7 @@ guessed value equals one, so a dry run of a type does not try its rules on store
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -31,7 +31,6 @@ from reconciler.model.components import Reference
 from reconciler.model.desired import Desired
 from reconciler.model.masking import Restored
 from reconciler.model.names import Key
-from reconciler.model.secret_references import AvailableSecrets
 from reconciler.model.type_checks import Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
@@ -193,8 +192,8 @@ class Coming:
     `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
     so that an actor who may not change a resource still learns what is wrong with the document. `there` is what is
     stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are
-    the types of those that must not be judged by all that their types say (`stored_secrets`). `refuse_unknown` as in
-    `type_checks.fit`. `invalid` are resources that come and are not judged, since they are wrong by themselves.
+    the types of those that must not be judged by all that their types say (`stored_secrets`). `invalid`
+    are resources that come and are not judged, since they are wrong by themselves.
     """
 
     judged: Mapping[Key, Desired]
@@ -202,7 +201,6 @@ class Coming:
     there: AbstractSet[Key]
     accepting: Collection[Key]
     blinded: Mapping[Key, Lookup] = field(default_factory=dict)
-    refuse_unknown: bool = False
     invalid: AbstractSet[Key] = frozenset()
 
 
@@ -217,32 +215,23 @@ class Resolved:
     fits: Mapping[Key, Fit] = field(default_factory=dict, repr=False)
 
 
-def resolve(
-    coming: Coming,
-    *,
-    lookup: Lookup,
-    type_of: TypeOf,
-    available: AvailableSecrets | None,
-    judged: JudgedBefore,
-    check: Callable[[], object] = bool,
-) -> Resolved:
+def resolve(coming: Coming, snapshot: StoreSnapshot, *, lookup: Lookup, type_of: TypeOf) -> Resolved:
     """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
-    Extensions that are there already; `available` are the secrets that may be referred to. What `judged` knows by the
-    same types is not judged again. `check` is called before each document.
+    Extensions that are there already. What was judged before by the same types is not judged again.
     """
-    judged.forget_changed(lookup)
+    snapshot.judged.forget_changed(lookup)
     fits: dict[Key, Fit] = {}
     faults: dict[Key, str] = {}  # one damaged type must not stop everything else
     for key, document in coming.judged.items():
-        check()
+        snapshot.check()
         try:
             # What must not be judged by all that its types say has no part in what others may be judged by.
-            known = JudgedBefore() if key in coming.blinded else judged
+            known = JudgedBefore() if key in coming.blinded else snapshot.judged
             fits[key] = known.fit(
                 document.owned,
                 coming.blinded.get(key, lookup),
-                available=available,
-                refuse_unknown=coming.refuse_unknown,
+                available=snapshot.available,
+                refuse_unknown=snapshot.refuse_unknown,
             )
         except Damaged as damage:
             faults[key] = damage.message

@@ -5,6 +5,7 @@ follows on every exit, once. `loop` decides when there is a run.
 """
 
 import logging
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -19,10 +20,9 @@ from reconciler.git.remotes.proposals import Proposal, Proposing
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconcile import interventions, polling, runs
+from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.interventions import Intervention
-from reconciler.reconcile.polling import PollFailure
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
@@ -112,8 +112,8 @@ class Reconciler:
         """Have the next run read everything."""
         self.memory.row = self.memory.row._replace(fingerprint=None)
 
-    async def reconcile(self, run: Run) -> PollFailure | None:
-        """Do a run; return how it failed, or None. Raises nothing foreseen.
+    async def reconcile(self, run: Run) -> None:
+        """Do a run. Raises nothing foreseen.
 
         A run that finds nothing new writes nothing, unless a person requested it.
         """
@@ -138,7 +138,6 @@ class Reconciler:
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
         await self._finish(run)
-        return polling.poll_failure(run.fault, is_local=self.watched.source.is_local)
 
     async def _steps(self, run: Run) -> None:
         watched, memory, following = self.watched, self.memory, self._following
@@ -336,7 +335,8 @@ class Reconciler:
     @property
     def suspension_left(self) -> float:
         """Seconds until a suspension is over; infinity if there is none, or it has no end."""
-        return interventions.seconds_left(self.memory.suspension, self._clock())
+        suspension = self.memory.suspension
+        return math.inf if suspension is None else interventions.seconds_left(suspension, self._clock())
 
     # What other repositories and reviews need, whatever state this one is in.
 

@@ -30,7 +30,7 @@ from reconciler.delivery.secrets import SecretSources
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Routes
 from reconciler.reconcile.apply import Applier
-from reconciler.server.schedules import every
+from reconciler.server.schedules import Job, scheduled
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Store
 from reconciler.store.records import ResourceChange
@@ -182,9 +182,10 @@ class Delivering:
 
     async def keep(self, store: Store) -> None:
         """Follow what every project routes, and look after the queues, forever."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(every(EXPIRY_SECONDS, self.upkeep.expire, name="dead-letters"), name="dead-letters")
-            group.create_task(every(DISK_SECONDS, self.upkeep.look_at_disk, name="room-on-the-disk"), name="disk")
+        async with scheduled(
+            Job("dead-letters", EXPIRY_SECONDS, self.upkeep.expire),
+            Job("room-on-the-disk", DISK_SECONDS, self.upkeep.look_at_disk),
+        ):
             await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
 
 

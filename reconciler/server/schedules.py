@@ -1,12 +1,17 @@
-"""Work at intervals, and the upkeep of the audit.
+"""Work at intervals, and the upkeep of the audit. The only module that imports APScheduler.
 
 The upkeep writes refused attempts, logs the head of the chain, and removes events past their retention.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import NamedTuple
+
+from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model import errors
@@ -19,18 +24,78 @@ from reconciler.store.records import AuditRow, ResourceChange
 log = logging.getLogger(__name__)
 
 
-async def every(seconds: float, work: Callable[[], Awaitable[object]], *, name: str) -> None:
-    """Do the work forever, for the first time after so many seconds. Neither its faults nor a machine's clock that is
-    set change that, since the loop has a clock of its own.
+STOP_SECONDS = 5.0  # for cancelled work to come to its end
+CLOCK_SECONDS = 10.0  # between two looks at the clock; work may be late by so much after it was set back
+
+
+class Job(NamedTuple):
+    """Work that is done again and again, for the first time after so many seconds."""
+
+    name: str
+    seconds: float
+    work: Callable[[], Awaitable[object]]
+
+
+@asynccontextmanager
+async def scheduled(*jobs: Job) -> AsyncIterator[None]:
+    """Do the jobs while the block runs, then cancel them. No job overlaps itself, and no fault ends it.
+
+    Work that was missed while the process did not run is not repeated.
     """
+    # In UTC, since it would look for the machine's time zone otherwise. Late work is done once, however late.
+    scheduler = AsyncIOScheduler(
+        timezone=UTC, job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
+    )
+    running: set[asyncio.Task[None]] = set()
+    for job in jobs:
+        scheduler.add_job(_do, _FromNow(timedelta(seconds=job.seconds)), args=(job, running), name=job.name)
+    scheduler.start()
+    clock = asyncio.create_task(_follow_clock(scheduler), name="clock")
+    try:
+        yield
+    finally:
+        clock.cancel()
+        scheduler.shutdown(wait=False)
+        await asyncio.sleep(0)  # that happens in a callback of the loop
+        if running:
+            await asyncio.wait(running, timeout=STOP_SECONDS)
+
+
+class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """Fire an interval after the present time, however many intervals were missed.
+
+    APScheduler's own trigger adds the interval to the previous time: after a jump of the clock it walks through every
+    missed time (9 s without the event loop for 40 days at one second).
+    """
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
+        return now + self._interval
+
+
+async def _follow_clock(scheduler: AsyncIOScheduler) -> None:
+    """Count from now again after the machine's clock was set back: nothing would be due until it is where it was."""
     while True:
-        await asyncio.sleep(seconds)
-        try:
-            await work()
-        except errors.ReconcilerError as problem:
-            log.warning("The work on %s is left until the next time: %s", name, problem.message)
-        except Exception:
-            log.exception("The work on %s met a fault of the program; it is done again the next time.", name)
+        before = datetime.now(UTC)
+        await asyncio.sleep(CLOCK_SECONDS)
+        if datetime.now(UTC) < before:
+            for job in scheduler.get_jobs():
+                job.reschedule(job.trigger)
+
+
+async def _do(job: Job, running: set[asyncio.Task[None]]) -> None:
+    task = asyncio.current_task()
+    assert task is not None
+    running.add(task)
+    task.add_done_callback(running.discard)
+    try:
+        await job.work()
+    except errors.ReconcilerError as problem:
+        log.warning("The work on %s is left until the next time: %s", job.name, problem.message)
+    except Exception:
+        log.exception("The work on %s met a fault of the program; it is done again the next time.", job.name)
 
 
 MINUTE = 60.0
@@ -57,9 +122,9 @@ class AuditUpkeep:
     async def keep(self) -> None:
         """Do all of it until cancelled; then write the attempts that were refused until then."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(every(MINUTE, self.minute, name="audit"), name="audit-minutes")
-                group.create_task(every(RETENTION_SECONDS, self.forget, name="audit-retention"), name="audit-retention")
+            async with scheduled(
+                Job("audit", MINUTE, self.minute), Job("audit-retention", RETENTION_SECONDS, self.forget)
+            ):
                 while True:
                     await self.say()
                     await self._ran.wait()

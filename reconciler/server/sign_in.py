@@ -206,14 +206,10 @@ async def settle_auth(
     was = recorded or (OF_OLD if directory.users else configured)
     sessions = await operations.sessions()
     if was != configured:
-        counts = {
-            "people": len(directory.users),
-            "memberships": sum(map(len, directory.members.values())),
-            "invitations": len(directory.invitations),
-            "keys": len(directory.keys),
-        }
+        counts = _counts(directory)
         has_anybody = any(counts.values())
-        what = ", ".join(f"{name}: {count:,}" for name, count in {**counts, "sessions": len(sessions)}.items())
+        told = zip(("people", "memberships", "invitations", "keys"), counts.values(), strict=True)
+        what = ", ".join(f"{name}: {count:,}" for name, count in (*told, ("sessions", len(sessions))))
         if has_anybody and not is_confirmed:
             raise errors.Refused(
                 f"auth.type is {configured}, and was {was} the last time: starting so removes everybody who could sign "
@@ -231,16 +227,18 @@ async def settle_auth(
         await store.put_auth_type(configured)
 
 
-def _without_anybody(directory: Directory, *, was: str, configured: str) -> Amendment:
-    """Remove all people and stored keys; projects and resources stay."""
-    detail = {
-        "before": was,
-        "after": configured,
+def _counts(directory: Directory) -> dict[str, int]:
+    return {
         "users": len(directory.users),
         "members": sum(map(len, directory.members.values())),
         "invitations": len(directory.invitations),
         "keys": len(directory.keys),
     }
+
+
+def _without_anybody(directory: Directory, *, was: str, configured: str) -> Amendment:
+    """Remove all people and stored keys; projects and resources stay."""
+    detail = {"before": was, "after": configured, **_counts(directory)}
     return Amendment(
         Audited("configured", "Authentication", configured, detail=detail),
         removed_users=tuple(user for _, user in sorted(directory.users.items())),

@@ -50,18 +50,13 @@ def open_view(address: str) -> PlanningView:
     return SqlitePlanningView(Path(address))
 
 
-class ViewFiles(NamedTuple):
-    """The files of a view of a store: those that its process must be able to read, and to read and write."""
-
-    readable: tuple[str, ...]
-    writable: tuple[str, ...]
-
-
-def view_files(address: str) -> ViewFiles:
-    """Those of the store with this address, while it is open in the main process, which makes them."""
+def view_files(address: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the files of a view of the store with this address: those that its process must be able to read, and to
+    read and write. The store is open in the main process, which makes them.
+    """
     path = os.path.realpath(address)
     # Who reads takes note in the `-shm` of how far, so that nothing is written over (sqlite.org/walformat.html).
-    return ViewFiles(readable=(path, f"{path}-wal"), writable=(f"{path}-shm",))
+    return (path, f"{path}-wal"), (f"{path}-shm",)
 
 
 class ScratchStore:

@@ -216,10 +216,10 @@ class AuditRow(NamedTuple):
     action: str
     kind: str
     name: str
-    version_before: int | None
-    version_after: int | None
-    run: str | None
-    request: str | None
+    version_before: int | None = None
+    version_after: int | None = None
+    run: str | None = None
+    request: str | None = None
     detail: str | None = None  # given by the actor
     address: str | None = None  # of the request, where it is not that of the commit
 

@@ -258,8 +258,14 @@ class CommitReading:
         globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
         paths: dict[Key, list[str]] = defaultdict(list)
         for row in self.view.wanted_of(rules.name, keys):
-            if row.key is not None and rules.allows(row.key) and row.path.startswith(folder) and globs.choose(row.path):
-                paths[row.key].append(row.path)
+            key, path = row.key, row.path
+            if (
+                key is not None
+                and planner_heads.is_allowed(key, rules)
+                and path.startswith(folder)
+                and globs.choose(path)
+            ):
+                paths[key].append(path)
         held: dict[str, set[Key]] = defaultdict(set)
         for key, found in paths.items():
             if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts

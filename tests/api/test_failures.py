@@ -17,7 +17,7 @@ import pytest
 from api.calls import Services
 from api.edge import MOST as IN_FLIGHT
 from reconciler.model.errors import Refused
-from reconciler.reconcile.locks import Locked
+from reconciler.reconcile.apply import Locked
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Moved, Store, StoreFault
 from tests.api.conftest import connect, until

@@ -18,14 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.delivery import http_client
-from reconciler.delivery.http_client import MOST_ADDRESSES, EgressPolicy, HttpClient, Listener
-from reconciler.delivery.http_request import (
+from reconciler.delivery.http_client import (
+    MOST_ADDRESSES,
     AnswerLimits,
     Denied,
+    EgressPolicy,
     FailureCause,
     HttpAnswer,
+    HttpClient,
     HttpRequest,
     HttpTarget,
+    Listener,
     Unanswered,
     Unsendable,
 )

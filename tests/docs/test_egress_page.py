@@ -5,10 +5,9 @@ from ipaddress import ip_address, ip_network
 
 import yaml
 
-from reconciler.delivery import http_client, http_request
+from reconciler.delivery import http_client
 from reconciler.delivery import http_client as delivery_egress
-from reconciler.delivery.http_client import EgressPolicy
-from reconciler.delivery.http_request import Denied, HttpTarget
+from reconciler.delivery.http_client import Denied, EgressPolicy, HttpTarget
 from reconciler.model import hosts, webhooks
 from reconciler.settings.models import Egress
 from tests.docs import pages
@@ -75,7 +74,7 @@ def test_the_numbers_are_those_of_the_program() -> None:
         f"up to {http_client.MOST_HEADERS} headers, each of at most {round(http_client.LONGEST_LINE / 1024)} KiB"
         in text
     )
-    assert f"the first {http_request.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
+    assert f"the first {http_client.AnswerLimits().answer_bytes // 1024} KiB as they come" in text
 
 
 def test_the_webhooks_page_has_every_header_that_is_refused_and_the_bounds() -> None:

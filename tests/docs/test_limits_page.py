@@ -17,7 +17,7 @@ from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
 from reconciler.git.remotes import following, mirrors, proposals, sources, ssh, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
-from reconciler.reconcile import apply, polling
+from reconciler.reconcile import apply, loop
 from reconciler.review import kept_plans, service
 from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
@@ -77,10 +77,10 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("polls of a repository while they fail", f"{polling.MOST} in {polling.WINDOW:g} s"),
+        ("polls of a repository while they fail", f"{loop.MOST} in {loop.WINDOW:g} s"),
         (
             "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{polling.MOST_LASTING} in {polling.WINDOW:g} s; {polling.MOST_OF_HEAD}",
+            f"{loop.MOST_LASTING} in {loop.WINDOW:g} s; {loop.MOST_OF_HEAD}",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"

@@ -25,7 +25,7 @@ def parameters(**values: Value) -> list[Value]:
 
 
 def told(**values: Value) -> list[str]:
-    found = webhooks.broken_rules(parameters(**values), at=("spec", "parameters"))
+    found = tuple(webhooks.broken_rules(parameters(**values), at=("spec", "parameters")))
     assert all(violation.of_parameter for violation in found)
     return [f"{pointer_text(violation.pointer)}: {violation.message}" for violation in found]
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Mapping
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import given
@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from reconciler.model import desired, resource
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.secret_references import NO_SECRETS
 from reconciler.model.type_checks import Fit, TypeOf
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import resolving
 from reconciler.planner.resolving import Coming
-from reconciler.planner.stored import JudgedBefore
+from reconciler.planner.stored import StoreSnapshot
+from reconciler.store.contract import PlanningView
 from tests.model.lookups import look_up, type_of
 
 CUSTOM = Key("ProcessorType", "custom")
@@ -60,7 +60,8 @@ class ByPosition(NamedTuple):
 
 
 def resolve(one: Coming, type_of: TypeOf = type_of) -> ByPosition:
-    found = resolving.resolve(one, lookup=look_up, type_of=type_of, available=NO_SECRETS, judged=JudgedBefore())
+    snapshot = StoreSnapshot(cast("PlanningView", None), "default", b"k")  # nothing is read from it
+    found = resolving.resolve(one, snapshot, lookup=look_up, type_of=type_of)
     at = {key: position for position, key in enumerate(one.judged)}
     lines = {at[key]: "\n".join(resolving.unresolved_lines(each)) for key, each in found.violations.items()}
     return ByPosition(lines, {at[key]: fit for key, fit in found.fits.items()})

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from reconciler.reconcile.locks import Locked, ProjectLocks, Writer, to_its_end
+from reconciler.reconcile.apply import Locked, ProjectLocks, Writer, to_its_end
 
 pytestmark = pytest.mark.anyio
 

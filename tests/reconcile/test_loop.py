@@ -5,6 +5,7 @@ import itertools
 import math
 import os
 import selectors
+import threading
 from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,34 +13,41 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.watching import Watcher
+from reconciler.model.errors import ReconcilerError, Refused, Transient
 from reconciler.reconcile import interventions, runs
-from reconciler.reconcile.loop import Loop
-from reconciler.reconcile.polling import MOST, WINDOW, PollFailure
+from reconciler.reconcile.loop import MOST, WINDOW, Loop
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
 from reconciler.reconcile.runs import Run, Trigger
+from reconciler.settings import bounded_io
 from reconciler.store.records import SuspensionRow
 from tests import entries
 
 HOUR = 3_600.0
 TURN = 1e-6  # seconds that one turn of the event loop takes
-MAY_PASS = PollFailure(may_pass=True)
-FOR_A_PERSON = PollFailure(may_pass=False)
+MAY_PASS = Transient("The disk is full.")
+FOR_A_PERSON = Refused("The settings are wrong.")
 EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
 UNTIL = "2026-11-21T01:00:00.000Z"  # an hour later
 
 
 class Jumping(selectors.DefaultSelector):
-    """Waits for nothing: what would be waited is what the time goes on by."""
+    """Waits for nothing but threads that look at files: what else would be waited is what the time goes on by."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        for thread in threading.enumerate():
+            while thread.is_alive() and thread.name == "files":
+                thread.join(0.001)
+        if found := super().select(0):
+            return found
         self.now += TURN + (timeout or 0.0)
-        return super().select(0)
+        return []
 
 
 class JumpingLoop(asyncio.SelectorEventLoop):
@@ -47,21 +55,10 @@ class JumpingLoop(asyncio.SelectorEventLoop):
 
     def __init__(self) -> None:
         self.jumping = Jumping()
-        self.waiting: list[asyncio.Future[Any]] = []  # for a disk that hangs
-        self.hangs = False
         super().__init__(self.jumping)
 
     def time(self) -> float:
         return self.jumping.now
-
-    def run_in_executor(self, _: object, work: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:  # type: ignore[override]
-        """Return what a thread would do, in no time, or never."""
-        done = self.create_future()
-        if self.hangs:
-            self.waiting.append(done)
-        else:
-            done.set_result(work(*arguments))
-        return done
 
 
 class Scripted:
@@ -74,22 +71,22 @@ class Scripted:
             interval=interval,
             credentials=Credentials(token_file=credentials),
         )
-        self.failure: PollFailure | None = None
+        self.fault: ReconcilerError | None = None
         self.suspension: SuspensionRow | None = None
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
         self.polls: list[tuple[float, Trigger]] = []
         self.memory = RepositoryMemory(runs.unread_row(self.watched), is_lineage_due=False)
 
-    async def reconcile(self, run: Run) -> PollFailure | None:
+    async def reconcile(self, run: Run) -> None:
         assert not run.full
         self.polls.append((_now(), run.trigger))
         if self.is_suspension_over:
             self.suspension = None
-        return self.failure
+        run.fault = self.fault
 
     @property
     def suspension_left(self) -> float:
-        return interventions.seconds_left(self.suspension, self._clock())
+        return math.inf if self.suspension is None else interventions.seconds_left(self.suspension, self._clock())
 
     @property
     def is_suspension_over(self) -> bool:
@@ -102,7 +99,7 @@ class Scripted:
 class Failing(Scripted):
     """One whose runs cannot even be recorded."""
 
-    async def reconcile(self, run: Run) -> PollFailure | None:
+    async def reconcile(self, run: Run) -> None:
         await super().reconcile(run)
         raise ValueError
 
@@ -166,7 +163,7 @@ def test_repositories_that_start_together_with_an_event_each_are_polled_evenly()
 
 def test_a_repository_that_fails_is_polled_ever_more_rarely_however_short_its_interval() -> None:
     reconciler = Scripted(interval=0.25)
-    reconciler.failure = MAY_PASS
+    reconciler.fault = MAY_PASS
     runs = played(an_hour, reconciler)
     assert fullest_minute(runs) == MOST
     assert len(runs) <= 14  # four in the first minute, then 32, 64, 128, 256 and 512 seconds apart, then ten minutes
@@ -174,7 +171,7 @@ def test_a_repository_that_fails_is_polled_ever_more_rarely_however_short_its_in
 
 def test_events_that_keep_coming_do_not_defeat_the_bound() -> None:
     reconciler = Scripted()
-    reconciler.failure = MAY_PASS
+    reconciler.fault = MAY_PASS
 
     async def events(loop: Loop) -> None:
         while _now() < HOUR:
@@ -188,11 +185,11 @@ def test_events_that_keep_coming_do_not_defeat_the_bound() -> None:
 
 def test_an_event_acts_at_once_while_runs_fail() -> None:
     reconciler = Scripted(interval=HOUR)
-    reconciler.failure = FOR_A_PERSON
+    reconciler.fault = FOR_A_PERSON
 
     async def event(loop: Loop) -> None:
         await asyncio.sleep(100.0)
-        reconciler.failure = None
+        reconciler.fault = None
         loop.ask(Trigger.WATCH, actor="system")
         await asyncio.sleep(1.0)
 
@@ -201,7 +198,7 @@ def test_an_event_acts_at_once_while_runs_fail() -> None:
 
 def test_only_a_request_is_faster_than_the_remote_asks_for() -> None:
     reconciler = Scripted()
-    reconciler.failure = PollFailure(may_pass=True, retry_after=500.0)
+    reconciler.fault = GitFault(RepositoryState.UNREACHABLE, "Ask later.", retry_after=500.0)
 
     async def meanwhile(loop: Loop) -> None:
         await asyncio.sleep(100.0)
@@ -218,7 +215,7 @@ def test_only_a_request_is_faster_than_the_remote_asks_for() -> None:
 
 def test_a_request_never_waits() -> None:
     reconciler = Scripted()
-    reconciler.failure = MAY_PASS
+    reconciler.fault = MAY_PASS
 
     async def requests(loop: Loop) -> None:
         for _ in range(10):
@@ -236,11 +233,11 @@ def test_a_file_with_credentials_that_changes_ends_the_wait(tmp_path: Path) -> N
         (tmp_path / version / "token").write_text("canary-token")
     (tmp_path / "data").symlink_to("old")
     reconciler = Scripted(interval=HOUR, credentials=tmp_path / "data/token")
-    reconciler.failure = FOR_A_PERSON
+    reconciler.fault = FOR_A_PERSON
 
     async def rotate(_: Loop) -> None:
         await asyncio.sleep(100.0)
-        reconciler.failure = None
+        reconciler.fault = None
         (tmp_path / "swapped").symlink_to("new")
         os.replace(tmp_path / "swapped", tmp_path / "data")  # noqa: PTH105 - Path.replace is the same
         await asyncio.sleep(HOUR / 2)
@@ -253,7 +250,7 @@ def test_a_file_with_credentials_that_changes_ends_the_wait(tmp_path: Path) -> N
 def test_a_file_that_is_written_again_and_again_does_not_defeat_the_bound(tmp_path: Path) -> None:
     token = tmp_path / "token"
     reconciler = Scripted(interval=HOUR, credentials=token)
-    reconciler.failure = FOR_A_PERSON
+    reconciler.fault = FOR_A_PERSON
 
     async def rewrite(_: Loop) -> None:
         for number in range(300):
@@ -268,11 +265,11 @@ def test_a_file_that_is_written_again_and_again_does_not_defeat_the_bound(tmp_pa
 def test_a_correction_is_acted_on_within_seconds_however_many_polls_failed(tmp_path: Path, *, is_hook: bool) -> None:
     token = tmp_path / "token"
     reconciler = Scripted(interval=0.25, credentials=token)
-    reconciler.failure = MAY_PASS
+    reconciler.fault = MAY_PASS
 
     async def correct(loop: Loop) -> None:
         await asyncio.sleep(20.0)  # four polls have failed, and no other may come for three quarters of a minute
-        reconciler.failure = None
+        reconciler.fault = None
         if is_hook:
             loop.ask(Trigger.HOOK, actor="forge")
         else:
@@ -283,23 +280,29 @@ def test_a_correction_is_acted_on_within_seconds_however_many_polls_failed(tmp_p
     assert runs[MOST - 1][0] < 20.0 <= runs[MOST][0] <= 25.0
 
 
-def test_a_disk_that_hangs_delays_no_poll_and_keeps_few_threads(tmp_path: Path) -> None:
+def test_a_disk_that_hangs_delays_no_poll_and_keeps_few_threads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     token = tmp_path / "token"
     token.touch()
     reconciler = Scripted(interval=60.0, credentials=token)
-    reconciler.failure = MAY_PASS
-    threads = 0
+    reconciler.fault = MAY_PASS
+    threads, answers = 0, threading.Event()
+
+    def hanging(_: Path) -> None:
+        threading.current_thread().name = "hangs"
+        answers.wait()
 
     async def hang(loop: Loop) -> None:
         nonlocal threads
-        events = cast("JumpingLoop", asyncio.get_running_loop())
-        events.hangs = True
+        monkeypatch.setattr(bounded_io, "file_identity", hanging)
         await asyncio.sleep(HOUR)
-        threads = len(events.waiting)
+        threads = sum(thread.name == "hangs" for thread in threading.enumerate())
         loop.ask(Trigger.REQUEST, actor="ada")
         await asyncio.sleep(0.1)
 
     runs = played(hang, reconciler)
+    answers.set()
     assert threads == 6  # it is tried again after 1, 2, 4, 8 and 16 minutes
     assert runs[-1][1] is Trigger.REQUEST
     assert len([when for when, _ in runs if when > HOUR / 2]) >= 3
@@ -329,7 +332,6 @@ def test_the_seconds_left_of_a_suspension() -> None:
     moments = [timedelta(seconds=seconds) for seconds in (-1.5, -0.0004, 0.0, 0.0004, 90.0)]
     found = [interventions.seconds_left(row, end + moment) for moment in moments]
     assert found == [1.5, 0.0004, 0.0, 0.0, 0.0]
-    assert interventions.seconds_left(None, end) == math.inf
     assert interventions.seconds_left(row._replace(until=None), end) == math.inf
 
 

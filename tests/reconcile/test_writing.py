@@ -10,8 +10,7 @@ import pytest
 
 from reconciler.model.clock import rfc3339
 from reconciler.reconcile import apply
-from reconciler.reconcile.apply import ApplyRequest
-from reconciler.reconcile.locks import Locked
+from reconciler.reconcile.apply import ApplyRequest, Locked
 from reconciler.store.records import Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ApplyOptions
 from tests.api.parts import DEFAULT, SERVICE, Parts, destination, started

@@ -1,19 +1,22 @@
-"""Work at intervals, on a real loop: it never overlaps itself, and its faults do not end it."""
+"""Work at intervals, on a real loop: it never overlaps itself, and neither its faults nor the clock end it."""
 
 import asyncio
+import itertools
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
+from apscheduler.schedulers import base
 
 from reconciler.model import errors
 from reconciler.server import schedules
+from reconciler.server.schedules import Job, scheduled
 
 pytestmark = pytest.mark.anyio
 
 SOON = 0.01  # seconds
 PATIENCE = 20.0  # seconds, until a test is given up
+FAR = timedelta(days=40)
 
 
 class Often:
@@ -38,19 +41,27 @@ class Often:
                 await self._moved.wait_for(lambda: self.begun >= number)
 
 
-@asynccontextmanager
-async def doing(work: Callable[[], Awaitable[None]], *, name: str = "work") -> AsyncIterator[None]:
-    task = asyncio.create_task(schedules.every(SOON, work, name=name))
-    try:
-        yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
+class Clock(datetime):
+    """The clock of the machine, which somebody sets."""
+
+    ahead = timedelta()
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> "Clock":
+        return super().now(tz) + cls.ahead
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
+    monkeypatch.setattr(Clock, "ahead", timedelta())
+    for one in (base, schedules):
+        monkeypatch.setattr(one, "datetime", Clock)
+    return Clock
 
 
 async def test_work_is_done_at_its_interval_until_it_is_cancelled() -> None:
     work = Often()
-    async with doing(work):
+    async with scheduled(Job("work", SOON, work)):
         assert work.begun == 0
         await work.times(3)
     begun = work.begun
@@ -58,12 +69,36 @@ async def test_work_is_done_at_its_interval_until_it_is_cancelled() -> None:
     assert work.begun == begun
 
 
+async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(clock: type[Clock]) -> None:
+    work = Often()
+    loop = asyncio.get_running_loop()
+    async with scheduled(Job("work", 1.0, work)):
+        clock.ahead = FAR
+        turns = [loop.time()]
+        while work.begun < 2:
+            await asyncio.sleep(SOON)
+            turns.append(loop.time())
+    assert max(later - earlier for earlier, later in itertools.pairwise(turns)) < 0.5
+    assert turns[-1] - turns[0] < PATIENCE
+
+
+async def test_work_goes_on_when_the_clock_is_set_back(clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schedules, "CLOCK_SECONDS", SOON)
+    clock.ahead = FAR
+    work = Often()
+    async with scheduled(Job("work", SOON, work)):
+        await work.times(1)
+        clock.ahead = timedelta()
+        await work.times(work.begun + 3)
+
+
 async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     work = Often(errors.Transient("The disk is full."), RuntimeError("odd"))
     with caplog.at_level(logging.INFO):
-        async with doing(work, name="dead-letters"):
+        async with scheduled(Job("dead-letters", SOON, work)):
             await work.times(4)
-    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+    told = [record for record in caplog.records if record.name.startswith("reconciler")]
+    assert [(record.levelname, record.getMessage()) for record in told] == [
         ("WARNING", "The work on dead-letters is left until the next time: The disk is full."),
         ("ERROR", "The work on dead-letters met a fault of the program; it is done again the next time."),
     ]
@@ -82,8 +117,7 @@ async def test_work_never_overlaps_itself_and_is_cancelled_by_the_end() -> None:
             cancelled += 1
             raise
 
-    async with doing(slow):
-        async with doing(other):
-            await other.times(10)
+    async with scheduled(Job("slow", SOON, slow), Job("other", SOON, other)):
+        await other.times(10)
         assert (begun, cancelled) == (1, 0)
     assert (begun, cancelled) == (1, 1)

@@ -119,8 +119,7 @@ class ProviderAnswer:
     url: str
     most_bytes: int
     statuses: frozenset[int] = frozenset({200})  # of answers that are looked at
-    form: Mapping[str, str] | None = field(default=None, repr=False)  # that is posted
-    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    members: frozenset[str] | None = None  # those of the JSON object that are let through; None: all
 
 
 # Errors of a sign-in, by who can mend them.
@@ -167,7 +166,7 @@ def quoted(value: object) -> str:
 
 LONGEST_URL = 2048  # characters
 GROUPS = "groups"  # no standard names this scope; Dex, Okta and others give the claim `groups` for it
-BASIC, _POST = "client_secret_basic", "client_secret_post"
+_BASIC, _POST = "client_secret_basic", "client_secret_post"
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,11 +248,11 @@ def _algorithms(told: Mapping[str, object], *, issuer: str) -> frozenset[str]:
 
 
 def _auth_method(told: Mapping[str, object], *, issuer: str) -> str:
-    offered = _offered(told, "token_endpoint_auth_methods_supported", (BASIC,))
-    for method in (BASIC, _POST):
+    offered = _offered(told, "token_endpoint_auth_methods_supported", (_BASIC,))
+    for method in (_BASIC, _POST):
         if method in offered:
             return method
-    raise ProviderUnfit(_lacks(issuer, f"`{BASIC}` or `{_POST}` at its token endpoint"))
+    raise ProviderUnfit(_lacks(issuer, f"`{_BASIC}` or `{_POST}` at its token endpoint"))
 
 
 def _endpoint(told: Mapping[str, object], name: str, *, issuer: str) -> str:

@@ -6,8 +6,10 @@ we ask for none is refused, so that little can never become much.
 """
 
 import asyncio
+import contextlib
+import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import httpx2
@@ -51,21 +53,21 @@ class ProviderClient:
                 limit.reschedule(0)
 
     async def obj(self, asked: ProviderAnswer) -> Mapping[str, object]:
-        """The JSON object at a URL, within the limits. Raises ProviderUnreachable, ProviderUnfit."""
+        """The JSON object at a URL. Raises Unreachable, Unfit."""
+        async with self.bounded(asked) as transport, transport:
+            answer = await transport.handle_async_request(httpx2.Request("GET", asked.url, headers=HEADERS))
+            return discovery.json_object(answer.content)
+
+    @contextlib.asynccontextmanager
+    async def bounded(self, asked: ProviderAnswer) -> AsyncIterator[httpx2.AsyncBaseTransport]:
+        """A transport for one request within the limits; what fails within the block is told as Unreachable, Unfit."""
         if self._closed:
             raise ProviderUnreachable(STOPPING)
-        method, headers = "GET" if asked.form is None else "POST", {**HEADERS, **asked.headers}
         try:
             async with asyncio.timeout(self._limits.request_seconds) as limit:
                 self._under_way.add(limit)
                 try:
-                    request = httpx2.Request(method, asked.url, headers=headers, data=asked.form)
-                    async with self._transport(asked.url, await self._trust(asked.url)) as transport:
-                        response = await transport.handle_async_request(request)
-                        try:
-                            return await _read(response, asked)
-                        finally:
-                            await response.aclose()
+                    yield _Bounded(self._transport(asked.url, await self._trust(asked.url)), asked)
                 finally:
                     self._under_way.discard(limit)
         except TimeoutError:
@@ -91,29 +93,50 @@ class ProviderClient:
         return await asyncio.to_thread(_trusted, self._ca_file)
 
 
-async def _read(response: httpx2.Response, asked: ProviderAnswer) -> Mapping[str, object]:
-    """Read a JSON object of a bounded size. Raises ProviderUnreachable for what is no answer of a provider."""
-    status = response.status_code
-    if response.is_redirect:
-        raise ProviderUnreachable(_sentence(asked, "is somewhere else now, and redirects are not followed"))
-    if status not in asked.statuses:
-        raise ProviderUnreachable(_not_given(asked, status))
-    if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
-        raise ProviderUnreachable(_sentence(asked, "came compressed, which was not asked for"))
-    if not _is_json(response.headers.get("content-type", "")):
-        raise ProviderUnreachable(_sentence(asked, "is not JSON"))
-    body = bytearray()
-    async for chunk in response.aiter_raw():
-        body += chunk
-        if len(body) > asked.most_bytes:
-            raise ProviderUnreachable(_sentence(asked, f"is larger than {asked.most_bytes >> 10} KiB"))
-    try:
-        told = discovery.json_object(bytes(body))
-    except discovery.NotAnObject:
-        raise ProviderUnreachable(_sentence(asked, "is no JSON object")) from None
-    if status != 200 and "error" not in told:  # RFC 6749, 5.2
-        raise ProviderUnreachable(_not_given(asked, status))
-    return told
+class _Bounded(httpx2.AsyncBaseTransport):
+    """Passes on JSON objects of a bounded size, and of their heads the status alone."""
+
+    def __init__(self, inner: httpx2.AsyncBaseTransport, asked: ProviderAnswer) -> None:
+        self._inner = inner
+        self._asked = asked
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        response = await self._inner.handle_async_request(request)
+        try:
+            self._check(response)
+            told = discovery.json_object(await self._body(response))
+        except discovery.NotAnObject:
+            raise ProviderUnreachable(_sentence(self._asked, "is no JSON object")) from None
+        finally:
+            await response.aclose()
+        if response.status_code != 200 and "error" not in told:  # RFC 6749, 5.2
+            raise ProviderUnreachable(_not_given(self._asked, response.status_code))
+        members = self._asked.members
+        kept = {name: value for name, value in told.items() if members is None or name in members}
+        return httpx2.Response(response.status_code, content=json.dumps(kept).encode())
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+    def _check(self, response: httpx2.Response) -> None:
+        """Raises Unreachable for what is no answer of a provider."""
+        if response.is_redirect:
+            raise ProviderUnreachable(_sentence(self._asked, "is somewhere else now, and redirects are not followed"))
+        if response.status_code not in self._asked.statuses:
+            raise ProviderUnreachable(_not_given(self._asked, response.status_code))
+        if response.headers.get("content-encoding", "identity").strip().lower() != "identity":
+            raise ProviderUnreachable(_sentence(self._asked, "came compressed, which was not asked for"))
+        if not _is_json(response.headers.get("content-type", "")):
+            raise ProviderUnreachable(_sentence(self._asked, "is not JSON"))
+
+    async def _body(self, response: httpx2.Response) -> bytes:
+        """Raises Unreachable for more than is read."""
+        body = bytearray()
+        async for chunk in response.aiter_raw():
+            body += chunk
+            if len(body) > self._asked.most_bytes:
+                raise ProviderUnreachable(_sentence(self._asked, f"is larger than {self._asked.most_bytes >> 10} KiB"))
+        return bytes(body)
 
 
 def _is_json(content_type: str) -> bool:

@@ -5,7 +5,6 @@ import binascii
 import hmac
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlencode, urlsplit, urlunsplit
@@ -157,11 +156,6 @@ LONGEST_HINT = 4096  # characters: servers refuse a longer line, and with the hi
 def sign_out_url(endpoint: str, *, id_token: str, client_id: str, back: str) -> str:
     """The endpoint with its own query and ours (2)."""
     hint = {"id_token_hint": id_token} if 0 < len(id_token) <= LONGEST_HINT else {}
-    return with_query(endpoint, {**hint, "client_id": client_id, "post_logout_redirect_uri": back})
-
-
-def with_query(endpoint: str, added: Mapping[str, str]) -> str:
-    """A URL with its own query, and this behind it."""
+    added = urlencode({**hint, "client_id": client_id, "post_logout_redirect_uri": back})
     parts = urlsplit(endpoint)
-    query = urlencode(added)
-    return urlunsplit(parts._replace(query=f"{parts.query}&{query}" if parts.query else query))
+    return urlunsplit(parts._replace(query=f"{parts.query}&{added}" if parts.query else added))

@@ -161,11 +161,7 @@ def _nothing(_: AnyValue) -> None:
 
 
 def _map(value: AnyValue) -> dict[str, Any]:
-    # `_value`, written out: this line is most of the work for records that are maps.
-    return {
-        pair.key: _READ.get((inner := pair.value).WhichOneof("value"), _nothing)(inner)
-        for pair in value.kvlist_value.values
-    }
+    return {pair.key: _value(pair.value) for pair in value.kvlist_value.values}
 
 
 def _array(value: AnyValue) -> list[Any]:

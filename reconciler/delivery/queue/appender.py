@@ -23,6 +23,7 @@ from reconciler.delivery.queue import segments
 from reconciler.delivery.queue.contract import Piece, QueueFault
 from reconciler.delivery.queue.files import Space, System
 from reconciler.delivery.queue.segments import Acknowledgements, Frame, QueueEntry, Segment, SegmentHeader
+from reconciler.model.routes import Sync
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,7 @@ class Appender:
         committed: Callable[[Segment, Sequence[QueueEntry]], None],
     ) -> None:
         """`header` has the kind and mark, the next number and the totals so far. Nothing is appended to old files."""
-        self.sync = "commit"
+        self.sync = Sync.COMMIT
         self.roll_bytes = segments.ROLL_BYTES
         self.next_number = header.first
         self.waiting_size = self.waiting_records = 0
@@ -215,7 +216,7 @@ class Appender:
             buffers.append(segments.encode_frame(one.frame, mark=self._header.mark))
             buffers.extend(one.payload)
             size += one.frame.length
-        synced = self.sync == "commit" or any(one.synced for one in self._under_way)
+        synced = self.sync is Sync.COMMIT or any(one.synced for one in self._under_way)
         segment, offset = self._segment, 0
         if segment is not None and segment.end < self.roll_bytes:
             offset = segment.end
@@ -262,12 +263,12 @@ class Appender:
             entries.append(QueueEntry.of(frame, segment, segment.end))
             segment.end += frame.length
             if died is not None:
-                segment.acknowledged.died[frame.number] = died
+                segment.acknowledged.replay(frame.number, died)
                 segment.is_changed = True
         added = segments.sum_frames(entries)
         segment.left = segment.left.plus(added)
         self._totals = self._totals.plus(added)
-        if not synced and self.sync == "interval":
+        if not synced and self.sync is Sync.INTERVAL:
             self._is_unsynced = True
             if self._timer is None:
                 self._timer = asyncio.get_running_loop().call_later(INTERVAL_SECONDS, self._synchronise)

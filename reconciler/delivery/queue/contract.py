@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
 
 from reconciler.model import errors
+from reconciler.model.routes import Storage
 
 Piece: TypeAlias = bytes | memoryview
 
@@ -134,17 +135,6 @@ class Depth(NamedTuple):
 def load(records: int, size: int) -> float:
     """Return the size of records in full batches: by their number or by their bytes, whichever is more."""
     return max(records / BATCH_RECORDS, size / BATCH_BYTES)
-
-
-class Storage(Protocol):
-    """The settings of a queue on disk: a folder below the root, its limit, and `commit`, `interval` or `none`."""
-
-    @property
-    def directory(self) -> str: ...
-    @property
-    def max_bytes(self) -> int: ...
-    @property
-    def sync(self) -> str: ...
 
 
 class Queue(Protocol):

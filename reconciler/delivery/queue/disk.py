@@ -23,13 +23,13 @@ from reconciler.delivery.queue.contract import (
     Piece,
     QueueFault,
     Shortage,
-    Storage,
     load,
 )
 from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
 from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals
+from reconciler.model.routes import Storage, Sync
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ class DiskQueue(QueueLine[QueueEntry]):
     """See the contract."""
 
     def __init__(
-        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: str
+        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: Sync
     ) -> None:
         super().__init__()
         self.folder = folder
@@ -199,7 +199,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         if storage is not None:
             self._configure(self._limits._replace(max_batches=max_batches, max_bytes=storage.max_bytes), storage.sync)
 
-    def _configure(self, limits: QueueLimits, sync: str) -> None:
+    def _configure(self, limits: QueueLimits, sync: Sync) -> None:
         self._limits = limits
         self._dead.limit = limits.dead_bytes
         self._journal.appender.sync = sync

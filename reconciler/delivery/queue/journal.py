@@ -146,14 +146,14 @@ class Journal:
     def _forget(self, segment: Segment, totals: Totals) -> None:
         segment.left = segment.left.minus(totals)
         self.left = self.left.minus(totals)
-        self.change(segment)
+        self._change(segment)
 
     def try_batch(self, entry: QueueEntry, progress: Progress) -> None:
         """Record an attempt."""
-        entry.segment.acknowledged.progress[entry.number] = progress
-        self.change(entry.segment)
+        entry.segment.acknowledged.try_batch(entry.number, progress)
+        self._change(entry.segment)
 
-    def change(self, segment: Segment) -> None:
+    def _change(self, segment: Segment) -> None:
         """Write the acknowledgements of a segment soon."""
         segment.is_changed = True
         self._touch(segment)

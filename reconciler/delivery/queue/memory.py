@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, Storage, load
+from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, load
+from reconciler.model.routes import Storage
 
 Source = TypeVar("Source")
 

@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from reconciler.delivery.queue import appender, folders, recovery, segments
 from reconciler.delivery.queue.appender import Committer
-from reconciler.delivery.queue.contract import Queue, QueueFault, Storage
+from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.disk import DiskQueue, QueueLimits
 from reconciler.delivery.queue.files import QueueReader, Space, System
 from reconciler.delivery.queue.folders import FoundIdentity, QueueFolders, WantedQueue
 from reconciler.delivery.queue.journal import Shared
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.model import errors
+from reconciler.model.routes import Storage, Sync
 
 __all__ = ["FoundIdentity", "Queues"]
 
@@ -105,9 +106,9 @@ class Queues:
         """Open a queue on disk whose settings are unknown: without limits. Raises QueueFault."""
         async with self._opening:
             with _faults(found.name):
-                return await self._opened(found, QueueLimits(UNLIMITED, UNLIMITED, dead_bytes), "commit")
+                return await self._opened(found, QueueLimits(UNLIMITED, UNLIMITED, dead_bytes), Sync.COMMIT)
 
-    async def _opened(self, found: FoundIdentity, limits: QueueLimits, sync: str) -> DiskQueue:
+    async def _opened(self, found: FoundIdentity, limits: QueueLimits, sync: Sync) -> DiskQueue:
         if found.folder in self._removing:
             raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         if found.folder in self._open:

@@ -99,6 +99,7 @@ class Acknowledgements:
         self.length = 0
         self._mark = mark
         self._left = 0  # a bit for each number that left, from the first one on
+        self._records: dict[tuple[int, int], bytes] = {}  # of progress and of deaths, by kind and number
 
     def __contains__(self, number: int) -> bool:
         """Tell whether a batch left."""
@@ -111,24 +112,31 @@ class Acknowledgements:
     def leave(self, number: int, totals: Totals) -> None:
         """Record that one batch left."""
         self.leave_range(number, number, totals)
-        self.progress.pop(number, None)
-        self.died.pop(number, None)
+        for kind, kept in ((PROGRESSED, self.progress), (REPLAYED, self.died)):
+            if number in kept:
+                del kept[number], self._records[kind, number]
 
     def leave_range(self, first: int, last: int, totals: Totals) -> None:
         """Record that all batches in a range of numbers left. Numbers that left before may be among them."""
         self._left |= ((1 << (last - first + 1)) - 1) << (first - self.first)
         self.gone = self.gone.plus(totals)
 
+    def try_batch(self, number: int, progress: Progress) -> None:
+        """Record an attempt."""
+        self.progress[number] = progress
+        body = _PROGRESSED.pack(number, progress.attempts, progress.spent) + pack_places(progress.done)
+        self._records[PROGRESSED, number] = self._record(PROGRESSED, body)
+
+    def replay(self, number: int, died: int) -> None:
+        """Record that a batch was a dead letter, which died first at that time in Unix milliseconds."""
+        self.died[number] = died
+        self._records[REPLAYED, number] = self._record(REPLAYED, _REPLAYED.pack(number, died))
+
     def encode(self) -> bytes:
         """Return the bytes of the file."""
         left = self._left.to_bytes((self._left.bit_length() + 7) // 8, "little")
-        records = [ACKNOWLEDGEMENTS_MAGIC, self._record(SEVERAL, _SEVERAL.pack(self.first, *self.gone) + left)]
-        for number, died in self.died.items():
-            records.append(self._record(REPLAYED, _REPLAYED.pack(number, died)))
-        for number, (attempts, spent, done) in self.progress.items():
-            body = _PROGRESSED.pack(number, attempts, spent) + pack_places(done)
-            records.append(self._record(PROGRESSED, body))
-        return b"".join(records)
+        several = self._record(SEVERAL, _SEVERAL.pack(self.first, *self.gone) + left)
+        return b"".join([ACKNOWLEDGEMENTS_MAGIC, several, *self._records.values()])
 
     def _record(self, kind: int, body: bytes) -> bytes:
         sealed = _RECORD.pack(0, len(body), kind)[_CHECKSUM_BYTES:] + body
@@ -158,9 +166,9 @@ class Acknowledgements:
             self.leave(number, Totals(1, records, size))
         elif kind == PROGRESSED:
             _, attempts, spent = _PROGRESSED.unpack_from(body)
-            self.progress[number] = Progress(attempts, spent, unpack_places(body[_PROGRESSED.size :]))
+            self.try_batch(number, Progress(attempts, spent, unpack_places(body[_PROGRESSED.size :])))
         elif kind == REPLAYED:
-            self.died[number] = _REPLAYED.unpack(body)[1]
+            self.replay(number, _REPLAYED.unpack(body)[1])
         elif kind == SEVERAL:
             self._left |= int.from_bytes(body[_SEVERAL.size :], "little") << (number - self.first)
             self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))

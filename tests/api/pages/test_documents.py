@@ -164,7 +164,7 @@ def test_nothing_is_wider_than_the_narrowest_phone() -> None:
 def test_without_a_page_neither_templates_nor_a_provider_are_loaded() -> None:
     code = (
         "import sys, api.app, reconciler.server.daemon\n"
-        "print([name for name in ('jinja2', 'markupsafe', 'joserfc', 'cryptography', 'httpx2')"
+        "print([name for name in ('jinja2', 'markupsafe', 'authlib', 'joserfc', 'cryptography', 'httpx2')"
         " if name in sys.modules])"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.delivery import tls
-from reconciler.delivery.pending import MOST_WAITING
+from reconciler.delivery.batches import MOST_WAITING
 from reconciler.delivery.queue.contract import BATCH_RECORDS, Shortage
 from reconciler.delivery.reporting import ExporterState, SendFailure
 from reconciler.model.routes import Retry, Schedule

@@ -6,9 +6,8 @@ from typing import NamedTuple
 
 import pytest
 
-from reconciler.delivery.batches import Leases
+from reconciler.delivery.batches import Leases, Pending
 from reconciler.delivery.breaker import OPENS_AFTER, SendEnvironment, SendGate
-from reconciler.delivery.pending import Pending
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.routes import Retry

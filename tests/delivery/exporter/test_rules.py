@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from reconciler.delivery import batches, breaker, http_sender
 from reconciler.delivery import retry as delivery_retry
 from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
-from reconciler.delivery.http_request import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
+from reconciler.delivery.http_client import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
 from reconciler.delivery.otlp import skeletons
 from reconciler.delivery.queue.contract import Batch
 from reconciler.delivery.retry import LONGEST_RETRY_AFTER, RetryDecision

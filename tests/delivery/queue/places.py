@@ -8,37 +8,33 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, Reason
 from reconciler.delivery.queue.disk import DeadLetters, DiskQueue
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.queues import Queues
+from reconciler.model.routes import Storage
 from tests.waiting import until
 
 NOW = 1_790_000_000_000
 PLENTY = 1 << 30
+HERE = Storage(directory="here", max_bytes=PLENTY)
 OBITUARY = Obituary(Reason.GIVEN_UP, NOW, 3, "The endpoint answered 503.", status=503, answer=b"busy\xff")
-
-
-@dataclass(frozen=True)
-class Storage:
-    directory: str = "here"
-    max_bytes: int = PLENTY
-    sync: str = "commit"
 
 
 @dataclass(frozen=True)
 class Wanted:
     """How a test wants its queue."""
 
-    storage: Storage = Storage()
+    storage: Storage = HERE
     max_batches: int = 100_000
     dead_bytes: int = PLENTY
     name: str = "siem"
 
     def with_storage(self, **changes: object) -> "Wanted":
-        return replace(self, storage=replace(self.storage, **changes))  # type: ignore[arg-type] # names of fields
+        return replace(self, storage=msgspec.structs.replace(self.storage, **changes))
 
 
 def nothing(_call: str, _path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 from reconciler.delivery.queue import disk, journal
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.queue.disk import DiskQueue
+from reconciler.model.routes import Sync
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, Wanted, claimed, on_disk, settled
 from tests.waiting import until
@@ -47,7 +48,7 @@ async def test_a_long_backlog_is_read_in_order_from_the_disk_also_by_the_next_pr
 
 
 async def test_a_backlog_takes_memory_for_its_first_entries_alone(tmp_path: Path) -> None:
-    async with places.opened(tmp_path, Wanted().with_storage(sync="none")) as queue:
+    async with places.opened(tmp_path, Wanted().with_storage(sync=Sync.NONE)) as queue:
         await append(queue, 2 * disk.READY, size=2000)
         tracemalloc.start()
         try:

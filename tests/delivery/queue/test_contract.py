@@ -10,6 +10,7 @@ import pytest
 
 from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.model.routes import Storage
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 
@@ -142,7 +143,7 @@ async def test_the_limit_of_batches_follows_the_settings(opener: Opener) -> None
     async with opener(Wanted(max_batches=1)) as queue:
         await fill(queue, b"x", records=1000)
         assert queue.room(size=1) == Shortage.BATCHES
-        queue.configure(storage=places.Storage(), max_batches=2)
+        queue.configure(storage=Storage(), max_batches=2)
         assert queue.room(size=1) is None
 
 

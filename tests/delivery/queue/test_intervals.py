@@ -7,6 +7,7 @@ import pytest
 
 from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import QueueFault
+from reconciler.model.routes import Sync
 from tests.delivery.queue import places
 from tests.delivery.queue.places import Wanted, WatchedSystem, fail, fill, payloads
 from tests.delivery.queue.test_faults import DOUBTFUL
@@ -14,7 +15,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.anyio
 
-WANTED = Wanted().with_storage(sync="interval", max_bytes=1 << 20)  # segments of 64 KiB
+WANTED = Wanted().with_storage(sync=Sync.INTERVAL, max_bytes=1 << 20)  # segments of 64 KiB
 FIRST, SECOND, THIRD = (f"{number:016x}.seg" for number in (1, 2, 3))
 
 
@@ -99,7 +100,7 @@ async def test_what_cannot_be_synchronised_at_the_end_is_told(
 
 
 async def test_without_sync_the_disk_is_never_waited_for(tmp_path: Path, calls: Calls) -> None:
-    async with places.opened(tmp_path, Wanted().with_storage(sync="none"), system=WatchedSystem(calls)) as queue:
+    async with places.opened(tmp_path, Wanted().with_storage(sync=Sync.NONE), system=WatchedSystem(calls)) as queue:
         calls.failing["synchronise"] = errno.EIO
         await fill(queue, b"one", b"two")
         assert await payloads(queue) == [b"one", b"two"]

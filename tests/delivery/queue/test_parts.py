@@ -106,9 +106,10 @@ def record(kind: int, body: bytes) -> bytes:
 
 def test_acknowledgements_come_back_as_they_were() -> None:
     written = Acknowledgements(2, mark=MARK)
-    written.progress[4] = Progress(5, 6, frozenset({0, 9}))
-    written.progress[3] = Progress(1, 1, frozenset())
-    written.died |= {3: 77, 5: 88}
+    written.try_batch(4, Progress(5, 6, frozenset({0, 9})))
+    written.try_batch(3, Progress(1, 1, frozenset()))
+    written.replay(3, 77)
+    written.replay(5, 88)
     written.leave(3, Totals(1, 10, 100))
     written.leave_range(6, 7, Totals(2, 20, 200))
     progress = {4: Progress(5, 6, frozenset({0, 9}))}

@@ -12,8 +12,9 @@ import pytest
 from reconciler.delivery.queue import folders
 from reconciler.delivery.queue.contract import QueueFault, Shortage
 from reconciler.model import errors
+from reconciler.model.routes import Storage, Sync
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Storage, Wanted, claimed, fill
+from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
@@ -165,9 +166,9 @@ async def test_changed_limits_and_sync_count_at_once(tmp_path: Path) -> None:
     async with places.opened(tmp_path, Wanted(max_batches=1).with_storage(max_bytes=5000)) as queue:
         await fill(queue, b"x" * 4000, records=1000)
         assert queue.room(size=1) == Shortage.BATCHES
-        queue.configure(storage=Storage(max_bytes=5000, sync="none"), max_batches=2)
+        queue.configure(storage=Storage(max_bytes=5000, sync=Sync.NONE), max_batches=2)
         assert queue.room(size=2000) == Shortage.BYTES
-        queue.configure(storage=Storage(max_bytes=50_000, sync="interval"), max_batches=2)
+        queue.configure(storage=Storage(max_bytes=50_000, sync=Sync.INTERVAL), max_batches=2)
         assert queue.room(size=2000) is None
         await fill(queue, b"y")
         assert await places.payloads(queue) == [b"x" * 4000, b"y"]

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 
 from reconciler.delivery.queue import segments
+from reconciler.model.routes import Sync
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
 
@@ -285,7 +286,7 @@ async def test_damage_to_what_left_takes_nothing_of_what_did_not(tmp_path: Path)
 
 async def test_a_segment_that_is_long_for_its_last_batch_is_searched_to_its_end(tmp_path: Path) -> None:
     sizes = (15 << 20, 30 << 20)  # the second one begins before the end of a segment, and ends far behind it
-    async with places.opened(tmp_path, Wanted().with_storage(sync="none")) as queue:
+    async with places.opened(tmp_path, Wanted().with_storage(sync=Sync.NONE)) as queue:
         for size in sizes:
             await fill(queue, bytes(size))
         [path] = files(queue.folder)

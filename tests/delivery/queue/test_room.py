@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reconciler.delivery.queue.contract import Shortage
+from reconciler.model.routes import Sync
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, on_disk
 from tests.waiting import until
@@ -26,7 +27,7 @@ async def one_after_another(root: Path, *, max_bytes: int, lives: list[list[floa
     """In each life requests of these shares of what fits, each delivered before the next one comes."""
     most = max_bytes - OVERHEAD
     for shares in lives:
-        async with places.opened(root, Wanted().with_storage(max_bytes=max_bytes, sync="none")) as queue:
+        async with places.opened(root, Wanted().with_storage(max_bytes=max_bytes, sync=Sync.NONE)) as queue:
             assert (queue.may_hold(size=most + 1), queue.room(size=most + 1)) == (False, Shortage.BYTES)
             for share in shares:
                 size = int(share * most)
@@ -135,7 +136,7 @@ async def test_an_empty_queue_has_the_room_on_a_full_disk_that_its_own_file_take
 
 async def test_a_damaged_file_of_which_all_left_is_given_back_before_the_limit_is_passed(tmp_path: Path) -> None:
     size = MIB - OVERHEAD
-    async with places.opened(tmp_path, Wanted().with_storage(max_bytes=MIB, sync="none")) as queue:
+    async with places.opened(tmp_path, Wanted().with_storage(max_bytes=MIB, sync=Sync.NONE)) as queue:
         await fill(queue, bytes(60_000))  # less than the end of a segment
         with next(queue.folder.glob("*.seg")).open("r+b") as file:
             file.seek(1000)

@@ -8,8 +8,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from ipaddress import ip_address, ip_network
 
 from reconciler.delivery import http_client
-from reconciler.delivery.http_client import EgressPolicy, HttpClient, Listener
-from reconciler.delivery.http_request import AnswerLimits, Denied, HttpRequest, HttpTarget, Unanswered, Unsendable
+from reconciler.delivery.http_client import (
+    AnswerLimits,
+    Denied,
+    EgressPolicy,
+    HttpClient,
+    HttpRequest,
+    HttpTarget,
+    Listener,
+    Unanswered,
+    Unsendable,
+)
 from tests.delivery.servers import OK, Server, answers, listening, says
 from tests.scenarios.attacks.scene import component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model.errors import ReconcilerError, Refused, Transient
-from reconciler.reconcile import polling
-from reconciler.reconcile.polling import MOST, MOST_LASTING, MOST_OF_HEAD, WINDOW, PollFailure, PollPace
+from reconciler.reconcile import loop
+from reconciler.reconcile.loop import MOST, MOST_LASTING, MOST_OF_HEAD, WINDOW, PollFailure, PollPace
 
 FAR = 1e9  # seconds: everything was read just now
 MAY_PASS = PollFailure(may_pass=True)
@@ -60,35 +60,35 @@ TABLE = [
 
 @pytest.mark.parametrize(("pace", "now", "randomness", "expected"), TABLE)
 def test_the_delay(pace: PollPace, now: float, randomness: float, expected: float) -> None:
-    assert polling.poll_delay(pace, now=now, randomness=randomness) == pytest.approx(expected)
+    assert loop.poll_delay(pace, now=now, randomness=randomness) == pytest.approx(expected)
 
 
 def test_a_remote_is_left_alone_for_as_long_as_it_asks() -> None:
     asked = PollFailure(may_pass=True, retry_after=90.0)
-    pace = polling.after_poll(well(60.0), asked, now=1_000.0)
-    assert polling.event_delay(pace, now=1_010.0) == 80.0
-    assert polling.poll_delay(pace, now=1_010.0, randomness=0.0) == 80.0
-    assert polling.poll_delay(pace, now=1_010.0, randomness=0.5) == pytest.approx(84.0)  # not all on one second
-    assert polling.event_delay(pace, now=1_090.0) == 0.0
+    pace = loop.after_poll(well(60.0), asked, now=1_000.0)
+    assert loop.event_delay(pace, now=1_010.0) == 80.0
+    assert loop.poll_delay(pace, now=1_010.0, randomness=0.0) == 80.0
+    assert loop.poll_delay(pace, now=1_010.0, randomness=0.5) == pytest.approx(84.0)  # not all on one second
+    assert loop.event_delay(pace, now=1_090.0) == 0.0
 
 
 def test_a_request_meanwhile_does_not_delay_the_next_poll() -> None:
-    pace = polling.after_poll(well(60.0), MAY_PASS, now=0.0, asked=True)
-    assert polling.poll_delay(pace, now=0.0, randomness=0.0) == 2.0
+    pace = loop.after_poll(well(60.0), MAY_PASS, now=0.0, asked=True)
+    assert loop.poll_delay(pace, now=0.0, randomness=0.0) == 2.0
     for now in (100.0, 200.0, 300.0):
-        pace = polling.after_poll(pace, MAY_PASS, now=now, asked=True)
-    assert polling.poll_delay(pace, now=300.0, randomness=0.0) == 2.0
-    assert polling.poll_delay(polling.after_poll(pace, MAY_PASS, now=400.0), now=400.0, randomness=0.0) == 4.0
+        pace = loop.after_poll(pace, MAY_PASS, now=now, asked=True)
+    assert loop.poll_delay(pace, now=300.0, randomness=0.0) == 2.0
+    assert loop.poll_delay(loop.after_poll(pace, MAY_PASS, now=400.0), now=400.0, randomness=0.0) == 4.0
 
 
 def test_events_wait_only_when_the_window_is_full() -> None:
     pace = well(60.0)
     found = []
     for now in (0.0, 2.0, 6.0, 14.0, 60.0):
-        pace = polling.after_poll(pace, MAY_PASS, now=now)
-        found.append((polling.event_delay(pace, now=now), polling.poll_delay(pace, now=now, randomness=0.0)))
+        pace = loop.after_poll(pace, MAY_PASS, now=now)
+        found.append((loop.event_delay(pace, now=now), loop.poll_delay(pace, now=now, randomness=0.0)))
     assert found == [(0.0, 2.0), (0.0, 4.0), (0.0, 8.0), (46.0, 46.0), (2.0, 32.0)]
-    assert polling.after_poll(pace, None, now=62.0) == well(60.0, is_spread=False)
+    assert loop.after_poll(pace, None, now=62.0) == well(60.0, is_spread=False)
 
 
 def unreachable(**more: bool) -> GitFault:
@@ -109,7 +109,7 @@ FAILURES_OF = [
 
 @pytest.mark.parametrize(("fault", "is_local", "expected"), FAILURES_OF)
 def test_the_failure(fault: ReconcilerError | None, is_local: bool, expected: PollFailure | None) -> None:
-    assert polling.poll_failure(fault, is_local=is_local) == expected
+    assert loop.poll_failure(fault, is_local=is_local) == expected
 
 
 @pytest.mark.parametrize("most", [MOST, MOST_LASTING, MOST_OF_HEAD])
@@ -117,9 +117,9 @@ def test_fewer_polls_fall_into_a_window_the_more_each_asks_of_a_remote(most: int
     pace = well(1.0)
     delays = []
     for now in range(most):
-        delays.append(polling.event_delay(pace, now=now))
-        pace = polling.after_poll(pace, PollFailure(may_pass=True, most=most), now=now)
-    assert (delays, polling.event_delay(pace, now=most)) == ([0.0] * most, WINDOW - most)
+        delays.append(loop.event_delay(pace, now=now))
+        pace = loop.after_poll(pace, PollFailure(may_pass=True, most=most), now=now)
+    assert (delays, loop.event_delay(pace, now=most)) == ([0.0] * most, WINDOW - most)
 
 
 @pytest.mark.parametrize("first", [(None,), (None, None), (MAY_PASS, None)], ids=["start", "event", "outage"])
@@ -132,12 +132,12 @@ def test_repositories_that_were_polled_together_are_soon_polled_evenly(
     interval, many = 60.0, 1_000
     pace = PollPace(interval=interval, full_due=FAR)
     for failure in first:
-        pace = polling.after_poll(pace, failure, now=0.0)
-    polls = [polling.poll_delay(pace, now=0.0, randomness=number / many) for number in range(many)]
+        pace = loop.after_poll(pace, failure, now=0.0)
+    polls = [loop.poll_delay(pace, now=0.0, randomness=number / many) for number in range(many)]
     tenths = [sum(tenth <= 10 * poll / interval < tenth + 1 for poll in polls) for tenth in range(10)]
     assert (min(polls), max(polls) < interval, max(tenths) <= 2 * many / 10) == (0.0, True, True)
-    after = polling.after_poll(polling.at_poll(pace), None, now=30.0)
-    assert polling.poll_delay(after, now=30.0, randomness=0.0) == 0.9 * interval
+    after = loop.after_poll(loop.at_poll(pace), None, now=30.0)
+    assert loop.poll_delay(after, now=30.0, randomness=0.0) == 0.9 * interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +167,11 @@ def test_a_run_of_failures_never_asks_too_often(interval: float, polls: list[Pol
     for poll in polls:
         ended = now + poll.seconds
         spans.append((now, ended))
-        pace = polling.after_poll(pace, poll.failure, now=ended)
-        now = ended + polling.poll_delay(pace, now=ended, randomness=poll.randomness)
+        pace = loop.after_poll(pace, poll.failure, now=ended)
+        now = ended + loop.poll_delay(pace, now=ended, randomness=poll.randomness)
         if poll.event is not None:  # it acts when its delay is over
             happened = ended + poll.event
-            now = min(now, happened + polling.event_delay(pace, now=happened))
+            now = min(now, happened + loop.event_delay(pace, now=happened))
         assert now >= ended + (poll.failure.retry_after or 0.0) - ROUNDING
     for number, (begun, _) in enumerate(spans):
         most = polls[number - 1].failure.most
@@ -183,20 +183,18 @@ def test_the_delay_of_failures_stays_within_its_bounds(
     interval: float, failures: int, may_pass: bool, randomness: float
 ) -> None:
     pace = ill(interval, failures, PollFailure(may_pass=may_pass))
-    delay = polling.poll_delay(pace, now=0.0, randomness=randomness)
+    delay = loop.poll_delay(pace, now=0.0, randomness=randomness)
     if may_pass:
-        assert polling.FIRST_RETRY <= delay <= polling.LONGEST_RETRY + ROUNDING
+        assert loop.FIRST_RETRY <= delay <= loop.LONGEST_RETRY + ROUNDING
     else:
-        assert interval <= delay <= max(polling.LONGEST_RETRY, interval + 0.1 * min(interval, 600.0)) + ROUNDING
-    assert delay <= polling.poll_delay(
-        ill(interval, failures + 1, pace.last or MAY_PASS), now=0.0, randomness=randomness
-    )
+        assert interval <= delay <= max(loop.LONGEST_RETRY, interval + 0.1 * min(interval, 600.0)) + ROUNDING
+    assert delay <= loop.poll_delay(ill(interval, failures + 1, pace.last or MAY_PASS), now=0.0, randomness=randomness)
 
 
 @given(INTERVALS, st.booleans(), st.floats(0, 1e9), st.floats(0, 1e9), RANDOMNESS)
 def test_the_delay_of_polls_stays_within_its_bounds(
     interval: float, is_spread: bool, full_due: float, now: float, randomness: float
 ) -> None:
-    delay = polling.poll_delay(well(interval, full_due=full_due, is_spread=is_spread), now=now, randomness=randomness)
+    delay = loop.poll_delay(well(interval, full_due=full_due, is_spread=is_spread), now=now, randomness=randomness)
     least = 0.9 * interval if is_spread else 0.0
     assert min(least, max(0.0, full_due - now)) <= delay <= 1.1 * interval
