@@ -4,8 +4,7 @@ Each request gets an id and every answer carries it with the security headers; a
 is read and before an answer could tell what exists; every exception becomes an answer here. No request is judged here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
 
@@ -82,10 +81,9 @@ class Edge:
 
         try:
             await _admit(call, endpoint)
-            with _under_way(call):
-                route = endpoint.path
-                response = await endpoint.answer(call)
-                await response(scope, receive, send_on)
+            route = endpoint.path
+            response = await endpoint.answer(call)
+            await response(scope, receive, send_on)
         except ClientDisconnect:
             return  # there is nobody to answer
         except Exception as exception:
@@ -96,6 +94,8 @@ class Edge:
                 raise  # it is sent; the server cuts the connection, so that the client sees that it broke off
             await endpoint.style.failure(call, problem)(scope, receive, send_on)
         finally:
+            if call.counted_as:
+                _leave(call)
             services.traffic.note(route, scope["method"], status, perf_counter() - began)
             if status in REFUSED or call.is_hidden:
                 _count(call, endpoint.path, status)
@@ -124,25 +124,24 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
         if types != [b"application/json"]:
             # Another site's form can send any other type, and a browser adds the cookie by itself.
             raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
+    _enter(call)
 
 
-@contextmanager
-def _under_way(call: Call) -> Iterator[None]:
+def _enter(call: Call) -> None:
     """Count the request of a caller while it lasts. Raises `TooMany`."""
-    if call.caller is None:
-        yield
-        return
     counts, name = call.services.in_flight, call.principal.name
     before = counts.get(name, 0)
     if before >= MOST:
         raise errors.TooMany(f"You have {MOST} requests under way; try again.", after=BUSY_SECONDS)
     counts[name] = before + 1
-    try:
-        yield
-    finally:
-        counts[name] -= 1
-        if not counts[name]:
-            del counts[name]
+    call.counted_as = name
+
+
+def _leave(call: Call) -> None:
+    counts, name = call.services.in_flight, call.counted_as
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 def _count(call: Call, path: str, status: int) -> None:
