@@ -13,9 +13,10 @@ import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -143,6 +144,11 @@ class Affected:
 
 MOST_NOTES = 20
 
+_Shown: TypeAlias = tuple[tuple[PlanField, ...], int]
+"""Fields of a resource, and how many more it has."""
+
+_NO_FIELDS: _Shown = ((), 0)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryWriter:
@@ -168,6 +174,7 @@ class EntryWriter:
     owners: CodeOwners
     lookup: Lookup  # of the types in force afterwards
     reasons_before: Mapping[Key, Set[str]]  # what was wrong in the base with documents of files that change
+    room: Iterator[int] = field(default_factory=lambda: iter(range(plan.MOST_CONTENTS)))  # for contents, one a field
 
     def entry(self) -> PlanEntry:
         """Return the entry of the repository."""
@@ -209,7 +216,7 @@ class EntryWriter:
         for held in self.decision.pruning.held:
             at = _stored_place(held)
             existing = self._was_held(held)
-            shown, left_out = ((), 0) if existing else self._bounded(self._removed(held.key))
+            shown, left_out = _NO_FIELDS if existing else self._removed(held.key)
             yield PlanStatus(
                 status=UpdateStatus.DELETED,
                 kind=held.key.kind,
@@ -236,7 +243,7 @@ class EntryWriter:
     def _status(self, outcome: Outcome, *, renamed: str | None) -> PlanStatus:
         at = self._place(outcome)
         existing = self._is_existing(outcome, at)
-        shown, left_out = ((), 0) if existing else self._bounded(self._fields(outcome))
+        shown, left_out = _NO_FIELDS if existing else self._fields(outcome)
         affected = self.affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
@@ -289,43 +296,58 @@ class EntryWriter:
         is_refused = outcome.status in REFUSED and document in self.refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
-    def _bounded(self, found: Iterator[PlanField]) -> tuple[tuple[PlanField, ...], int]:
-        """Return the first fields, and how many more there are; none of one that is damaged."""
-        with suppress(Damaged):
-            shown = tuple(islice(found, plan.MOST_FIELDS))
-            return shown, sum(1 for _ in found)
-        return (), 0
-
-    def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
-        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. Raises
-        Damaged.
-        """
+    def _fields(self, outcome: Outcome) -> _Shown:
+        """Return the fields that differ from the stored version, or all of a resource that comes or goes."""
         if outcome.key is None:
-            return
+            return _NO_FIELDS
         if outcome.change is Change.DELETE:
-            yield from self._removed(outcome.key)
-        if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
-            return
-        document = self.decision.decided.documents[outcome.ordinal]
-        if not document.owned:
-            return  # nobody can say which of its values are secrets
-        new, unknown = document.document(), self._unknown(document.document())
-        before = self.world.view.documents(self.world.project, [outcome.key]).get(outcome.key)
-        fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
-        secrets = dict(fit.secrets)
-        if before is None:
-            found = diffs.contents(new, secrets=secrets, difference=PlanDifference.ADDED)
-        else:
-            found = self._differences(outcome.key, before, document, secrets)
-        yield from (self._field(one, document, unknown) for one in found)
+            return self._removed(outcome.key)
+        is_shown = outcome.change in WRITING or outcome.status is UpdateStatus.INVALID
+        documents = self.decision.decided.documents
+        document = documents[outcome.ordinal] if outcome.ordinal is not None and is_shown else None
+        if document is None or not document.owned:  # then nobody can say which of its values are secrets
+            return _NO_FIELDS
+        with suppress(Damaged):
+            new = document.document()
+            before = self.world.view.documents(self.world.project, [outcome.key]).get(outcome.key)
+            fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
+            secrets = dict(fit.secrets)
+            if before is not None:
+                found = self._differences(outcome.key, before, document, secrets)
+                return self._bounded(found, islice(found, plan.MOST_FIELDS), new, document)
+            return self._content(new, secrets, PlanDifference.ADDED, document)
+        return _NO_FIELDS
 
-    def _removed(self, key: Key) -> Iterator[PlanField]:
+    def _removed(self, key: Key) -> _Shown:
         before = self.world.view.documents(self.world.project, [key]).get(key)
-        if before is not None:
-            old = stored.without_servers(stored.document_in_clear(key, before))
-            unknown, secrets = self._unknown(old), stored.held_secrets(key, before)
-            for one in diffs.contents(old, secrets=secrets, difference=PlanDifference.REMOVED):
-                yield self._field(one, None, unknown)
+        with suppress(Damaged):
+            if before is not None:
+                old = stored.without_servers(stored.document_in_clear(key, before))
+                return self._content(old, stored.held_secrets(key, before), PlanDifference.REMOVED, None)
+        return _NO_FIELDS
+
+    def _content(
+        self,
+        whole: dict[str, Value],
+        secrets: Mapping[Pointer, Value],
+        difference: PlanDifference,
+        document: Desired | None,
+    ) -> _Shown:
+        found = diffs.contents(whole, secrets=secrets, difference=difference)
+        chosen = zip(self.room, islice(found, plan.MOST_FIELDS), strict=False)
+        return self._bounded(found, (one for _, one in chosen), whole, document)
+
+    def _bounded(
+        self,
+        found: Iterator[diffs.Differing],
+        chosen: Iterator[diffs.Differing],
+        whole: dict[str, Value],
+        document: Desired | None,
+    ) -> _Shown:
+        """Return the chosen fields of a resource, and how many more are found."""
+        unknown = self._unknown(whole)
+        shown = tuple(self._field(one, document, unknown) for one in chosen)
+        return shown, sum(1 for _ in found)
 
     def _differences(
         self, key: Key, before: StoredDocument, document: Desired, new_secrets: dict[Pointer, Value]
