@@ -141,6 +141,7 @@ class Call:
     caller: Caller | None = None  # None on the paths that need no credential
     operation: Operation | None = None
     project: str = ""  # that it is about, once that was judged
+    counted_as: str = ""  # the caller's name while it counts as under way
     is_hidden: bool = False  # answered with a 404 that does not tell what exists
 
     def __post_init__(self) -> None:

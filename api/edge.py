@@ -4,8 +4,7 @@ Each request gets an id and every answer carries it with the security headers; a
 is read and before an answer could tell what exists; every exception becomes an answer here. No request is judged here.
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 from time import perf_counter
 
@@ -67,7 +66,8 @@ class Edge:
         call = Call(scope, receive, services, services.new_id(), parameters)
         log_context.REQUEST.set(call.request)
         log_context.PLACE.set(partial(auth.address, call))
-        headers = [(b"x-request-id", call.request.encode()), *page_headers(services.headers, endpoint.style.headers)]
+        instead = endpoint.style.headers
+        headers = page_headers(services.headers, instead) if instead else services.headers
         status = 0  # of the answer, as soon as there is one
         route = ""  # by which the request is counted: the path, once the request is let through to it
 
@@ -75,17 +75,17 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *headers]
+                own = (b"x-request-id", call.request.encode())
+                message["headers"] = [*message.get("headers", ()), own, *headers]
             elif scope["method"] == "HEAD":
                 message["body"] = b""
             await send(message)
 
         try:
             await _admit(call, endpoint)
-            with _under_way(call):
-                route = endpoint.path
-                response = await endpoint.answer(call)
-                await response(scope, receive, send_on)
+            route = endpoint.path
+            response = await endpoint.answer(call)
+            await response(scope, receive, send_on)
         except ClientDisconnect:
             return  # there is nobody to answer
         except Exception as exception:
@@ -96,6 +96,8 @@ class Edge:
                 raise  # it is sent; the server cuts the connection, so that the client sees that it broke off
             await endpoint.style.failure(call, problem)(scope, receive, send_on)
         finally:
+            if call.counted_as:
+                _leave(call)
             services.traffic.note(route, scope["method"], status, perf_counter() - began)
             if status in REFUSED or call.is_hidden:
                 _count(call, endpoint.path, status)
@@ -124,25 +126,24 @@ async def _admit(call: Call, endpoint: Endpoint) -> None:
         if types != [b"application/json"]:
             # Another site's form can send any other type, and a browser adds the cookie by itself.
             raise errors.UnknownType("A write that carries a cookie must say `Content-Type: application/json`.")
+    _enter(call)
 
 
-@contextmanager
-def _under_way(call: Call) -> Iterator[None]:
+def _enter(call: Call) -> None:
     """Count the request of a caller while it lasts. Raises `TooMany`."""
-    if call.caller is None:
-        yield
-        return
     counts, name = call.services.in_flight, call.principal.name
     before = counts.get(name, 0)
     if before >= MOST:
         raise errors.TooMany(f"You have {MOST} requests under way; try again.", after=BUSY_SECONDS)
     counts[name] = before + 1
-    try:
-        yield
-    finally:
-        counts[name] -= 1
-        if not counts[name]:
-            del counts[name]
+    call.counted_as = name
+
+
+def _leave(call: Call) -> None:
+    counts, name = call.services.in_flight, call.counted_as
+    counts[name] -= 1
+    if not counts[name]:
+        del counts[name]
 
 
 def _count(call: Call, path: str, status: int) -> None:

@@ -32,7 +32,7 @@ from reconciler.server.daemon import YOUNG_OBJECTS
 from reconciler.store.operations import SqliteOperations
 
 PATH = "/v1/api/notifications"
-LIST_LIMIT = 1.0  # seconds
+LIST_LIMIT = 0.5  # seconds
 HELD_LIMIT = 0.1  # of processor time that the loop may be held at a stretch, as long as a reader may wait
 TICK = 0.0002  # seconds between two looks whether it was
 ROUNDS, LONG_ROUNDS = 20, 5
@@ -185,6 +185,7 @@ async def _held(work: Callable[[], Awaitable[None]]) -> float:
             longest, last = max(longest, now - last), now
 
     beating = asyncio.create_task(beat())
+    await asyncio.sleep(0)  # it begins before the work, which may give it no turn
     await work()
     is_done = True
     await beating

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from reconciler.delivery import lanes, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
@@ -50,6 +50,15 @@ MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
 """From a project, a destination and its queue."""
 
 
+class FollowedRoutes(NamedTuple):
+    """The present routes of a project. `wanting` finds until when records are wanted that no route takes."""
+
+    routes: Routes
+    matcher: Matcher
+    wanting: Matcher
+    sends_at_once: bool  # a destination has no queue
+
+
 class Manager:
     """All of delivery. `change` is told what a project routes; until then nothing of it is taken."""
 
@@ -72,11 +81,8 @@ class Manager:
         self._clock = clock
         self._dead_bytes = dead_bytes
         self._intake = Intake(clock=clock, chance=chance)
-        self._matchers: dict[str, Matcher] = {}
-        self._routes: dict[str, Routes] = {}
-        self._wanting: dict[str, Matcher] = {}
+        self._followed: dict[str, FollowedRoutes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
-        self._without_queue: set[str] = set()  # projects that have a destination without one
         self._hangs = 0  # of disks, each once for each queue
         self._leaving = DrainingLanes(queues, self._take_over)
         self._past = DeliveryCounts()
@@ -94,13 +100,13 @@ class Manager:
 
     async def take(self, project: str, logs: Logs) -> TakenRecords:
         """See the contract."""
-        matcher = self._matchers.get(project)
-        if matcher is None:
+        followed = self._followed.get(project)
+        if followed is None:
             raise self._not_read(project)
-        divided = split_request(logs, matcher.of)
+        divided = split_request(logs, followed.matcher.of)
         if self._is_outdated(project, divided):
             raise QueueFull(READING, seconds=UNREAD_SECONDS)
-        if divided.unrouted and self._is_wanted(project, logs, matcher):
+        if divided.unrouted and self._is_wanted(logs, followed):
             raise QueueFull(WANTED, seconds=self._intake.patience())
         wanted = [(self._open_lane(project, name), share) for name, share in divided.shares.items()]
         await self._intake.take(wanted)
@@ -118,18 +124,17 @@ class Manager:
         # Who is told that nobody takes a record gives it up; the Configuration that does may just have been stored.
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
-    def _is_wanted(self, project: str, logs: Logs, matcher: Matcher) -> bool:
+    def _is_wanted(self, logs: Logs, followed: "FollowedRoutes") -> bool:
         """Tell whether a Configuration wants the records that no route takes: one that delivered, and was changed a
         short while ago.
         """
-        wanting = self._wanting[project]
         now = self._clock()
-        unrouted = (group.attributes for group in logs.groups if not matcher.of(group.attributes))
-        return any(int(until) > now for attributes in unrouted for until in wanting.of(attributes))
+        unrouted = (group.attributes for group in logs.groups if not followed.matcher.of(group.attributes))
+        return any(int(until) > now for attributes in unrouted for until in followed.wanting.of(attributes))
 
     def sends_at_once(self, project: str) -> bool:
         """See the contract."""
-        return project in self._without_queue
+        return project in self._followed and self._followed[project].sends_at_once
 
     def _not_read(self, project: str) -> QueueFull:
         self._unread(project)
@@ -161,13 +166,9 @@ class Manager:
                 await self._ensure(routes.project, destination, present.get(name))
             except QueueFault as fault:
                 faults.append(fault)
-        self._matchers[routes.project] = Matcher(routes)
-        self._wanting[routes.project] = _wanting(routes)
-        if all(one.buffering.queue for one in routes.destinations):
-            self._without_queue.discard(routes.project)
-        else:
-            self._without_queue.add(routes.project)
-        self._routes[routes.project] = routes
+        sends_at_once = not all(one.buffering.queue for one in routes.destinations)
+        followed = FollowedRoutes(routes, Matcher(routes), _wanting(routes), sends_at_once)
+        self._followed[routes.project] = followed
         for name in sorted(present.keys() - wanted.keys()):
             self._leaving.add(present.pop(name))
         faults += await self._take_up(routes.project, {**{one.name: one for one in routes.former}, **wanted})
@@ -283,7 +284,7 @@ class Manager:
 
     def all(self, project: str, *, answers: bool) -> dict[str, Any]:
         """See the contract."""
-        if project not in self._matchers:
+        if project not in self._followed:
             raise self._not_read(project)
         names = sorted({lane.name for lane in self._of_project(project)})
         records, last = self._unrouted.get(project, (0, None))
@@ -299,28 +300,28 @@ class Manager:
 
     def _routed(self, project: str, name: str) -> list[str]:
         """The Configurations that deliver to a destination."""
-        routes = self._routes[project].routes if project in self._routes else ()
+        routes = self._followed[project].routes.routes if project in self._followed else ()
         return [route.configuration for route in routes if name in route.destinations]
 
     def delivers(self, project: str, configuration: str, destination: str) -> bool:
         """Return True when a Configuration delivers to a destination now, and its records do not wait there."""
-        routes = self._routes.get(project)
+        followed = self._followed.get(project)
         return (
-            routes is not None
-            and all(one.name != destination or not one.held for one in routes.destinations)
+            followed is not None
+            and all(one.name != destination or not one.held for one in followed.routes.destinations)
             and configuration in self._routed(project, destination)
         )
 
     def figures(self) -> DeliveryFigures:
         """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
-        unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._matchers)}
+        unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._followed)}
         faults = self._queues.faults + self._hangs
         return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), faults)
 
     def followed(self) -> frozenset[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
-        return frozenset(self._matchers)
+        return frozenset(self._followed)
 
     def _take_over(self, lane: Lane) -> None:
         """A lane ended: what it counted stays, for its destination as long as that has another lane."""
@@ -376,7 +377,7 @@ class Manager:
 
     def _named(self, project: str, name: str) -> list[Lane]:
         """The lanes of a destination, the one that takes records first. Raises UnknownDestination, Full."""
-        if project not in self._matchers:
+        if project not in self._followed:
             raise self._not_read(project)
         found = self._present(project, name)
         if not found:

@@ -27,8 +27,6 @@ Raw: TypeAlias = tuple[bytes, bytes, bytes]  # mode in octal, name, object id of
 ENTRY = re.compile(rb"([0-7]{1,6}) ([^\0]+)\0(.{20})", re.DOTALL)
 LINE = re.compile(rb"[0-7]{1,6} [^\0]+\0.{20}", re.DOTALL)  # the same without its parts, which takes half the time
 ENTRY_OVERHEAD_BYTES = 22  # the space, the NUL and the id
-# Entries as far as there are whole ones. It gives back nothing that it took, so that it needs no memory for each.
-ENTRIES = re.compile(rb"(?>[0-7]{1,6}+ [^\0]++\0.{20})*+", re.DOTALL)
 BYTES_COUNTED = 128  # that are gone through in the time of one entry
 # Control characters, characters that turn or break a line of text, and what separates paths on some system.
 UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069/\\]")
@@ -187,22 +185,9 @@ def compared(old: bytes, new: bytes) -> int:
 
 def find(data: bytes, name: bytes) -> Raw | None:
     """The first entry of this name in a stored folder. Raises ValueError for what is no folder."""
-    begin, at, found = 0, 0, None
-    while found is None and (at := data.find(b" %b\0" % name, at)) >= 0:
-        begin = _whole(data, begin, at)  # it may stand in another name, or in an id
-        entry = ENTRY.match(data, begin)
-        if entry is not None and entry.start(2) == at + 1:
-            found = entry[1], entry[2], entry[3]
-        at += 1
-    if _whole(data, begin, len(data)) != len(data):
-        raise ValueError("not a well-formed tree")
-    return found
-
-
-def _whole(data: bytes, begin: int, end: int) -> int:
-    """Return where the last entry ends that is whole before `end`; an entry begins at `begin`."""
-    found = ENTRIES.match(data, begin, end)
-    return begin if found is None else found.end()
+    text = b" %b\0" % name  # which may stand in another name, or in an id
+    likely = [line for line in _lines(data) if text in line]
+    return next((entry for entry in parse(b"".join(likely)) if entry[1] == name), None)
 
 
 def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:

@@ -5,6 +5,7 @@ The five say whether a destination is behind (`queue_records`, `oldest_record_ag
 (`dead_letter_records`). All else of one destination is told by `reconciler queue status`.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from reconciler.delivery.reporting import DeliveryCounts
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.ops.metric_families import Sample, counter, gauge
 
+LANES_AT_ONCE = 50
 OF_ONE = ("project", "destination")
 
 RECORDS = gauge("reconciler_destination_queue_records", "Log records that are queued.", *OF_ONE)
@@ -92,13 +94,15 @@ class _Destination(msgspec.Struct, gc=False):
             self.up = int(lane.exporter.is_up)
 
 
-def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
-    """All of them. `now` is in Unix milliseconds."""
+async def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
+    """All of them. `now` is in Unix milliseconds. Between some lanes, the event loop has its turn."""
     found: dict[tuple[str, str], _Destination] = {}
     counts = DeliveryCounts()  # of all lanes, and those that ended
     counts.add(figures.past)
     size, disk, lost, in_flight, fullest = 0, 0, 0, 0, 0.0
-    for lane in figures.lanes:
+    for number, lane in enumerate(figures.lanes):
+        if not number % LANES_AT_ONCE:
+            await asyncio.sleep(0)
         depth = Depth() if lane.queue is None else lane.queue.depth()
         found.setdefault((lane.project, lane.name), _Destination()).add(lane, depth)
         counts.add(lane.total)
@@ -107,23 +111,27 @@ def delivery_steps(figures: DeliveryFigures, *, now: int) -> Iterator[Sample]:
         lost += depth.lost
         fullest = max(fullest, fullness(lane, depth))
         in_flight += 0 if lane.exporter is None else lane.exporter.in_flight
-    yield from _of_each(sorted(found.items()), now=now)
-    yield Sample(TAKEN, counts.taken)
-    yield Sample(FAILED, counts.failed)
-    yield Sample(RETRIED, counts.retried)
-    yield Sample(DIED, counts.dead)
-    yield Sample(DROPPED, counts.dropped)
-    yield Sample(DISCARDED, counts.discarded)
-    yield Sample(EXPIRED, counts.expired)
-    for project, records in figures.unrouted.items():
-        yield Sample(UNROUTED, records, (project,))
-    yield Sample(LOST, lost)
-    yield Sample(BYTES, size)
-    yield Sample(DISK, disk)
-    yield Sample(FULLEST, round(fullest, 4))
-    yield Sample(IN_FLIGHT, in_flight)
-    yield Sample(SPARE, figures.spare)
-    yield Sample(FAULTS, figures.faults)
+
+    def samples() -> Iterator[Sample]:
+        yield from _of_each(sorted(found.items()), now=now)
+        yield Sample(TAKEN, counts.taken)
+        yield Sample(FAILED, counts.failed)
+        yield Sample(RETRIED, counts.retried)
+        yield Sample(DIED, counts.dead)
+        yield Sample(DROPPED, counts.dropped)
+        yield Sample(DISCARDED, counts.discarded)
+        yield Sample(EXPIRED, counts.expired)
+        for project, records in figures.unrouted.items():
+            yield Sample(UNROUTED, records, (project,))
+        yield Sample(LOST, lost)
+        yield Sample(BYTES, size)
+        yield Sample(DISK, disk)
+        yield Sample(FULLEST, round(fullest, 4))
+        yield Sample(IN_FLIGHT, in_flight)
+        yield Sample(SPARE, figures.spare)
+        yield Sample(FAULTS, figures.faults)
+
+    return samples()
 
 
 def _of_each(found: Sequence[tuple[tuple[str, str], _Destination]], *, now: int) -> Iterator[Sample]:

@@ -254,12 +254,13 @@ class MetricSources:
         except ReconcilerError:
             revision = None  # all else is told all the more
         now = int(self.clock().timestamp() * 1000)
+        delivered = await delivery_metrics.delivery_steps(self.deliveries(), now=now)
         return chain(
             run_steps(self.repositories),
             git_steps(self.repositories.remote_tally),
             store_steps(self.store.figures(), revision),
             traffic.request_steps(self.traffic, self.in_flight),
-            delivery_metrics.delivery_steps(self.deliveries(), now=now),
+            delivered,
             notification_steps(self.board.open, () if self.outbox is None else self.outbox.tallies()),
             process_steps(),
         )

@@ -12,7 +12,7 @@ import os
 import queue
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias, get_args
@@ -55,7 +55,8 @@ def main(store: str | None = None, mirrors: str = "") -> None:
     os._exit(0)
 
 
-Steps: TypeAlias = messages.Steps[messages.Planned]
+Steps: TypeAlias = Generator[None, None, None]
+"""A job on its way: it yields once when it needs the project's lock to go on."""
 OpenView: TypeAlias = Callable[[str], PlanningView]
 
 
@@ -84,13 +85,9 @@ class Worker:
     def _go_on(self, number: int, steps: Steps) -> bool:
         """Run a job to its end, or to where it waits for the project's lock: then return True."""
         try:
-            next(steps)
-            self._send(number, messages.Ready())
-            return True
-        except StopIteration as end:
-            self._send(number, end.value)
-            if isinstance(end.value, messages.CommitPlanned) and end.value.full:
-                _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
+            for _ in steps:
+                self._send(number, messages.Ready())
+                return True
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
@@ -133,7 +130,9 @@ class Worker:
             case messages.CompareJob() as job:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))
-        return planned
+        send(planned)
+        if isinstance(planned, messages.CommitPlanned) and planned.full:
+            _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
 
     def _send(self, number: int, answer: messages.Answer) -> None:
         frame = messages.framed(messages.Reply(number, answer))

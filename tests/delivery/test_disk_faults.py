@@ -19,7 +19,6 @@ from reconciler.delivery.queue import disk
 from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
-from reconciler.ops import delivery_metrics
 from tests.delivery.queue.test_faults import DOUBTFUL, Failing, Hanging
 from tests.delivery.test_manager import LOGS, PROJECT, managing, routes, webhook
 from tests.servers import sinks
@@ -33,10 +32,7 @@ OVERHEAD = 104  # of a batch that is alone in its queue
 
 def faults(manager: Manager) -> int:
     """As /metrics has it."""
-    steps = delivery_metrics.delivery_steps(manager.figures(), now=0)
-    [value] = [step.value for step in steps if step.family is delivery_metrics.FAULTS]
-    assert isinstance(value, int)
-    return value
+    return manager.figures().faults
 
 
 def folder_of_queue(root: Path) -> Path:

@@ -307,8 +307,10 @@ def test_programs_that_are_missing(service: Service, tmp_path: Path) -> None:
     repository = {"name": "far", "url": "ssh://git@192.0.2.1/x.git", "credentials": credentials, "suspend": True}
     service.set(repositories=[repository])
     found = service.wrong(PATH=path_of(tmp_path / "bin", "git"))
-    told = "there is no program ssh, which a repository of the settings needs"
-    assert found == [("programs", "error", f"{told}; install openssh-client, or what has it here")]
+    told = (
+        "there is no program {}, which a repository of the settings needs; install openssh-client, or what has it here"
+    )
+    assert found == [("programs", "error", told.format(name)) for name in ("ssh", "ssh-keygen")]
     service.set(repositories=[])
     found = service.wrong(PATH=path_of(tmp_path / "empty"))
     assert found == [("programs", "error", "there is no program git; install it, or put its folder into PATH")]

@@ -131,9 +131,9 @@ async def test_killed_under_the_lock_it_releases_it_and_who_waits_goes_first(tmp
 
 @pytest.mark.parametrize("size", ["small", "large"])
 async def test_killed_while_the_store_writes_it_the_run_is_told_once(
-    tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, size: str
+    tmp_path: Path, small: Expected, large: Expected, monkeypatch: pytest.MonkeyPatch, size: str
 ) -> None:
-    expected: Expected = request.getfixturevalue(size)
+    expected = {"small": small, "large": large}[size]
     reader = WorkerClient()
     commit = SqliteStore.commit
     killed: list[int] = []

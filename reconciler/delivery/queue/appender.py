@@ -21,12 +21,13 @@ from typing import NamedTuple, TypeAlias
 
 from reconciler.delivery.queue import segments
 from reconciler.delivery.queue.contract import Piece, QueueFault
-from reconciler.delivery.queue.files import Space, System
+from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.segments import Acknowledgements, Frame, QueueEntry, Segment, SegmentHeader
 from reconciler.model.routes import Sync
 
 log = logging.getLogger(__name__)
 
+PLENTY = 1 << 62
 MOST_PIECES = 1000  # of one call; the kernel takes 1024
 END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
 
@@ -35,12 +36,18 @@ Ended: TypeAlias = Callable[[Exception | None], None]
 
 
 class Committer:
-    """Used from one loop. The thread starts with the first piece of work."""
+    """Used from one loop. The thread starts with the first piece of work.
 
-    def __init__(self, system: System, space: Space) -> None:
+    `spare` is how many bytes may be written to the disk of a folder, as it was after the last work: `reserve` is left
+    free. It is below zero when the disk is beyond that.
+    """
+
+    def __init__(self, system: System, folder: Path, *, reserve: int) -> None:
         self.faults = 0  # writes that the disk failed
-        self.space = space  # as it was after the last work
+        self.spare = PLENTY
         self._system = system
+        self._folder = folder
+        self._reserve = reserve
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_looking = False
@@ -55,7 +62,7 @@ class Committer:
                 work(self._system)
             except Exception as fault:  # the caller hears of it; the thread serves all queues
                 failure = fault
-            self.space.look()
+            self.look()
             with contextlib.suppress(RuntimeError):  # the loop ended and did not close the queues
                 loop.call_soon_threadsafe(ended, failure)
 
@@ -65,6 +72,15 @@ class Committer:
             self._thread.start()
         self._requests.put(run)
 
+    def look(self) -> None:
+        """Ask the file system for its free space, which may wait for the disk."""
+        try:
+            found = os.statvfs(self._folder)
+        except OSError:  # the append will say what is wrong
+            self.spare = PLENTY
+        else:
+            self.spare = found.f_bavail * found.f_frsize - self._reserve
+
     async def idle(self) -> None:
         """Wait for all earlier work."""
         ended = asyncio.Event()
@@ -73,7 +89,7 @@ class Committer:
 
     def has_space(self, size: int) -> bool:
         """Return true if so many bytes may be written. The disk is asked again when it may not."""
-        if self.space.spare >= size:
+        if self.spare >= size:
             return True
         if not self._is_looking:
             self._is_looking = True

@@ -20,7 +20,7 @@ is used from one event loop. One suite of tests proves the promises:
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeAlias
@@ -85,16 +85,6 @@ class Obituary(NamedTuple):
     status: int | None = None
     answer: bytes = b""
     outage: bool = False
-
-
-class DeadLetter(NamedTuple):
-    """One dead letter as it is listed, without its bytes. `number` counts dead letters of this queue."""
-
-    number: int
-    records: int
-    size: int
-    taken_at: int
-    obituary: Obituary
 
 
 class Depth(NamedTuple):
@@ -194,9 +184,6 @@ class Queue(Protocol):
         Returns None, and keeps nothing, when there is no room: such dead letters take no more than `max_bytes`, and
         never so much that `expire` would delete older ones for them.
         """
-
-    def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
-        """Return the dead letters in the order of their numbers, with their bytes, read one by one."""
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """Move dead letters back into the queue, oldest first, and return how many batches and records.

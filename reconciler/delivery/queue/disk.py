@@ -17,7 +17,6 @@ from typing import NamedTuple
 from reconciler.delivery.queue import appender, folders, segments
 from reconciler.delivery.queue.contract import (
     Batch,
-    DeadLetter,
     Depth,
     Obituary,
     Piece,
@@ -25,6 +24,7 @@ from reconciler.delivery.queue.contract import (
     Shortage,
     load,
 )
+from reconciler.delivery.queue.folders import FoundIdentity
 from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
 from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
@@ -78,13 +78,13 @@ class DeadLetters:
         at = obituary.at if died is None else died
         return appender.append(pieces, records=records, at=at, synced=True, flags=segments.DEAD_LETTER)
 
-    async def letters(self, *, after: int = 0) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
+    async def letters(self) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
         """Return the letters in the order of their numbers, with their bytes. An unreadable one is lost."""
         last = self.journal.last
         async for entry in self._entries():
             if entry.number > last:
                 return
-            if entry.number <= after or entry.has_left:
+            if entry.has_left:
                 continue
             data = await self.journal.payload(entry)
             if entry.has_left:
@@ -183,10 +183,18 @@ class DiskQueue(QueueLine[QueueEntry]):
     """See the contract."""
 
     def __init__(
-        self, folder: Path, *, queued: Recovered, buried: Recovered, shared: Shared, limits: QueueLimits, sync: Sync
+        self,
+        identity: FoundIdentity,
+        *,
+        queued: Recovered,
+        buried: Recovered,
+        shared: Shared,
+        limits: QueueLimits,
+        sync: Sync,
     ) -> None:
         super().__init__()
-        self.folder = folder
+        self.identity = identity
+        self.folder = folder = identity.folder
         self._committer = shared.committer
         self._journal = Journal(folder, recovered=queued, shared=shared, committed=self._committed)
         self._dead = DeadLetters(folder / folders.DEAD_LETTERS, recovered=buried, shared=shared)
@@ -248,11 +256,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             return refused
         is_beyond = self._journal.disk + self._coming(size) > self._limits.max_bytes
         # A quota of the disk shows only when the disk refuses.
-        if (
-            is_beyond
-            or self._committer.space.spare < self._coming(size)
-            or self._journal.appender.refused_at is not None
-        ):
+        if is_beyond or self._committer.spare < self._coming(size) or self._journal.appender.refused_at is not None:
             self._journal.make_room()
         return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
 
@@ -338,15 +342,9 @@ class DiskQueue(QueueLine[QueueEntry]):
         dead = self._dead.journal
         if sum(map(len, payload)) > MOST_BYTES or dead.appender.was_refused(within=REFUSED_SECONDS):
             return None
-        spare = dead.left.size + dead.appender.waiting_size + self._committer.space.spare
+        spare = dead.left.size + dead.appender.waiting_size + self._committer.spare
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
         return self._dead.bury(payload, obituary, records=records, taken_at=at, most=most)
-
-    async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
-        """See the contract."""
-        async for entry, letter in self._dead.letters(after=after):
-            listed = DeadLetter(entry.number, entry.records, len(letter.payload), letter.taken_at, letter.obituary)
-            yield listed, letter.payload
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""

@@ -1,4 +1,4 @@
-"""Access to the files of queues: the system calls that write, reading without blocking the event loop, free space."""
+"""Access to the files of queues: the system calls that write, reading without blocking the event loop."""
 
 import asyncio
 import contextlib
@@ -68,7 +68,6 @@ Result = TypeVar("Result")
 OPEN_FILES = 64  # of all queues
 THREADS = 4
 AGAIN_SECONDS = 0.5  # after a read that failed for a passing reason
-PLENTY = 1 << 62
 BLOCK_BYTES = 4096  # a disk that fails gives or refuses so much
 
 
@@ -175,21 +174,3 @@ def _read_some(descriptor: int, offset: int, size: int) -> bytes:
         if fault.errno != errno.EIO:
             raise
     return os.pread(descriptor, min(size, BLOCK_BYTES), offset)
-
-
-class Space:
-    """The free space of the file system that a folder is on, as it was after the last write. `reserve` is left free."""
-
-    def __init__(self, folder: Path, *, reserve: int) -> None:
-        self.spare = PLENTY  # bytes that may be written; below zero when the disk is beyond its reserve
-        self._folder = folder
-        self._reserve = reserve
-
-    def look(self) -> None:
-        """Ask the file system, which may wait for the disk."""
-        try:
-            found = os.statvfs(self._folder)
-        except OSError:  # the append will say what is wrong
-            self.spare = PLENTY
-        else:
-            self.spare = found.f_bavail * found.f_frsize - self._reserve

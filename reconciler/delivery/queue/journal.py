@@ -226,7 +226,7 @@ class Journal:
         self._dirty[last] = None
 
     def _is_last_long(self) -> bool:
-        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._committer.space.spare // SHARES))
+        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._committer.spare // SHARES))
         return self.segments[-1].end >= long or self.appender.refused_at is not None
 
     # Writing acknowledgements, and giving files back.

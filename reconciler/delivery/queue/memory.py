@@ -3,11 +3,11 @@
 import asyncio
 import bisect
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Piece, Shortage, load
+from reconciler.delivery.queue.contract import Batch, Depth, Obituary, Piece, Shortage, load
 from reconciler.model.routes import Storage
 
 Source = TypeVar("Source")
@@ -116,7 +116,9 @@ MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for la
 class HeldLetter:
     """A dead letter in memory. `died` is when it died first."""
 
-    listed: DeadLetter
+    records: int
+    taken_at: int
+    obituary: Obituary
     payload: bytes
     died: int
 
@@ -133,7 +135,7 @@ class MemoryQueue(QueueLine[bytes]):
         self._max_bytes = max_bytes
         self.letters: deque[HeldLetter] = deque()
         self._died: dict[int, int] = {}  # of batches that were dead letters: when they died first
-        self._last = self._last_dead = 0
+        self._last = 0
         self._batches = self._records = self._size = self._dead_size = 0
 
     def configure(self, *, storage: Storage | None, max_batches: int) -> None:  # noqa: ARG002 - it has no storage
@@ -189,8 +191,7 @@ class MemoryQueue(QueueLine[bytes]):
         return _done()
 
     def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int, died: int) -> None:
-        self._last_dead += 1
-        self.letters.append(HeldLetter(DeadLetter(self._last_dead, records, len(data), taken_at, obituary), data, died))
+        self.letters.append(HeldLetter(records, taken_at, obituary, data, died))
         self._dead_size += len(data)
 
     def bury_unqueued(
@@ -203,25 +204,19 @@ class MemoryQueue(QueueLine[bytes]):
         self._bury(b"".join(payload), obituary, records=records, taken_at=at, died=obituary.at)
         return _done()
 
-    async def dead_letters(self, *, after: int = 0) -> AsyncIterator[tuple[DeadLetter, bytes]]:
-        """See the contract."""
-        for letter in [*self.letters]:
-            if letter.listed.number > after:
-                yield letter.listed, letter.payload
-
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
         """See the contract."""
         batches = records = 0
         for letter in [*self.letters]:
-            if outages_only and not letter.listed.obituary.outage:
+            if outages_only and not letter.obituary.outage:
                 continue
             # Its bytes move from one side of the limit to the other.
             if (most is not None and batches >= most) or self.room(size=0) is not None:
                 break
             self._remove(letter)
-            self.append([letter.payload], records=letter.listed.records, at=letter.listed.taken_at)
+            self.append([letter.payload], records=letter.records, at=letter.taken_at)
             self._died[self._last] = letter.died
-            batches, records = batches + 1, records + letter.listed.records
+            batches, records = batches + 1, records + letter.records
         return batches, records
 
     def _remove(self, letter: HeldLetter) -> None:
@@ -244,7 +239,7 @@ class MemoryQueue(QueueLine[bytes]):
         gone = [letter for letter in self.letters if is_wanted(letter)]
         for letter in gone:
             self._remove(letter)
-        return len(gone), sum(letter.listed.records for letter in gone)
+        return len(gone), sum(letter.records for letter in gone)
 
     def depth(self) -> Depth:
         """See the contract."""
@@ -255,7 +250,7 @@ class MemoryQueue(QueueLine[bytes]):
             claimed=len(self._claims),
             oldest=self._oldest(),
             dead_batches=len(self.letters),
-            dead_records=sum(letter.listed.records for letter in self.letters),
+            dead_records=sum(letter.records for letter in self.letters),
             dead_size=self._dead_size,
             dead_oldest=min((letter.died for letter in self.letters), default=None),
         )

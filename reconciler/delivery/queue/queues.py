@@ -13,7 +13,7 @@ from reconciler.delivery.queue import appender, folders, recovery, segments
 from reconciler.delivery.queue.appender import Committer
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.disk import DiskQueue, QueueLimits
-from reconciler.delivery.queue.files import QueueReader, Space, System
+from reconciler.delivery.queue.files import QueueReader, System
 from reconciler.delivery.queue.folders import FoundIdentity, QueueFolders, WantedQueue
 from reconciler.delivery.queue.journal import Shared
 from reconciler.delivery.queue.recovery import Recovered
@@ -27,11 +27,6 @@ log = logging.getLogger(__name__)
 LOCK = ".lock"  # no directory of a storage begins with a dot
 UNLIMITED = 1 << 62
 NAMES = 10  # of queues in one log line
-
-
-class _Open(NamedTuple):
-    found: FoundIdentity
-    queue: DiskQueue
 
 
 class _Removing(NamedTuple):
@@ -57,8 +52,8 @@ class Queues:
         system = system or System()
         self._system = system
         self._folders = QueueFolders(root, system=system, clock=clock, randomness=randomness)
-        self._shared = Shared(Committer(system, Space(root, reserve=reserve)), QueueReader(), clock)
-        self._open: dict[Path, _Open] = {}
+        self._shared = Shared(Committer(system, root, reserve=reserve), QueueReader(), clock)
+        self._open: dict[Path, DiskQueue] = {}
         self._removing: dict[Path, _Removing] = {}  # they are open still
         self._opening = asyncio.Lock()
         self._lock: int | None = None
@@ -85,7 +80,7 @@ class Queues:
             raise
         self._lock = descriptor
         folders.sweep_folders(self._root)
-        self._shared.committer.space.look()
+        self._shared.committer.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
         """Open the queue of a destination, and make it if there is none. Raises QueueFault.
@@ -114,9 +109,9 @@ class Queues:
         if found.folder in self._open:
             raise QueueFault(f"The queue of {found.name} is open already.")
         queued, buried = await self._shared.reader.run(lambda: self._recovered(found))
-        queue = DiskQueue(found.folder, queued=queued, buried=buried, shared=self._shared, limits=limits, sync=sync)
+        queue = DiskQueue(found, queued=queued, buried=buried, shared=self._shared, limits=limits, sync=sync)
         await queue.start()
-        self._open[found.folder] = _Open(found, queue)
+        self._open[found.folder] = queue
         return queue
 
     def _recovered(self, found: FoundIdentity) -> tuple[Recovered, Recovered]:
@@ -149,7 +144,7 @@ class Queues:
         elif queue.folder in self._open:  # else all are closed
             removing = asyncio.create_task(self._removed(queue), name=f"remove-queue-{queue.folder.name}")
             until = asyncio.get_running_loop().time() + appender.END_SECONDS
-            self._removing[queue.folder] = _Removing(self._open[queue.folder].found, removing, until)
+            self._removing[queue.folder] = _Removing(queue.identity, removing, until)
             await asyncio.wait([removing], timeout=appender.END_SECONDS)
             if not removing.done():
                 log.error("The disk of the queues does not answer; %s is closed when it does.", queue.folder)
@@ -176,7 +171,7 @@ class Queues:
     def spare(self) -> int:
         """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
         self._shared.committer.has_space(0)  # it asks the disk when there is none
-        return self._shared.committer.space.spare
+        return self._shared.committer.spare
 
     @property
     def faults(self) -> int:
@@ -190,8 +185,8 @@ class Queues:
         until the process ends, since a call that hangs may still write.
         """
         closing = [
-            (found, asyncio.create_task(queue.close()))
-            for folder, (found, queue) in self._open.items()
+            (queue.identity, asyncio.create_task(queue.close()))
+            for folder, queue in self._open.items()
             if folder not in self._removing
         ]
         closing += [(one.found, one.task) for one in self._removing.values()]

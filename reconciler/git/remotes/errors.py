@@ -108,7 +108,7 @@ _ANYWHERE = (
     ),
 )
 _NO_REPOSITORY = _Row(
-    "^fatal: (?:invalid gitfile format|not a git repository: /|.* does not appear to be a git repository$)",
+    "^fatal: (?:invalid gitfile format|.* does not appear to be a git repository$)",
     _UNREACHABLE,
     "{source} is not a Git repository; make one there, or correct `url`",
     lasting=True,
@@ -124,6 +124,12 @@ _ON_THIS_MACHINE = (
         "^fatal: detected dubious ownership",
         _UNREACHABLE,
         "{source} belongs to another user; configure the repository's exact path, without links",
+        lasting=True,
+    ),
+    _Row(
+        "^fatal: not a git repository: /",
+        _UNREACHABLE,
+        "{source} names a Git repository that is gone; put that back, or correct `url`",
         lasting=True,
     ),
     _NO_REPOSITORY,

@@ -79,19 +79,15 @@ class Following:
         if self._recalled_to == generation:
             return
         if not self._remote.has_head(commit):
-            await self._fetch_again(Followed(RefKind.COMMIT, commit), insists=insists)
+            wanted = Followed(RefKind.COMMIT, commit)
+            try:
+                await self._remote.fetch(wanted, RefHead(wanted.full, wanted.name), insists=insists)
+            except GitFault as fault:
+                self._recalls_failed += fault.retry_after is None
+                is_gone = fault.state in REFUSED or fault.of_head
+                if not is_gone and self._recalls_failed < RECALLS:
+                    raise
         self._recalled_to, self._recalls_failed = generation, 0
-
-    async def _fetch_again(self, wanted: Followed, *, insists: bool) -> None:
-        try:
-            await self._remote.fetch(wanted, RefHead(wanted.full, wanted.name), insists=insists)
-        except GitFault as fault:
-            if fault.state in REFUSED or fault.of_head:
-                return
-            if fault.retry_after is None:
-                self._recalls_failed += 1
-            if self._recalls_failed < RECALLS:
-                raise
 
     async def verify(self, head: RefHead, allowed: AllowedSigners) -> None:
         """Return when a head that was fetched is signed by one of these. Raises GitFault, Transient."""

@@ -15,8 +15,7 @@ from urllib.parse import urljoin, urlsplit
 from reconciler.git.remotes import credentials
 from reconciler.git.remotes.credentials import CA_FILE, PASSWORD_FILE, TOKEN_FILE, Credentials, inherited_path
 from reconciler.model.text import visible
-from reconciler.settings import bounded_io
-from reconciler.settings.bounded_io import BoundedIO, FileIdentity
+from reconciler.settings.bounded_io import BoundedIO
 
 # What a remote said in the headers of its HTTP answers that git keeps to itself: when to ask again, and where else.
 # Git traces headers to its standard error, and writes `<redacted>` for the secrets in them.
@@ -173,7 +172,6 @@ class Https(Transport):
         super().__init__(parts.scheme)
         self._host = parts.netloc
         self._credentials = credentials
-        self._checked: FileIdentity | None = None
         self._home = home
         self._asking = BoundedIO("the files with credentials")
 
@@ -218,22 +216,16 @@ class Https(Transport):
         """The secret as it is now; empty when there is none. Raises GitFault for a file that is of no use."""
         given = self._credentials
         if given.ca_file is not None:
-            self._check_authorities(given.ca_file)
+            _check_authorities(given.ca_file)
         if given.password_file is not None:
             return credentials.secret_line(given.password_file, PASSWORD_FILE)
         if given.token_file is not None:
             return credentials.secret_line(given.token_file, TOKEN_FILE)
         return b""
 
-    def _check_authorities(self, path: Path) -> None:
-        """curl would say of a broken file only that it cannot connect."""
-        found = bounded_io.file_identity(path)
-        if found is None or found != self._checked:
-            _check(path)
-            self._checked = found
 
-
-def _check(path: Path) -> None:
+def _check_authorities(path: Path) -> None:
+    """curl would say of a broken file only that it cannot connect."""
     text = credentials.secret_content(path, CA_FILE, limit=credentials.MOST_LIST_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLError, ValueError):

@@ -12,16 +12,13 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes import credentials
-from reconciler.git.remotes.mirrors import SLOW_DISK
 from reconciler.model.names import check_ref_name
 from reconciler.settings import bounded_io
-from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 
 # This is done before every git, and `pathlib` would take more than half of its time.
 # ruff: noqa: PTH109, PTH115, PTH116, PTH118, PTH119, PTH120
@@ -404,28 +401,6 @@ def ref_fact(file: Path) -> RefFact:
 
 
 # A check of the files of a repository on this machine before git has it.
-
-
-class Inspector:
-    """Checks one repository, called `url`. `state`: the folder where nothing may lead."""
-
-    def __init__(self, url: str, folder: Path, *, state: Path) -> None:
-        self._url = url
-        self._folder = folder
-        self._state = state
-        self._files = BoundedIO(f"the repository {url}")
-
-    async def inspect(self, refs: Iterable[str], *, seconds: float) -> None:
-        """Return when it leads to nothing that it must not. `refs`: the full names that are followed.
-
-        Raises GitFault: unreachable, also when its disk takes longer than `seconds`.
-        """
-        check = partial(check_repository, self._url, self._folder, tuple(refs), state=self._state)
-        try:
-            await self._files.answer(check, seconds=seconds)
-        except DiskHangs:
-            told = f"{self._url} did not answer within {seconds:g} seconds; {SLOW_DISK}"
-            raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
 
 def check_repository(url: str, folder: Path, refs: Iterable[str], *, state: Path | None) -> None:

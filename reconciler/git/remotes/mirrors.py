@@ -109,7 +109,9 @@ class Mirror:
         fresh, old = self._beside("new"), self._beside("old")
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         await _to_its_end(remove_files, fresh)
-        await self._own("init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh))
+        await self._git(
+            "init", "--quiet", "--bare", "--template=", "--initial-branch=none", "--", str(fresh), is_made=False
+        )
         if self._borrows:  # from our folder of objects, so that no name of a folder above is in the file
             (fresh / "objects/info/alternates").write_text(f"../../{self._borrows}/objects\n", encoding="utf-8")
         await _to_its_end(remove_files, old)
@@ -122,7 +124,7 @@ class Mirror:
     async def heads(self, private_refs: Collection[str] = (refs.PRIVATE,)) -> dict[str, RefHead]:
         """Return where our refs are, all of them when none are named; what leads to no commit is left out."""
         fields = "--format=%(refname) %(objecttype) %(objectname)"
-        output = await self._in_mirror("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
+        output = await self._git("for-each-ref", fields, "--", *sorted(private_refs), output_bytes=REFS_BYTES)
         lines = [line.split(" ") for line in output.stdout.decode("ascii", "replace").splitlines()]
         peeled = await self._peeled([target for _, kind, target in lines if kind == "tag"])
         commits = {target: target for _, kind, target in lines if kind == "commit"} | peeled
@@ -136,24 +138,24 @@ class Mirror:
         """Return whether one of our refs leads to this commit. An object may be there that nobody may have."""
         if (await self._peeled([commit])).get(commit) != commit:
             return False
-        lacking = await self._in_mirror("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
+        lacking = await self._git("rev-list", "--max-count=1", commit, "--not", f"--glob={refs.PRIVATE}*")
         return not lacking.stdout
 
     async def drop(self, private_refs: Collection[str]) -> None:
         """Follow these no longer. Their commits stay."""
         if private_refs:
             orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
-            await self._in_mirror("update-ref", "--stdin", stdin=orders)
+            await self._git("update-ref", "--stdin", stdin=orders)
 
     async def adopt(self, followed: Followed, commit: str) -> bool:
         """Follow a commit that the mirror holds with all its history, without a fetch; False when it does not."""
         try:
-            await self._in_mirror("rev-list", "--objects", "--quiet", commit, "--not", "--all")
+            await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
         except GitFault:
             return False
         if commit not in (await self._peeled([commit])).values():
             return False
-        await self._in_mirror("update-ref", followed.private_ref, commit)
+        await self._git("update-ref", followed.private_ref, commit)
         return True
 
     async def poll(self, source: Source, followed: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
@@ -265,7 +267,7 @@ class Mirror:
             return {}
         asked = "".join(f"{one}^{{commit}}\n" for one in objects)
         arguments = ("cat-file", "--batch-check=%(objectname)")
-        output = await self._in_mirror(*arguments, stdin=asked, output_bytes=REFS_BYTES)
+        output = await self._git(*arguments, stdin=asked, output_bytes=REFS_BYTES)
         answers = output.stdout.decode("ascii", "replace").splitlines()
         return {one: commit for one, commit in zip(objects, answers, strict=True) if refs.OBJECT_ID.fullmatch(commit)}
 
@@ -280,7 +282,7 @@ class Mirror:
             return
         self._untidy_packs, self._tidy_bytes = packs, size
         try:
-            await self._in_mirror(*REPACK, seconds=TIDY_SECONDS)
+            await self._git(*REPACK, seconds=TIDY_SECONDS)
             self._untidy_packs, self._tidy_bytes = 0, None
         except GitFault as fault:
             log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
@@ -288,21 +290,23 @@ class Mirror:
             if self._untidy_packs:  # a killed repack leaves what it has written
                 sweep_mirror(self.path)
 
-    async def _in_mirror(
-        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
+    async def _git(
+        self,
+        *arguments: str,
+        is_made: bool = True,
+        stdin: str = "",
+        output_bytes: int = 1 << 20,
+        seconds: float | None = None,
     ) -> Output:
-        return await self._own(
-            f"--git-dir={self.path}", *arguments, stdin=stdin, output_bytes=output_bytes, seconds=seconds
-        )
+        """Run git on our own files alone, in the mirror if it `is_made`, for at most OWN_SECONDS if nothing is said.
 
-    async def _own(
-        self, *arguments: str, stdin: str = "", output_bytes: int = 1 << 20, seconds: float | None = None
-    ) -> Output:
-        """Run git on our own files alone, for at most OWN_SECONDS if nothing is said. Raises GitFault."""
+        Raises GitFault.
+        """
+        where = (f"--git-dir={self.path}",) if is_made else ()
         limits = Limits(seconds=seconds or OWN_SECONDS, output_bytes=output_bytes)
         try:
             with credentials.open_memory_file(stdin.encode()) as told:
-                output = await self.program.run(*arguments, limits=limits, stdin=told)
+                output = await self.program.run(*where, *arguments, limits=limits, stdin=told)
         except TimeoutError:
             # Nothing says that it is damaged, and to make it anew would only add to what is slow.
             told_person = f"git did not end in the mirror of {self.url} within {limits.seconds:g} seconds"

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.model.errors import ReconcilerError, Refused, Transient, system_reason
+from reconciler.settings import bounded_io
 
 CHUNK_BYTES = 64 * 1024
 STDERR_BYTES = 64 * 1024
@@ -81,7 +82,7 @@ async def run_command(command: Command) -> Finished:
     there is no such folder, Transient when it cannot be started now. However this call ends, no process of it stays.
     """
     run = _Run(command)
-    ended: asyncio.Future[Finished] = run.start()
+    ended = bounded_io.on_thread(run.finish)
     try:
         async with asyncio.timeout(command.seconds):
             return await asyncio.shield(ended)
@@ -102,15 +103,6 @@ async def _reaped(ended: "asyncio.Future[Finished]") -> None:
         ended.exception()  # nobody waits for it any more
 
 
-def _settle(ended: "asyncio.Future[Finished]", result: Finished | BaseException) -> None:
-    if ended.done():
-        return
-    if isinstance(result, BaseException):
-        ended.set_exception(result)
-    else:
-        ended.set_result(result)
-
-
 class _Run:
     """A program and the thread that reads what it writes."""
 
@@ -125,22 +117,6 @@ class _Run:
         self._is_cut = False
         self._stopped: str | None = None
 
-    def start(self) -> "asyncio.Future[Finished]":
-        """Begin; the future has how it ended."""
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Finished] = loop.create_future()
-
-        def work() -> None:
-            try:
-                result: Finished | BaseException = self._finish()
-            except BaseException as error:
-                result = error
-            with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
-                loop.call_soon_threadsafe(_settle, ended, result)
-
-        threading.Thread(target=work, name=f"run {self._command.arguments[0]}", daemon=True).start()
-        return ended
-
     def kill(self) -> None:
         """Kill it, and its process group, unless it has ended."""
         with self._lock:
@@ -149,7 +125,8 @@ class _Run:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(self._process.pid, signal.SIGKILL)
 
-    def _finish(self) -> Finished:
+    def finish(self) -> Finished:
+        """Start it, and read what it writes until it has ended."""
         with self._lock:
             if self._is_over:
                 raise Transient("the program was not started, since nobody waits for it")

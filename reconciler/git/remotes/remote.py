@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -12,12 +13,13 @@ from reconciler.git.refs import Followed, RefHead
 from reconciler.git.remotes import verification
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally
 from reconciler.git.remotes.credentials import Credentials
-from reconciler.git.remotes.local_repositories import Inspector
-from reconciler.git.remotes.mirrors import Mirror
+from reconciler.git.remotes.local_repositories import check_repository
+from reconciler.git.remotes.mirrors import SLOW_DISK, Mirror
 from reconciler.git.remotes.program import GitProgram
 from reconciler.git.remotes.sources import Source, host_of
 from reconciler.git.remotes.verification import AllowedSigners
 from reconciler.model.errors import ReconcilerError
+from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 
 Address: TypeAlias = tuple[str, Credentials]
 
@@ -152,7 +154,7 @@ class Remote:
             credentials=self._credentials,
         )
         self._mirror = Mirror(place.mirror, program, url=self.url)
-        self._inspector = None if folder is None else Inspector(self.url, folder, state=place.state)
+        self._files = BoundedIO(f"the repository {self.url}")
         self._heads: dict[str, RefHead] = {}  # where our refs are
 
     async def poll(self, followed: Followed, *, since: float, insists: bool) -> PollAnswer:
@@ -283,9 +285,19 @@ class Remote:
             await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
 
     async def inspect(self, refs: Iterable[str]) -> None:
-        """Judge what git is about to open, which whoever owns the repository may have changed since the last time."""
-        if self._inspector is not None:
-            await self._inspector.inspect(sorted(refs), seconds=self.source().timeout)
+        """Judge what git is about to open, which whoever owns the repository may have changed since the last time.
+
+        Raises GitFault: unreachable, also when the disk is slow.
+        """
+        source = self.source()
+        if source.folder is None:
+            return
+        check = partial(check_repository, self.url, source.folder, sorted(refs), state=self.place.state)
+        try:
+            await self._files.answer(check, seconds=source.timeout)
+        except DiskHangs:
+            told = f"{self.url} did not answer within {source.timeout:g} seconds; {SLOW_DISK}"
+            raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
         """Return whether the mirror holds a head, of which our ref may not know yet."""

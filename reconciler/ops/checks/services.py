@@ -119,9 +119,7 @@ def needed_programs(settings: Settings) -> tuple[str, ...]:
         if repository.url.startswith("https:"):
             found.add(HTTPS)
         if repository.url.startswith("ssh:"):
-            found.add("ssh")
-        if repository.credentials.ssh_passphrase_file is not None:
-            found.update(("ssh-agent", "ssh-add"))
+            found.update(("ssh", "ssh-keygen"))
         if repository.verify.signers_file is not None:
             found.add("ssh-keygen")
     return tuple(sorted(found))

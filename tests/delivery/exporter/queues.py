@@ -3,8 +3,8 @@
 import asyncio
 from collections.abc import Sequence
 
-from reconciler.delivery.queue.contract import Batch, DeadLetter, Obituary, Piece, QueueFault
-from reconciler.delivery.queue.memory import MemoryQueue
+from reconciler.delivery.queue.contract import Batch, Obituary, Piece, QueueFault
+from reconciler.delivery.queue.memory import HeldLetter, MemoryQueue
 
 PLENTY = 1 << 40
 
@@ -36,9 +36,9 @@ class ListQueue(MemoryQueue):
         return sorted(self.batches.keys() - self.claimed)
 
     @property
-    def dead(self) -> dict[int, tuple[DeadLetter, bytes]]:
-        """Dead letters by number."""
-        return {one.listed.number: (one.listed, one.payload) for one in self.letters}
+    def dead(self) -> dict[int, tuple[HeldLetter, bytes]]:
+        """Dead letters by their place, counted from 1."""
+        return {place: (one, one.payload) for place, one in enumerate(self.letters, start=1)}
 
     async def payload(self, batch: Batch) -> bytes | None:
         self._check(batch)

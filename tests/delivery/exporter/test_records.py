@@ -8,6 +8,7 @@ from reconciler.delivery.queue.contract import Obituary, Queue, QueueFault, Reas
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.worlds import Time, bodies, destination, exporting, pass_time, put, quiet, settle, single
+from tests.delivery.queue import places
 from tests.servers import sinks
 from tests.servers.sinks import Received, Reply
 
@@ -17,7 +18,8 @@ OFF = Retry(enabled=False)
 
 
 async def letters(queue: Queue) -> list[tuple[Obituary, list[str]]]:
-    return [(letter.obituary, bodies(payload)) async for letter, payload in queue.dead_letters()]
+    found = await places.letters(queue)
+    return [(letter.obituary, bodies(letter.data)) for letter in found if letter.obituary and letter.data]
 
 
 @pytest.mark.parametrize("consumers", [2, 10])

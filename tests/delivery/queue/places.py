@@ -7,13 +7,17 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
 
+from reconciler.delivery.queue import folders
 from reconciler.delivery.queue.contract import Batch, Obituary, Piece, Queue, Reason
 from reconciler.delivery.queue.disk import DeadLetters, DiskQueue
 from reconciler.delivery.queue.files import System
+from reconciler.delivery.queue.folders import PeekedState
+from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.delivery.queue.queues import Queues
 from reconciler.model.routes import Storage
 from tests.waiting import until
@@ -170,6 +174,29 @@ async def claimed(queue: Queue, *, most_records: int = 1 << 30, most_bytes: int 
 async def payloads(queue: Queue) -> list[bytes | None]:
     """The payloads of all that can be claimed, which stays claimed."""
     return [await queue.payload(batch) for batch in await claimed(queue)]
+
+
+class Letter(NamedTuple):
+    records: int
+    taken_at: int
+    obituary: Obituary | None
+    data: bytes | None
+
+
+async def letters(queue: Queue) -> list[Letter]:
+    """The dead letters, oldest first; of a queue on disk once it is written down which ones left."""
+    if isinstance(queue, MemoryQueue):
+        return [Letter(one.records, one.taken_at, one.obituary, one.payload) for one in queue.letters]
+    assert isinstance(queue, DiskQueue)
+    identity = folders.read_identity(queue.folder)
+    assert identity is not None
+
+    def dead() -> list[Letter]:
+        found = (one for one in folders.peek(identity) if one.state is PeekedState.DEAD)
+        return [Letter(one.records, one.taken_at, one.obituary, one.payload) for one in found]
+
+    await until(lambda: len(dead()) == queue.depth().dead_batches)
+    return dead()
 
 
 async def bury_all(queue: Queue) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue.contract import Batch, DeadLetter, Depth, Obituary, Queue, Reason, Shortage
+from reconciler.delivery.queue.contract import Batch, Depth, Obituary, Queue, Reason, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Storage
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
+from tests.delivery.queue.places import NOW, OBITUARY, Letter, Wanted, claimed, fill, letters, payloads
 
 pytestmark = pytest.mark.anyio
 
@@ -168,8 +168,7 @@ async def test_a_dead_letter_of_what_never_was_queued_is_listed_and_replayed(ope
         kept = queue.bury_unqueued([b"a", b"b"], full, records=2, at=NOW)
         assert kept is not None
         await kept
-        listed = [(letter._replace(number=0), data) for letter, data in await letters(queue)]
-        assert listed == [(DeadLetter(0, 2, 2, NOW, full), b"ab")]
+        assert await letters(queue) == [Letter(2, NOW, full, b"ab")]
         assert (queue.depth().batches, queue.depth().dead_records) == (0, 2)
         assert await queue.replay(outages_only=True) == (0, 0)
         assert await queue.replay(outages_only=False) == (1, 2)
@@ -211,16 +210,12 @@ async def buried(queue: Queue, *texts: bytes, outages: tuple[bytes, ...] = (), a
         await queue.bury(batch, [data], obituary, records=records)
 
 
-async def letters(queue: Queue, *, after: int = 0) -> list[tuple[DeadLetter, bytes]]:
-    return [one async for one in queue.dead_letters(after=after)]
-
-
 async def test_a_buried_batch_is_a_dead_letter_with_all_that_is_known_of_it(opener: Opener) -> None:
     async with opener(Wanted()) as queue:
         await fill(queue, b"half of this", records=2)
         [batch] = queue.claim(**LOTS)
         await queue.bury(batch, [b"half"], OBITUARY, records=1)
-        assert await letters(queue) == [(DeadLetter(1, 1, 4, NOW, OBITUARY), b"half")]
+        assert await letters(queue) == [Letter(1, NOW, OBITUARY, b"half")]
         assert (queue.depth().batches, queue.claim(**LOTS)) == (0, ())
 
 
@@ -233,17 +228,11 @@ async def test_a_batch_of_several_dead_letters_leaves_with_the_last(opener: Open
         assert await queue.payload(batch) == b"two halves"
         other = OBITUARY._replace(status=400)
         await queue.bury(batch, [b"halves"], other, records=1)
-        assert [(letter.obituary, data) for letter, data in await letters(queue)] == [
+        assert [(letter.obituary, letter.data) for letter in await letters(queue)] == [
             (OBITUARY, b"two"),
             (other, b"halves"),
         ]
         assert (queue.depth().batches, queue.claim(**LOTS)) == (0, ())
-
-
-async def test_dead_letters_are_listed_from_a_number_on(opener: Opener) -> None:
-    async with opener(Wanted()) as queue:
-        await buried(queue, b"a", b"b", b"c")
-        assert [(letter.number, data) for letter, data in await letters(queue, after=1)] == [(2, b"b"), (3, b"c")]
 
 
 async def test_replay_queues_dead_letters_again_oldest_first(opener: Opener) -> None:
@@ -251,7 +240,7 @@ async def test_replay_queues_dead_letters_again_oldest_first(opener: Opener) -> 
         await buried(queue, b"a", b"b", b"c", outages=(b"b", b"c"))
         assert await queue.replay(outages_only=True, most=1) == (1, 2)
         assert await queue.replay(outages_only=True) == (1, 2)
-        assert [data for _, data in await letters(queue)] == [b"a"]
+        assert [letter.data for letter in await letters(queue)] == [b"a"]
         assert await queue.replay(outages_only=False) == (1, 2)
         assert await letters(queue) == []
         found = await claimed(queue)
@@ -266,7 +255,7 @@ async def test_replay_stops_when_there_is_no_room(opener: Opener) -> None:
         await buried(queue, b"a", b"b", records=1000)
         await buried(queue, b"c", records=1000)
         assert await queue.replay(outages_only=False) == (2, 2000)
-        assert [data for _, data in await letters(queue)] == [b"c"]
+        assert [letter.data for letter in await letters(queue)] == [b"c"]
 
 
 async def test_discard_takes_what_is_queued_and_not_claimed_or_what_is_dead(opener: Opener) -> None:
@@ -296,7 +285,7 @@ async def test_dead_letters_expire_by_their_time_of_death(opener: Opener) -> Non
         await buried(queue, b"old too", at=NOW)
         await buried(queue, b"new", at=NOW + 10)
         assert await queue.expire(before=NOW + 10) == (2, 4)
-        assert [data for _, data in await letters(queue)] == [b"jumped", b"new"]
+        assert [letter.data for letter in await letters(queue)] == [b"jumped", b"new"]
         assert queue.depth().dead_oldest == NOW + 10
 
 
@@ -309,10 +298,10 @@ async def test_a_dead_letter_that_is_replayed_and_dies_again_keeps_its_age(opene
             await queue.bury(batch, [b"again"], OBITUARY._replace(at=at), records=2)
             assert queue.depth().dead_oldest == NOW
         await buried(queue, b"new", at=NOW + 100)
-        [(letter, _), _] = await letters(queue)
-        assert letter.obituary.at == NOW + 100
+        [letter, _] = await letters(queue)
+        assert letter.obituary == OBITUARY._replace(at=NOW + 100)
         assert await queue.expire(before=NOW + 1) == (1, 2)
-        assert [data for _, data in await letters(queue)] == [b"new"]
+        assert [letter.data for letter in await letters(queue)] == [b"new"]
 
 
 async def test_its_age_outlives_the_process(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ async def test_a_reader_of_a_file_that_is_being_emptied_does_not_take_it_for_dam
         await queue.discard(queued=False, dead=True)
         await until(is_cut.is_set)
         try:
-            assert [letter async for letter, _ in queue.dead_letters()] == []
+            assert await queue.replay(outages_only=False) == (0, 0)
         finally:
             goes_on.set()
         await until(lambda: queue.depth().disk < 250_000)

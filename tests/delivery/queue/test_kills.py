@@ -51,7 +51,7 @@ async def survive(root: Path, *, kills: int, seed: int) -> None:
         told.live(root, life, seconds=None if chance.random() < 0.1 else chance.uniform(0, LONGEST_LIFE))
     async with places.opened(root, child.WANTED) as queue:
         texts = [(payload or b"").split(b"|")[0].decode() for payload in await places.payloads(queue)]
-        dead = [data.split(b"|")[0].decode() async for _, data in queue.dead_letters()]
+        dead = [(letter.data or b"").split(b"|")[0].decode() for letter in await places.letters(queue)]
         depth = queue.depth()
         assert (depth.lost, depth.quarantined, depth.batches, depth.dead_batches) == (
             0,

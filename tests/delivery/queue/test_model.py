@@ -184,7 +184,7 @@ class Machine(RuleBasedStateMachine):
         async def there() -> tuple[list[Batch], list[bytes | None], list[bytes]]:
             batches = await claimed(self.queue)
             payloads = [await self.queue.payload(batch) for batch in batches]
-            return batches, payloads, [data async for _, data in self.queue.dead_letters()]
+            return batches, payloads, [letter.data or b"" for letter in await places.letters(self.queue)]
 
         batches, payloads, dead = self.run(there())
         model = self.model

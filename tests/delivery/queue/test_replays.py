@@ -79,7 +79,7 @@ async def test_a_letter_that_came_to_the_queue_while_another_replay_read_it_is_q
         await queue.replay(outages_only=False, most=1)
         assert (queue.depth().batches, queue.depth().dead_batches) == (2, 1)
         assert await payloads(queue) == [b"a", b"b"]
-        assert [data async for _, data in queue.dead_letters()] == [b"c"]
+        assert [letter.data for letter in await places.letters(queue)] == [b"c"]
 
 
 async def test_what_is_on_its_way_to_the_queue_does_not_count_against_the_limit_of_dead_letters(tmp_path: Path) -> None:
@@ -90,7 +90,7 @@ async def test_what_is_on_its_way_to_the_queue_does_not_count_against_the_limit_
         assert await queue.expire(before=0) == (0, 0)
         system.mended.set()
         await until(lambda: queue.depth().dead_batches == 1)
-        assert [data async for _, data in queue.dead_letters()] == [b"c" * 100]
+        assert [letter.data for letter in await places.letters(queue)] == [b"c" * 100]
 
 
 async def test_when_all_letters_went_although_nobody_waited_there_is_no_oldest(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ async def test_a_letter_that_never_fits_is_passed_over_and_counted_in_the_log(
     async with places.opened(tmp_path, Wanted().with_storage(max_bytes=300_000)) as queue:
         assert await queue.replay(outages_only=False) == (2, 2)
         assert await payloads(queue) == [small, b"too"]
-        assert [data async for _, data in queue.dead_letters()] == [large, large]
+        assert [letter.data for letter in await places.letters(queue)] == [large, large]
         folder = queue.folder / "dead"
     never = "2 letters never fit into their queue: raise its `max_bytes`, or discard them."
     assert caplog.messages == [f"Of the dead letters in {folder}, {never}"]

@@ -257,7 +257,7 @@ SECRET = "canary-in-another-file"
         (
             "fatal: not a git repository: /srv/gone/.git/worktrees/a\n",
             U,
-            "URL is not a Git repository; make one there",
+            "URL names a Git repository that is gone; put",
         ),
         (f"fatal: unexpected line in ./packed-refs: {SECRET}\n", U, "URL cannot be read (`git fsck` there says why)"),
         (f"remote: fatal: {SECRET}\nfatal: early EOF\n", U, "URL cannot be read (`git fsck` there says why)"),
