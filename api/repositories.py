@@ -160,14 +160,14 @@ async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> Asyn
 @routes.add("GET /v1/runs/{id}/changes", Subject.REACH, Permission.READ)
 async def list_run_changes(call: Call) -> Response:
     """List the fields that a run changed, resource by resource."""
-    run, services = call.parameters["id"], call.services
+    run, services, projects = call.parameters["id"], call.services, access.reach(call)
     head = services.repositories.run(run)  # it leaves memory once it is stored
     if head is None:
         async with aclosing(services.store.run_pages(run)) as pages:
             [head] = await anext(pages, [None])
     if head is None:
         raise errors.NotFound(MISSING)
-    project = _check(call, access.reach(call), head)
+    project = _check(call, projects, head)
     pairs = await services.store.run_changes(run, limit=MOST_CHANGES + 1)
     found = await services.applier.compare(project, pairs[:MOST_CHANGES]) if pairs else ()
     if not access.permits(call, Permission.READ_RAW, project=project):

@@ -162,7 +162,7 @@ def render_text(plan: Plan, *, color: bool, has_worktree: bool = False) -> Itera
     `has_worktree`: the plan is of a checkout whose files may not be committed.
     """
     yield f"{review_plan.first_line(plan)}\n"
-    if plan.head == plan.base:
+    if plan.head == plan.base and plan.server is not None:
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
         yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"
