@@ -196,15 +196,21 @@ class EntryWriter:
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
-        renamed = self._renames()
+        renamed, room = self._renames(), plan.MOST_CONTENTS
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
                 other = None if outcome.key is None else renamed.get(outcome.key)
-                yield self._status(outcome, renamed=other)
+                is_whole = outcome.change is not Change.UPDATE
+                most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
+                status = self._status(outcome, renamed=other, most=most)
+                room -= len(status.fields) if is_whole else 0
+                yield status
         for held in self.decision.pruning.held:
             at = _stored_place(held)
             existing = self._was_held(held)
-            shown, left_out = ((), 0) if existing else field_changes.bounded(self._removed(held.key))
+            most = min(plan.MOST_FIELDS, room)
+            shown, left_out = ((), 0) if existing else field_changes.bounded(self._removed(held.key), most=most)
+            room -= len(shown)
             yield PlanStatus(
                 status=UpdateStatus.DELETED,
                 kind=held.key.kind,
@@ -228,10 +234,10 @@ class EntryWriter:
         pairs = heads.renamed_resources(self.decision.decided, gone, self.world)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
-    def _status(self, outcome: Outcome, *, renamed: str | None) -> PlanStatus:
+    def _status(self, outcome: Outcome, *, renamed: str | None, most: int) -> PlanStatus:
         at = self._place(outcome)
         existing = self._is_existing(outcome, at)
-        shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome))
+        shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
         affected = self.affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
