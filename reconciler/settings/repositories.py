@@ -78,8 +78,8 @@ def _page(text: str) -> str:
         return text
     if not forges.is_known(text):
         raise refusal(
-            "must be at a host that begins with github, gitlab, gitea, forgejo or codeberg; for another give the address "
-            "of a line, with placeholders for commit, path and line"
+            "must be at a host that begins with github, gitlab, gitea, forgejo or codeberg; for others give the "
+            "address of a line, with placeholders for commit, path and line"
         )
     if parts.query or parts.fragment:
         raise ValueError

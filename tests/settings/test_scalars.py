@@ -224,9 +224,7 @@ def test_what_a_type_refuses_with_what_it_allows(kind: Any, value: object) -> No
 
 
 def test_a_page_at_an_unknown_forge_is_refused_with_what_to_give_instead() -> None:
-    with pytest.raises(
-        ValidationError, match="must be at a host .*; for another give the address of a line, with placeholders"
-    ):
+    with pytest.raises(ValidationError, match="for others give the address of a line, with placeholders"):
         TypeAdapter(repositories.Page).validate_python("https://git.example.org/a/b")
 
 
