@@ -33,7 +33,7 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """What a user owns of a resource, in clear, and its secrets by their places."""
+    """The parts of a resource that the user owns, in clear text, and its secrets by place."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Mapping[Pointer, Value] = field(repr=False)
