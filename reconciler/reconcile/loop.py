@@ -110,10 +110,10 @@ def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
     """Return the seconds until the next poll if nothing happens, at least 0. `randomness` is from 0 up to 1.
 
     After a failure that may pass, the delay doubles from two seconds to ten minutes, however short the interval. After
-    one that only a person can correct, it doubles from the interval to ten minutes, or stays at a longer interval. It is
-    never less than the remote asked for. Otherwise it is the interval, plus or minus a tenth, or the time until the next
-    full read. The first poll after a start or a failure comes anywhere within the interval: otherwise repositories that
-    start together would be polled together for hours.
+    one that only a person can correct, it doubles from the interval to ten minutes, or stays at a longer interval. It
+    is never less than the remote asked for. Otherwise it is the interval, plus or minus a tenth, or the time until the
+    next full read. The first poll after a start or a failure comes anywhere within the interval: otherwise repositories
+    that start together would be polled together for hours.
     """
     if pace.last is not None:
         wait = max(_backoff(pace, pace.last), pace.left_until - now)

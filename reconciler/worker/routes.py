@@ -166,7 +166,7 @@ class _Search:
         return None if storage is None else webhook.destination(name, storage)
 
     def _storage(self, name: str) -> Storage | None:
-        """Return a storage by its present version, otherwise by the newest that fits: a mistake does not move the queue."""
+        """Return a storage by its present version, or by the newest that fits: a mistake moves no queue."""
         if name not in self._storages:
             key = Key("Extension", name)
             spec = self._spec(key)

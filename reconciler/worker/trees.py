@@ -392,7 +392,7 @@ def _vacant_since(
 def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) -> dict[str, TreeFile | None]:
     """Find files that did not change since the applied head: its index describes them.
 
-    Links are left out, because the index has no documents of them. Only a hostile name has a backslash, which escapes it.
+    Links are left out, because the index has no documents of them. Only hostile names have a backslash, as an escape.
     """
     blobs = view.blobs(scope.rules.name, sorted(paths))
     modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
