@@ -33,7 +33,7 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """The parts of a resource that the user owns, in clear text, and its secrets by place."""
+    """The part of a resource that a user owns, in clear, and its secrets by their places."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Mapping[Pointer, Value] = field(repr=False)
