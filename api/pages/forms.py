@@ -1,4 +1,4 @@
-"""Forms, visitors and templates of pages; the only module that imports Jinja2."""
+"""Forms, visitors and templates of pages of the service."""
 
 from collections.abc import Mapping
 from functools import cache

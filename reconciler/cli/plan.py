@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 # A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
 
-FORMS = ("text", "markdown", "json", "github")
+FORMS = ("text", "markdown", "json", "github", "html")
 MARKER = "default"
 DETAILED = "--detailed-exitcode"
 KNOWN = ", ".join(review_plan.FAIL_ON)
@@ -163,9 +163,7 @@ def plan(
         elif form == "markdown":
             output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker, limit=limit))
         raise
-    if link is not None:
-        entries = tuple(msgspec.structs.replace(entry, link=link) for entry in made.entries)
-        made = msgspec.structs.replace(made, entries=entries)
+    made = _linked(made, link)
     again = _command(made, options)
     match form:
         case "markdown":
@@ -174,6 +172,10 @@ def plan(
             output.rendered(markdown.render_markdown(made, limit=limit, marker=marker, command=again))
         case "json":
             output.rendered(review_plan.render_json(made).decode())
+        case "html":
+            from reconciler.review import page  # noqa: PLC0415
+
+            output.rendered(page.render_page(made, command=again))
         case "github":
             from reconciler.review import annotations  # noqa: PLC0415
 
@@ -186,6 +188,13 @@ def plan(
             for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree, command=again):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
+
+
+def _linked(made: Plan, link: str | None) -> Plan:
+    if link is None:
+        return made
+    entries = tuple(msgspec.structs.replace(entry, link=link) for entry in made.entries)
+    return msgspec.structs.replace(made, entries=entries)
 
 
 def _command(made: Plan, asked: PlanOptions) -> str:

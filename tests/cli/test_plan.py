@@ -483,7 +483,7 @@ def test_no_secret_is_in_any_skin(alone: Program, repository: Repository) -> Non
         "(sensitive, changed)",
         True,
     )
-    for form in ("text", "markdown", "json", "github"):
+    for form in ("text", "markdown", "json", "github", "html"):
         outcome = alone("plan", "work", "-o", form)  # the program's fixture looks for canaries
         assert outcome.code == 0
 
