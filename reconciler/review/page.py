@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from reconciler.model.plan import Plan, PlanEntry, PlanStatus
+from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
 from reconciler.review.plan import SYMBOLS, ResourceGroup, clean_text, resource_groups
@@ -22,6 +23,7 @@ class _Resource(NamedTuple):
     place: str
     address: str
     lines: tuple[str, ...]
+    summary: str
     is_open: bool
 
 
@@ -80,14 +82,16 @@ def _group(plan: Plan, group: ResourceGroup) -> _Group:
 
 def _resource(plan: Plan, group: ResourceGroup, status: PlanStatus) -> _Resource:
     lines = tuple(_lines(status, with_reason=not group.cause))
+    place = review_plan.place_at_line(status.at) if status.at is not None and status.name else ""
     address = review_plan.address(plan, group.entry, status) or ""
     return _Resource(
         symbol=SYMBOLS[status.status],
         title=review_plan.status_title(status),
         word=f"{review_plan.word(status)}{review_plan.WAS_SO if status.existing else ''}",
-        place=review_plan.place_at_line(status.at) if status.at is not None and status.name else "",
-        address=address if address.startswith(("https://", "http://")) else "",
+        place=place,
+        address=address if place and address.startswith(("https://", "http://")) else "",
         lines=lines,
+        summary=counted(len(lines), "line"),
         is_open=len(lines) <= _OPEN,
     )
 

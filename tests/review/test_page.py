@@ -96,3 +96,4 @@ def test_it_says_what_the_text_says() -> None:
     assert '~ spec.url: "https://a.example" -> "https://b.example"' in told
     assert "(sensitive, changed)" in told
     assert "teams/orders/all.yaml:3" in told
+    assert "1 lines" not in told
