@@ -227,7 +227,8 @@ class Applier:
         )
 
     async def commit(self, job: CommitJob, *, record: Callable[[CommitPlanned], Record | None]) -> CommitPlanned:
-        """Plan a commit and store it with its record; nothing when there is no record.
+        """Plan a commit and store it with its record: nothing when there is no record, and no statuses when the record
+        has no run.
 
         Raises GitFault, StoreFault, WorkerGone, Overdue.
         """
@@ -257,7 +258,10 @@ class Applier:
                 project=project,
                 changed_endpoints=planned.changed_endpoints,
             )
-            await self._write(answered.parts(), replace(record, change=change), until=answered.locked_until)
+            parts = answered.parts()
+            if isinstance(planned, CommitPlanned) and record.run is None:
+                parts = map(_without_run, parts)
+            await self._write(parts, replace(record, change=change), until=answered.locked_until)
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -386,6 +390,12 @@ class Applier:
             seed=os.urandom(SEED_BYTES),
             secrets=await self.secrets(project),
         )
+
+
+def _without_run(part: Changes) -> Changes:
+    """The part without what only a run tells."""
+    part.statuses.clear()
+    return part
 
 
 class _DeletedUpdate(msgspec.Struct):

@@ -188,7 +188,9 @@ class Reconciler:
             run.planned = planned
             verdict = self._verdict(run)
             run.is_recorded = runs.is_news(run, memory.row, verdict)
-            return runs.run_record(run, verdict, finished=self._clock()) if run.is_recorded else None
+            if not run.is_recorded and verdict.row == memory.row:
+                return None
+            return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
         planned = await self._applier.commit(job, record=record)
         memory.waits_for_store = planned.waits_for_store
@@ -229,7 +231,7 @@ class Reconciler:
         memory.unwritten = None
         if is_due and not run.is_recorded:
             memory.unwritten = verdict.row
-        elif run.is_recorded or run.planned is None:
+        else:
             memory.row = verdict.row
             if run.head is not None:
                 self._see(run.head)

@@ -410,13 +410,22 @@ def _index_parts(
     wanted = tuple(trees.wanted_rows(reading, decision.unconverged, repository=repository))
     if not reading.full:
         before = view.wanted_in(repository, [file.path for file in reading.files])
-        if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
+        is_same = remembered is not None and remembered.tree == reading.tree
+        if (is_same or _is_indexed(reading, view, repository=repository)) and set(before) == set(wanted):
             return
         yield Changes(forgotten_files=[(repository, file.path) for file in reading.files])
     for files in messages.batches(trees.file_rows(reading, repository=repository), INDEX_PART):
         yield Changes(files=files)
     for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
+
+
+def _is_indexed(reading: TreeReading, view: PlanningView, *, repository: str) -> bool:
+    """Return True if the index has these files already: what else changed in the tree is not read."""
+    if reading.kept_files or any(file.given or (file.blob and not file.documents) for file in reading.files):
+        return False
+    blobs = view.blobs(repository, [file.path for file in reading.files])
+    return all(blobs.get(file.path) == file.blob for file in reading.files)
 
 
 def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value]) -> Origin:
