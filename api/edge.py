@@ -66,7 +66,8 @@ class Edge:
         call = Call(scope, receive, services, services.new_id(), parameters)
         log_context.REQUEST.set(call.request)
         log_context.PLACE.set(partial(auth.address, call))
-        headers = [(b"x-request-id", call.request.encode()), *page_headers(services.headers, endpoint.style.headers)]
+        instead = endpoint.style.headers
+        headers = page_headers(services.headers, instead) if instead else services.headers
         status = 0  # of the answer, as soon as there is one
         route = ""  # by which the request is counted: the path, once the request is let through to it
 
@@ -74,7 +75,8 @@ class Edge:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), *headers]
+                own = (b"x-request-id", call.request.encode())
+                message["headers"] = [*message.get("headers", ()), own, *headers]
             elif scope["method"] == "HEAD":
                 message["body"] = b""
             await send(message)

@@ -57,7 +57,7 @@ def security_headers(*, tls: bool, web_url: str) -> tuple[Header, ...]:
 
 def page_headers(headers: tuple[Header, ...], instead: Mapping[bytes, bytes]) -> tuple[Header, ...]:
     """Return the same headers as pages for people carry them, with some values `instead`."""
-    return tuple((name, instead.get(name, value)) for name, value in headers) if instead else headers
+    return tuple((name, instead.get(name, value)) for name, value in headers)
 
 
 JSON = b"application/json"

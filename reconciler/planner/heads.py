@@ -4,7 +4,7 @@ These depend on each other. What the files hold, what is gone, and what other re
 """
 
 import hashlib
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -18,7 +18,7 @@ from reconciler.model import principals, values
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState
+from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
@@ -174,7 +174,8 @@ class _Judgement:
             for head in heads
         ]
         self._held: set[Key] = set()  # deletions that a guard holds
-        self._unfit: set[tuple[int, Key]] = set()  # documents that would take over a resource, and are refused
+        # Documents by which a head would become the owner, with the reason why they are invalid.
+        self._unfit: dict[tuple[int, Key], str] = {}
 
     def decide(self) -> tuple[HeadDecision, ...]:
         """Judge until no more stays than was assumed."""
@@ -218,24 +219,29 @@ class _Judgement:
     def _owners(self) -> Owners:
         holders: dict[Key, list[tuple[int, Desired]]] = defaultdict(list)
         for number in sorted(range(len(self._heads)), key=self._name):
+            times = Counter(one.key for one in self._documents[number])  # what it has twice, it does not have
             for one in self._documents[number]:
-                if one.key is not None and one.owned and one.allowed and (number, one.key) not in self._unfit:
+                if one.key is not None and one.owned and one.allowed and times[one.key] == 1:
                     holders[one.key].append((number, one))
         dropped = {key for keys in self._leaving for key in keys} - self._held
         owners = {}
         for key, found in holders.items():
-            owner = self._stored[key].owner if key in self._stored else None
-            own = [each for each in found if self._name(each[0]) == owner]
-            is_shared = len({number for number, _ in found}) > 1 and (owner is None or bool(own))
+            owner = self._owner_of(key)
+            fit = [each for each in found if (each[0], key) not in self._unfit] or found
+            own = [each for each in fit if self._name(each[0]) == owner]
+            is_shared = len(found) > 1 and (owner is None or bool(own))
             if key in dropped or is_shared:
-                owners[key] = (own or found)[0]
+                owners[key] = (own or fit)[0]
         return owners
 
     def _batch(self, number: int, owners: Owners, conflicts: Mapping[int, str]) -> DocumentBatch:
         first, rules = self._firsts[number], self._heads[number].rules
         documents = self._documents[number]
-        if conflicts:
-            documents = [one.refused(conflicts.get(first + ordinal)) for ordinal, one in enumerate(documents)]
+        if conflicts or self._unfit:
+            documents = [
+                one.refused(conflicts.get(first + ordinal) or (one.key and self._unfit.get((number, one.key))))
+                for ordinal, one in enumerate(documents)
+            ]
         others = {}
         for key, (owner, document) in owners.items():
             if owner != number:  # what it will be
@@ -285,15 +291,19 @@ class _Judgement:
             )
         return found
 
-    def _refused_owners(self, found: _Round) -> set[tuple[int, Key]]:
-        """Return the documents by which a head would be the owner, and that are refused."""
+    def _refused_owners(self, found: _Round) -> dict[tuple[int, Key], str]:
+        """Return the documents by which a head would become the owner, and that turned out to be invalid."""
         return {
-            (number, one.key)
+            (number, one.key): one.reason
             for number, decided in enumerate(found.decided)
             for one in decided.outcomes
             if one.key is not None and one.key in found.owners and found.owners[one.key][0] == number
-            if one.status in REFUSED and (one.stored is None or one.stored.owner != self._name(number))
+            if one.status is UpdateStatus.INVALID and one.reason and (number, one.key) not in self._unfit
+            if one.stored is None and self._owner_of(one.key) != self._name(number)
         }
+
+    def _owner_of(self, key: Key) -> str | None:
+        return self._stored[key].owner if key in self._stored else None
 
     def _decision(self, number: int, found: _Round) -> HeadDecision:
         head, decided, pruned = self._heads[number], found.decided[number], found.pruned[number]

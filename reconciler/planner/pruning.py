@@ -286,6 +286,10 @@ class Pruning:
     approved: bool = False
     partly: bool = False
 
+    def names(self, path: str) -> bool:
+        """The message says of this file that it cannot be read."""
+        return f"{path}:1:1: " in (self.message or "")
+
     @property
     def holds_all(self) -> bool:
         """Nothing is deleted."""

@@ -325,7 +325,7 @@ def write_commit(
     index = list(_index_parts(job, view, decision, remembered=remembered))
     made = _parts(view, decision, origin=origin, check=commit.allowance.time)
     # Before the parts are stored: it is compared with the index.
-    told = _told_files(commit, decision.reading)
+    told = _told_files(commit, decision)
     for part in chain(made, index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else decision.decisions
@@ -358,9 +358,11 @@ def write_commit(
     )
 
 
-def _told_files(commit: CommitReading, reading: TreeReading) -> list[str]:
+def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
     """Tell of files that changed and are not read, and of ignore files that changed, a sentence each."""
-    matter = [file for file in reading.files if file.blob is not None and (file.vacant or file.is_ignore_file)]
+    found = [file for file in decision.reading.files if file.vacant or file.is_ignore_file]
+    # What keeps others from being deleted is told with that.
+    matter = [file for file in found if file.blob is not None and not decision.pruning.names(file.path)]
     known = commit.view.blobs(commit.rules.name, [file.path for file in matter]) if matter else {}
     is_first = commit.remembered is None or commit.remembered.commit is None
     changed = [file for file in matter if known.get(file.path) != file.blob and not (is_first and file.is_ignore_file)]

@@ -382,7 +382,8 @@ class EntryWriter:
         decision = self.decision
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
         yield from filter(None, told)
-        yield from trees.told_files(one for one in decision.reading.files if one.path in self.changed)
+        changed = [one for one in decision.reading.files if one.path in self.changed]
+        yield from trees.told_files(one for one in changed if not decision.pruning.names(one.path))
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
         for row in self.restated:
             lines = rendering.incomplete(row.status)

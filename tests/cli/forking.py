@@ -89,7 +89,8 @@ class Process:
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it is known to have ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # another signal ended it in this moment
+                os.kill(self.pid, number)
 
     def kill(self) -> None:
         """End it at once."""

@@ -87,7 +87,9 @@ def listing_secrets(scene: Scene) -> str:
     for reference in ("${file:none}", "${file:theirs}", "${file:link}", "${file:../other/theirs}", "${env:PATH}"):
         spec = component("webhook", hostname="a.example.org", headers={"A": reference})
         proposed(scene, ("100644", b"x.yaml", json.dumps(resource("Destination", "mine", spec)).encode()), number=1)
-        answers.add(re.sub(r"\d+", "0", plan(scene)).replace(reference, "<reference>"))
+        # What is no whole reference by its spelling counts as a secret itself, and is not shown.
+        told = re.sub(r"\d+", "0", plan(scene)).replace(reference, "<reference>").replace("(sensitive)", "<reference>")
+        answers.add(told.replace('"sensitive": true, ', "").replace(', "sensitive": true', ""))
     return f"answers: {len(answers)}"
 
 
@@ -110,6 +112,11 @@ def _row(name: str, attempt: Attempt, answer: str | re.Pattern[str]) -> Attack:
     return Attack(f"proposed: {name}", Holds.PROPOSE, attempt, answer)
 
 
+def _linked(path: str) -> str:
+    note = f'"{path} is not read: it is a symbolic link, which is not followed."'
+    return UNCHANGED.replace('"notes": []', f'"notes": [{note}]')
+
+
 def _nothing(pattern: str) -> re.Pattern[str]:
     """A plan in which something is told and nothing would be stored."""
     return re.compile(r'\{"counts": \{"invalid": 1, "unchanged": 5\}, .*' + pattern + ".*")
@@ -130,8 +137,8 @@ ATTACKS = (
     _row("an option of git as a head", asking("--upload-pack=touch /tmp/x"), re.compile("400 .*")),
     _row("a refspec as a head", asking("+refs/heads/main:refs/heads/x"), re.compile("400 .*")),
     _row("a pattern as a head", asking("refs/heads/*"), re.compile("404 .*")),
-    _row("a link to a file of the system", proposing("120000", b"x.yaml", "/etc/passwd"), UNCHANGED),
-    _row("a link in place of what is followed", proposing("120000", b"own.yaml", "own/d0.yaml"), UNCHANGED),
+    _row("a link to a file of the system", proposing("120000", b"x.yaml", "/etc/passwd"), _linked("x.yaml")),
+    _row("a link in place of what is followed", proposing("120000", b"own.yaml", "own/d0.yaml"), _linked("own.yaml")),
     _row("a name that turns the line", proposing("100644", "\u202elmay.yaml".encode(), "x: ["), _nothing(r"\\\\u202e")),
     _row("a name with a new line", proposing("100644", b"x\n::error::.yaml", "x: ["), _nothing(r"x\\\\u000a::error")),
     _row("a bomb of aliases", proposing("100644", b"x.yaml", f"x:\n{BOMB}\n"), _nothing("an alias counts as")),

@@ -11,6 +11,8 @@ from tests.scenarios.attacks.table import Attack, Attempt, Holds
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: f}\n"
 UNTIL = f" Until then nothing is deleted. {LEAVE_OUT}"
 FINE = "succeeded, ready"
+LINKED = "\nx.yaml is not read: it is a symbolic link, which is not followed."
+IGNORING = ".serviceignore says which files count, and changes."
 PARTIAL = "partial, ready\nNot stored as the head says: 1 {}; the run names them.\n"
 LEVELS = zip("abcdef", "bcdefg", strict=True)
 BOMB = "\n".join(
@@ -182,7 +184,7 @@ _DOCUMENTS = (
 )
 
 _TREES = (
-    _row("a link to /etc/passwd", lambda scene: scene.push_link("x.yaml", "/etc/passwd"), FINE),
+    _row("a link to /etc/passwd", lambda scene: scene.push_link("x.yaml", "/etc/passwd"), FINE + LINKED),
     _row("a folder that is a link", lambda scene: scene.push_link("more", "../../../../etc"), FINE),
     _row(
         "a link in place of a resource",
@@ -190,7 +192,7 @@ _TREES = (
         f"partial, prune-held\nown/d0.yaml:1:1: gave resources and now is a symbolic link, which is not "
         f"followed; delete it or restore it.{UNTIL}",
     ),
-    _row("a submodule", entry("160000", b"x.yaml"), FINE),
+    _row("a submodule", entry("160000", b"x.yaml"), FINE + LINKED.replace("symbolic link", "submodule")),
     _row(
         "a folder .git with a configuration",
         folder(b".git", (b"config", b"[core]\n\tfsmonitor = touch /nonexistent\n")),
@@ -231,13 +233,13 @@ EMPTY = (
 IGNORE_UNREAD = ".serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: "
 
 _PRUNES = (
-    _row("a .serviceignore of everything", pushing("*\n", path=".serviceignore"), EMPTY),
+    _row("a .serviceignore of everything", pushing("*\n", path=".serviceignore"), f"{EMPTY} {IGNORING}"),
     _row(
         "a .serviceignore that takes for ever",
         lambda scene: scene.push(
             {".serviceignore": "a*" * 40 + "b\n" + "**/" * 100 + "x\n", "a" * 200 + ".yaml": "a: 1\n"}
         ),
-        FINE,
+        f"{FINE}\n{IGNORING}",
     ),
     _row(
         "a .serviceignore that is a link",
