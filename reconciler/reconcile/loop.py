@@ -175,6 +175,7 @@ class Loop:
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
+        self.reconciler.group.begin(name)  # all that start together are one change
         self._tasks = [
             asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=log_context.unbound()),
             asyncio.create_task(self._watch(), name=f"watch-{name}", context=log_context.unbound()),
@@ -202,6 +203,7 @@ class Loop:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.reconciler.group.end(self.reconciler.watched.name)
         self.queue = [run for run in running + self.queue if run.is_requested]
 
     async def _serve(self) -> None:

@@ -22,6 +22,7 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
 from reconciler.reconcile.watched import WatchedRepository
@@ -87,8 +88,11 @@ class Reconciler:
         *,
         following: Following,
         neighbours: Callable[[], tuple[RepositoryFiles, ...]],
+        group: CommitGroup,
     ) -> None:
-        """`neighbours` are the other repositories that fill the same project now."""
+        """`neighbours` are the other repositories that fill the same project now; those in its `group` follow the same
+        remote.
+        """
         self.watched = watched
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
@@ -97,6 +101,7 @@ class Reconciler:
         self._clock = environment.clock
         self._following = following
         self._neighbours = neighbours
+        self.group = group
         self._signers = BoundedIO("the file of signers")
 
     async def recall(self) -> None:
@@ -119,6 +124,7 @@ class Reconciler:
         """
         run.started = self._clock()
         generation = self._following.generation
+        self.group.begin(self.watched.name)
         try:
             try:
                 await self._steps(run)
@@ -137,6 +143,8 @@ class Reconciler:
             # A fault of the program: the other repositories and the API continue, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
+        finally:
+            self.group.end(self.watched.name)
         await self._finish(run)
 
     async def _steps(self, run: Run) -> None:
@@ -192,7 +200,7 @@ class Reconciler:
                 return None
             return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
-        planned = await self._applier.commit(job, record=record)
+        planned = await self.group.commit(job, record=record)
         memory.waits_for_store = planned.waits_for_store
         memory.is_lineage_due |= not planned.explained
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests import daemons
-from tests.daemons import Daemon, destination, until, watched
+from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "repo"
@@ -48,12 +48,7 @@ def daemon(tmp_path: Path, source: Repository) -> Iterator[Daemon]:
 
 def applied(daemon: Daemon, commit: str) -> list[dict[str, object]]:
     """The entries, once all of them have applied the commit."""
-
-    def found() -> list[dict[str, object]] | None:
-        every = [daemon.repository(name) for name in daemon.repositories]
-        return every if all(one["commit"] == commit for one in every) else None
-
-    return until(found, "all entries have applied the commit")
+    return [daemon.applied(name, commit) for name in daemon.repositories]
 
 
 def test_the_first_start_is_one_change_without_partial_runs_and_alerts(daemon: Daemon, source: Repository) -> None:
