@@ -192,6 +192,12 @@ class Loop:
         self._work.set()
         return run
 
+    def join(self) -> None:
+        """Begin a run at once to take part in a commit of the group, unless one is under way or runs fail."""
+        if self._tasks and self.running is None and not self._pace.failures:
+            self.reconciler.group.begin(self.reconciler.watched.name)
+            self.ask(Trigger.POLL, actor="system")
+
     async def stop(self) -> None:
         """End all tasks; a run under way is cancelled, and what it had not committed did not happen.
 

@@ -89,9 +89,10 @@ class Reconciler:
         following: Following,
         neighbours: Callable[[], tuple[RepositoryFiles, ...]],
         group: CommitGroup,
+        tell_group: Callable[[RefHead], None],
     ) -> None:
-        """`neighbours` are the other repositories that fill the same project now; those in its `group` follow the same
-        remote.
+        """`neighbours` are the other repositories that fill the same project now. Those of them that follow the same
+        remote are its `group`, and `tell_group` tells them of a new head.
         """
         self.watched = watched
         self.memory = RepositoryMemory(runs.unread_row(watched))
@@ -102,6 +103,7 @@ class Reconciler:
         self._following = following
         self._neighbours = neighbours
         self.group = group
+        self._tell_group = tell_group
         self._signers = BoundedIO("the file of signers")
 
     async def recall(self) -> None:
@@ -167,6 +169,8 @@ class Reconciler:
             patience = PATIENCE * watched.interval if run.trigger is Trigger.POLL else 0.0
             run.head = await following.poll(patience=patience, insists=run.is_requested)
             self._see(run.head)
+            if run.head.commit != memory.row.head:
+                self._tell_group(run.head)
 
         # Fetch, even if there is nothing new: the mirror may be another one by now, which other repositories read for
         # transfers of ownership. It costs nothing as long as it is the mirror that we filled.

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 
+from reconciler.git.refs import RefHead
 from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
@@ -127,7 +128,14 @@ class Repositories:
         following = self._environment.remotes.follow(one.source)
         neighbours = partial(self._neighbours, one)
         group = self._groups.setdefault(_group_of(one), CommitGroup(self._environment.applier))
-        reconciler = Reconciler(one, self._environment, following=following, neighbours=neighbours, group=group)
+        reconciler = Reconciler(
+            one,
+            self._environment,
+            following=following,
+            neighbours=neighbours,
+            group=group,
+            tell_group=partial(self._tell_group, one),
+        )
         made = 0  # the time in the id of the last run
 
         def new_run(why: Trigger, actor: str) -> Run:
@@ -147,6 +155,14 @@ class Repositories:
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
+
+    def _tell_group(self, one: WatchedRepository, head: RefHead) -> None:
+        """Have the others that follow the same take part in a commit that this one found."""
+        for loop in self._loops.values():
+            other, memory = loop.reconciler, loop.reconciler.memory
+            is_same = _group_of(other.watched) == _group_of(one) and other.watched.follows == one.follows
+            if is_same and other.why_suspended is None and memory.row.head != head.commit:
+                loop.join()
 
     async def _release_unwatched(self, wanted: Mapping[str, WatchedRepository]) -> None:
         store, applier = self._environment.store, self._environment.applier

@@ -127,7 +127,7 @@ class Worker:
             case messages.ReviewJob() as job:
                 planned = reviews.plan_review(job, view, at=at if job.commit.careful else None)
         send(planned)
-        if isinstance(planned, messages.CommitPlanned) and planned.full:
+        if isinstance(planned, messages.CommitPlanned) and any(one.full for one in (planned, *planned.beside)):
             _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
 
     def _send(self, number: int, answer: messages.Answer) -> None:

@@ -55,6 +55,7 @@ def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None 
         following=cast("Following", remote or Failing()),
         neighbours=tuple,
         group=CommitGroup(parts.environment.applier),
+        tell_group=lambda _: None,
     )
 
 
@@ -158,6 +159,7 @@ class Signed:
             following=following,
             neighbours=tuple,
             group=CommitGroup(parts.environment.applier),
+            tell_group=lambda _: None,
         )
 
     async def reconciled(self) -> tuple[str | None, str]:
