@@ -39,9 +39,7 @@ OF_COMMITS = frozenset(
 async def make(call: Call) -> Response:
     """Plan a proposal."""
     body = await requests.read_object(call, known=("repository", "head", "base"))
-    asked = PlanRequest(
-        body.text("repository", required=True) or "", body.text("head", required=True) or "", body.text("base")
-    )
+    asked = PlanRequest(body.text("repository", required=True) or "", body.text("head"), body.text("base"))
     body.check()
     access.project_of_repository(call, asked.repository)
     kept = await responses.unless_gone(call.receive, _planned(call, asked))

@@ -19,6 +19,7 @@ from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
+from reconciler.review import kept_plans
 
 routes = Routes()
 
@@ -113,6 +114,7 @@ async def resume(call: Call) -> Response:
 LIST_PARAMETERS = frozenset({"repository", "limit"})
 LARGEST_PAGE = 10_000  # runs
 PAGE = 100  # runs, when no limit is given: runs are kept, so that all of them would only grow
+MOST_CHANGES = 500  # resources of which one answer shows the fields
 MISSING = "There is no such run; GET /v1/runs lists those that were recorded."
 
 
@@ -155,10 +157,30 @@ async def _one(call: Call, run: str, *, projects: frozenset[str] | None) -> Asyn
     raise errors.NotFound(MISSING)
 
 
-def _check(call: Call, projects: frozenset[str] | None, run: bytes) -> None:
+@routes.add("GET /v1/runs/{id}/changes", Subject.REACH, Permission.READ)
+async def list_run_changes(call: Call) -> Response:
+    """List the fields that a run changed, resource by resource."""
+    run, services, projects = call.parameters["id"], call.services, access.reach(call)
+    head = services.repositories.run(run)  # it leaves memory once it is stored
+    if head is None:
+        async with aclosing(services.store.run_pages(run)) as pages:
+            [head] = await anext(pages, [None])
+    if head is None:
+        raise errors.NotFound(MISSING)
+    project = _check(call, projects, head)
+    pairs = await services.store.run_changes(run, limit=MOST_CHANGES + 1)
+    found = await services.applier.compare(project, pairs[:MOST_CHANGES]) if pairs else ()
+    if not access.permits(call, Permission.READ_RAW, project=project):
+        found = tuple(map(kept_plans.without_raw, found))
+    return Json(msgspec.json.encode({"changes": found, "more": len(found) < len(pairs)}))
+
+
+def _check(call: Call, projects: frozenset[str] | None, run: bytes) -> str:
+    """Return the project of a run. Raises `NotFound` when it is not among these."""
     project = _RUN.decode(run).project
     if not access.is_within(projects, project):
         raise access.missing(call, MISSING, project=project)
+    return project
 
 
 class _Run(msgspec.Struct, frozen=True):

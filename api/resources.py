@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import logging
+import re
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
@@ -21,10 +22,12 @@ from reconciler.model import builtins, names, rendering
 from reconciler.model.components import MASK
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.names import EVERYTHING, Key, Selector
+from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.principals import Permission
 from reconciler.reconcile.apply import ApplyAnswer, ApplyRequest
-from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Traces
+from reconciler.review import kept_plans
+from reconciler.store.contract import Damaged, Store, StoreFault
+from reconciler.store.records import ChangedVersions, Traces
 from reconciler.worker.messages import ApplyOptions
 
 routes = Routes()
@@ -36,6 +39,9 @@ ALL = 2**63 - 1  # a list without a limit: SQL's largest integer
 
 APPLY_PARAMETERS = frozenset({"acceptInvalid", "atomic", "dryRun", "strict"})
 DELETE_PARAMETERS = frozenset({"dryRun"})
+CHANGES_PARAMETERS = frozenset({"from"})
+VERSION = re.compile(r"[1-9][0-9]{0,17}")
+LAST_VERSION = 10**18 - 1
 
 
 @routes.add("POST /v1/apply", Subject.PROJECT, Permission.CHANGE)
@@ -262,6 +268,57 @@ async def _erase(store: Store) -> bool:
             return await store.erase_traces() is not Traces.KEPT
     except (TimeoutError, StoreFault):
         return False
+
+
+# Single versions, and what they changed. They come behind `redact`, whose path a version's would match.
+
+
+@history_routes.add("GET /v1/{kind}/{name}/history/{version}", Subject.PROJECT, Permission.READ)
+async def get_version(call: Call) -> Response:
+    """Show one version of a resource."""
+    key, number = _key(call), _number(call)
+    version = await _version(call, key, number)
+    shown = without_raw(version) if _hides(call, key.kind) else version
+    return Json(responses.json_member(b"version", shown))
+
+
+@history_routes.add("GET /v1/{kind}/{name}/history/{version}/changes", Subject.PROJECT, Permission.READ)
+async def list_changes(call: Call) -> Response:
+    """List the fields in which a version differs from an earlier one, by default the one before."""
+    query = requests.Query(call.query, known=CHANGES_PARAMETERS, strict=False)
+    key, number = _key(call), _number(call)
+    earlier = query.integer("from", lowest=1, highest=LAST_VERSION, default=number - 1)
+    query.check()
+    for one in sorted({number, earlier} - {0}):  # there is none before the first
+        await _version(call, key, one)
+    pair = ChangedVersions(*key, UpdateStatus.CONFIGURED, None, None, earlier or None, number)
+    [found] = await call.services.applier.compare(call.project, [pair])
+    if found.reason is not None:
+        raise Damaged(found.reason)
+    shown = kept_plans.without_raw(found) if _hides(call, key.kind) else found
+    left_out = {"fieldsLeftOut": shown.fields_left_out} if shown.fields_left_out else {}
+    answer = {"from": earlier or None, "version": number, "fields": shown.fields, **left_out}
+    return Json(msgspec.json.encode(answer))
+
+
+async def _version(call: Call, key: Key, number: int) -> bytes:
+    """Return one version. What is built in is one, too. Raises `NotFound`, `Damaged`."""
+    version = await call.services.store.version(call.project, key, number)
+    shown = built_in(key)
+    if version is None and shown is not None and resource_version(shown) == number:
+        return shown
+    if version is None:
+        told = f"There is no version {number} of {key.kind} {key.name}."
+        raise errors.NotFound(told, code=ErrorCode.RESOURCE_NOT_FOUND)
+    return version
+
+
+def _number(call: Call) -> int:
+    """The version that the path names. Raises `BadRequest`."""
+    text = call.parameters["version"]
+    if not VERSION.fullmatch(text):
+        raise errors.BadRequest("The version in the path is not a number from 1 on.")
+    return int(text)
 
 
 # Lists and single resources for readers: stored and built in. A read of one asks the store first, and `built_in` only

@@ -5,7 +5,7 @@ from collections import Counter
 
 import click
 
-from reconciler.cli import client, exits, files, options, output, resources, runs, tables
+from reconciler.cli import client, exits, fields, files, options, output, resources, runs, tables
 from reconciler.cli.client import Client, Refusal
 from reconciler.cli.files import FoundResource
 from reconciler.cli.options import complete_kind, connected, paths_option
@@ -46,14 +46,19 @@ def apply(service: Client, *, paths: tuple[str, ...], **parameters: str | None) 
     sent = files.read_resources(paths)
     query = {name: value for name, value in parameters.items() if value is not None}
     try:
-        answer = service.post("apply", body={"resources": [found.value for found in sent]}, query=query)
+        answer = send(service, sent, query=query)
     except Refusal as refusal:
         if refusal.status != CONFLICT:
             raise
         for line in (*_placed(refusal.errors, sent), "error: nothing was stored"):
             output.note(line)
         return exits.NOT_STORED
-    return _report(answer, sent=sent, dry_run="dryRun" in query)
+    return report(answer, sent=sent, dry_run="dryRun" in query)
+
+
+def send(service: Client, sent: list[FoundResource], *, query: dict[str, str]) -> dict[str, Value]:
+    """Return the answer to an apply. Raises Refusal."""
+    return service.post("apply", body={"resources": [found.value for found in sent]}, query=query)
 
 
 @click.command()
@@ -76,7 +81,7 @@ def delete(service: Client, *, kind: str | None, names: tuple[str, ...], paths: 
         sent = [FoundResource({"kind": key.kind, "metadata": {"name": key.name}}, place="") for key in keys]
     body: list[Value] = [_named(found.value) for found in sent]
     answer = service.post("delete", body=body, query={"dryRun": "true"} if dry_run else {})
-    return _report(answer, sent=sent, dry_run=dry_run)
+    return report(answer, sent=sent, dry_run=dry_run)
 
 
 def _named(value: Value) -> Value:
@@ -87,8 +92,12 @@ def _named(value: Value) -> Value:
     return {**named, "metadata": {"name": client.at(value, "metadata", "name")}}
 
 
-def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: bool) -> int:
-    """Print one line for each status, with reasons beneath; return the exit code."""
+def report(
+    answer: dict[str, Value], *, sent: list[FoundResource], dry_run: bool, without: frozenset[str] = frozenset()
+) -> int:
+    """Print one line for each status but those `without`, with reasons and changed fields beneath; return the exit
+    code.
+    """
     updates = client.objects(answer, "updates")
     # One status for each resource, in the order of the request: so each has its file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
@@ -99,6 +108,8 @@ def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: boo
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
         status, resource = client.text(update, "status"), client.at(update, "resource")
+        if status in without:
+            continue
         is_stored = status in STORED
         # A resource may be stored although it is not whole yet.
         missing = client.strings(resource, "status", "incomplete") if is_stored else []
@@ -113,6 +124,7 @@ def _report(answer: dict[str, Value], *, sent: list[FoundResource], dry_run: boo
         reasons += [f"note: {note}" for note in notes]
         beneath = "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons)
         output.write(f"{visible(client.identity(resource))} {tables.word(status)}{told}{where}{why}\n{beneath}")
+        output.rendered(fields.field_lines(update))
     output.write(runs.flow_lines(answer.get("flows")))
     counts = Counter(client.text(update, "status") for update in updates)
     output.note(runs.counted(counts) + remark)

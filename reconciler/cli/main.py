@@ -36,6 +36,7 @@ ENTRIES = {
     "demo": CommandEntry("reconciler.cli.demo:demo", "Try the service with an example repository."),
     "validate": CommandEntry("reconciler.cli.validate:validate", "Check files without a server."),
     "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
+    "diff": CommandEntry("reconciler.cli.diff:diff", "Show how files or a repository differ from what is stored."),
     "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),
     "delete": CommandEntry("reconciler.cli.apply:delete", "Delete resources."),
     "get": CommandEntry("reconciler.cli.resources:get", "Show resources."),

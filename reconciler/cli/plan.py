@@ -16,11 +16,11 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from reconciler.cli import exits, output
+from reconciler.cli import exits, fields, output
 from reconciler.cli.options import connected
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.flows import Flow
-from reconciler.model.plan import MOST_VALUE_BYTES, CutText, Plan, PlanEntry, PlanField, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.review import plan as review_plan
@@ -73,7 +73,7 @@ class PlanOptions:
             raise click.UsageError("name a repository of the server with --repository")
 
 
-class _Plan(click.Command):
+class DetailedCommand(click.Command):
     """With `--detailed-exitcode`, 2 means changes: then a command that is written wrongly ends like any other error."""
 
     def make_context(
@@ -100,7 +100,7 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
     return _Wrong(error.message, error.ctx) if is_detailed else error
 
 
-@click.command(cls=_Plan)
+@click.command(cls=DetailedCommand)
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--base", help="What would be merged into (default: the default branch).")
 @click.option("--head", help="What would be merged (default: HEAD).")
@@ -265,18 +265,17 @@ def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
     )
 
 
-def ask_server(service: "Client", *, repository: str, head: str, base: str | None = None) -> Plan:
-    """Ask for the plan of merging `head` into `base`, or into the branch that the repository follows. Both are refs in
-    full, or the ids of commits.
+def ask_server(service: "Client", *, repository: str, head: str | None = None, base: str | None = None) -> Plan:
+    """Ask for the plan of merging `head` into `base`, each a ref in full, the id of a commit, or None for what the
+    repository follows.
 
     Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
     """
     from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
     from reconciler.model.error_codes import ErrorCode  # noqa: PLC0415
 
-    body: dict[str, Value] = {"repository": repository, "head": head}
-    if base is not None:
-        body["base"] = base
+    sides = {"head": head, "base": base}
+    body: dict[str, Value] = {"repository": repository, **{name: side for name, side in sides.items() if side}}
     try:
         answer = service.post("plan", body=body)
     except Refusal as refusal:
@@ -298,7 +297,7 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
         name=shown.repository,
         project=shown.project,
         path=shown.path,
-        statuses=tuple(map(_with_cuts, shown.statuses)),
+        statuses=tuple(msgspec.structs.replace(one, fields=fields.with_cuts(one.fields)) for one in shown.statuses),
         unchanged=shown.unchanged,
         untouched_files=shown.untouched_files,
         held=shown.held,
@@ -318,21 +317,6 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
         digest=shown.digest,
         stale=shown.stale,
     )
-
-
-def _with_cuts(status: PlanStatus) -> PlanStatus:
-    """Return the status with CutText for each value that was cut: JSON has a mapping of its two facts instead."""
-
-    def value(given: Any) -> Any:
-        match given:
-            case {"begins": str(begins), "bytes": int(size), **rest} if not rest and size > MOST_VALUE_BYTES:
-                return CutText(begins=begins, bytes=size)
-        return given
-
-    def field(given: PlanField) -> PlanField:
-        return msgspec.structs.replace(given, old=value(given.old), new=value(given.new))
-
-    return msgspec.structs.replace(status, fields=tuple(map(field, status.fields)))
 
 
 # A plan without a server, from the checkout of a folder.

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from reconciler.cli import client, exits, options, output, tables
+from reconciler.cli import client, exits, fields, options, output, tables
 from reconciler.cli.client import Client, Refusal
 from reconciler.cli.options import connected, form_option, kind_argument, known_kind
 from reconciler.cli.tables import Column, commit, moment
@@ -228,14 +228,30 @@ class _History(click.Command):
 @click.command(cls=_History)
 @kind_argument
 @click.argument("name", required=False)
+@click.option("--version", "number", type=click.IntRange(min=1), help="Show the whole version with this number.")
+@click.option("--diff", "pair", nargs=2, type=click.IntRange(min=1), metavar="N M", help="Show what M changes of N.")
 @form_option
 @connected
-def history(service: Client, *, kind: str, name: str | None, form: str) -> None:
+def history(
+    service: Client, *, kind: str, name: str | None, number: int | None, pair: tuple[int, int] | None, form: str
+) -> None:
     """Show every stored version of the resource KIND NAME, or KIND/NAME, the newest first.
 
     `reconciler history redact KIND NAME` takes a secret out of them.
     """
     key = options.target_key(kind, name)
+    if number is not None and pair is not None:
+        raise click.UsageError("give either --version or --diff, not both")
+    if number is not None:
+        version = service.get(*key, "history", str(number)).get("version")
+        tables.write_one(version, form=form, as_text=lambda: output.as_yaml([version]))
+        return
+    if pair is not None:
+        old, new = map(str, pair)
+        found = service.get(*key, "history", new, "changes", query={"from": old})
+        lines = fields.field_lines(found) or "  no field differs\n"
+        tables.write_one(found, form=form, as_text=lambda: f"{key.kind}/{key.name} version {old} -> {new}\n{lines}")
+        return
     versions = client.objects(service.get(*key, "history"), "versions")
     if not versions:
         raise Refused(f"{key.kind} {key.name} has no history")

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from reconciler.cli import client, output, tables
+from reconciler.cli import client, fields, output, tables
 from reconciler.cli.client import Client
 from reconciler.cli.options import connected, wide_form_option
 from reconciler.cli.tables import Column, commit, moment
@@ -111,9 +111,10 @@ def status_reasons(statuses: Sequence[Value]) -> str:
 @click.command()
 @click.argument("run", metavar="[ID]", required=False)
 @click.option("--last", metavar="REPOSITORY", help="The last run of this repository, instead of an ID.")
+@click.option("--fields", "with_fields", is_flag=True, help="Also show the fields that the run changed.")
 @wide_form_option
 @connected
-def runs(service: Client, *, run: str | None, last: str | None, form: str) -> None:
+def runs(service: Client, *, run: str | None, last: str | None, with_fields: bool, form: str) -> None:
     """List the latest runs, or show every status and reason of the run ID.
 
     The last eight characters of an ID, as the list and the service's log show them, do as well.
@@ -121,6 +122,8 @@ def runs(service: Client, *, run: str | None, last: str | None, form: str) -> No
     if run is not None and last is not None:
         raise click.UsageError("give either an ID or --last, not both")
     if run is None and last is None:
+        if with_fields:
+            raise click.UsageError("--fields is for one run; give an ID or --last")
         # The service finds those of one project only among all.
         limit = SHOWN if service.project is None else MOST
         found = of_project(service, _listed(service, limit=limit))[:SHOWN]
@@ -135,7 +138,24 @@ def runs(service: Client, *, run: str | None, last: str | None, form: str) -> No
     elif run is not None:
         run = tables.whole_id(run, lambda: [client.text(each, "id") for each in _listed(service, limit=MOST)])
     one = service.get("runs", str(run), missing=NO_RUN.format(run)).get("run")
-    tables.write_one(one, form=form, as_text=lambda: whole_report(one))
+    if not with_fields or not isinstance(one, dict):
+        tables.write_one(one, form=form, as_text=lambda: whole_report(one))
+        return
+    changed = service.get("runs", str(run), "changes")
+    shown: Value = {**one, "changes": changed.get("changes"), "moreChanges": changed.get("more")}
+    tables.write_one(shown, form=form, as_text=lambda: f"{_changes(changed)}\n{whole_report(one)}")
+
+
+def _changes(found: dict[str, Value]) -> str:
+    """Return each resource that a run changed, with its fields."""
+    lines = ""
+    for one in client.objects(found, "changes"):
+        where = f" ({visible(client.place(one.get('at')))})" if one.get("at") else ""
+        reason = f": {visible(client.text(one, 'reason'))}" if one.get("reason") else ""
+        named = f"{client.text(one, 'kind')}/{client.text(one, 'name')}"
+        lines += f"{visible(named)} {tables.word(client.text(one, 'status'))}{where}{reason}\n"
+        lines += fields.field_lines(one)
+    return lines + ("and more resources, which are not shown\n" if found.get("more") else "")
 
 
 def _listed(service: Client, *, limit: int) -> list[dict[str, Value]]:

@@ -16,6 +16,7 @@ is added.
 """
 
 MOST_FIELDS = 200  # of one resource; the rest is counted
+MOST_CONTENTS = 20_000  # fields of all resources of an entry that are created or deleted; the rest is counted
 MOST_DEPENDANTS = 50  # of one resource; the rest is counted
 MOST_VALUE_BYTES = 4_096  # of the JSON of one value
 

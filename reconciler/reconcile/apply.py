@@ -23,12 +23,13 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.error_codes import OF_STATUS, ErrorCode
 from reconciler.model.names import Key
 from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.plan import PlanStatus
 from reconciler.model.principals import Actor
 from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
-from reconciler.store.records import Changes, DamagedVersion, Record, ResourceChange
+from reconciler.store.records import ChangedVersions, Changes, DamagedVersion, Record, ResourceChange
 from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
@@ -38,6 +39,7 @@ LOCK_SECONDS = 60.0  # that a request waits for its project's lock
 STORE_SECONDS = 300.0  # for a transaction, its wait for those of other projects included, where the plan has no limit
 
 _routes = msgspec.msgpack.Decoder(Routes)
+_statuses = msgspec.msgpack.Decoder(tuple[PlanStatus, ...])
 
 T = TypeVar("T")
 
@@ -327,6 +329,15 @@ class Applier:
         answered = await self._worker.plan(job)
         assert isinstance(answered.planned, messages.ReviewPlanned)
         return answered.planned
+
+    async def compare(self, project: str, pairs: Iterable[ChangedVersions]) -> tuple[PlanStatus, ...]:
+        """Return the fields that differ between versions, for as many of the pairs as one answer holds.
+
+        Raises StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
+        """
+        answered = await self._worker.plan(messages.CompareJob(await self.context(project), tuple(pairs)))
+        assert isinstance(answered.planned, messages.Compared)
+        return _statuses.decode(answered.planned.statuses)
 
     async def secrets(self, project: str) -> AvailableSecrets:
         """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""

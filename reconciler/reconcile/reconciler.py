@@ -382,7 +382,8 @@ class Reconciler:
 
         `plan` is the id of the plan, in place of that of a run.
         """
-        full = self.memory.row.fingerprint != self._fingerprint(context.secrets)
+        is_suspended = self.why_suspended is not None  # what drifted will be overwritten, so every file is read
+        full = is_suspended or self.memory.row.fingerprint != self._fingerprint(context.secrets)
         return ReviewJob(
             commit=self._job(
                 context, plan, mirror=proposed.mirror, commit=proposed.base, branch=self.branch, full=full

@@ -219,10 +219,10 @@ class TookTooLong(Transient):
 
 
 class PlanRequest(NamedTuple):
-    """A question as it came: refs or commits in words, `base` None for what the repository follows."""
+    """A question as it came: refs or commits in words, None for what the repository follows."""
 
     repository: str
-    head: str
+    head: str | None
     base: str | None
 
 

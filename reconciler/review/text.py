@@ -162,7 +162,10 @@ def render_text(plan: Plan, *, color: bool, has_worktree: bool = False) -> Itera
     `has_worktree`: the plan is of a checkout whose files may not be committed.
     """
     yield f"{review_plan.first_line(plan)}\n"
-    yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"
+    if plan.head == plan.base and plan.server is not None:
+        yield f"  comparing {_tip(plan.head)} with the store\n"
+    else:
+        yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"
     if moved := review_plan.moved(plan, clean_text(plan.base.ref), has_worktree=has_worktree):
         yield f"  note: {moved}\n"
     if plan.server is not None:
@@ -202,7 +205,7 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
             if not group.cause:
                 yield from (f"{_INDENT}{line}\n" for line in review_plan.status_reason(status))
             for field in status.fields:
-                yield from _field(field, status)
+                yield from (f"{_INDENT}{line}\n" for line in shown_field(field, status.at))
             yield from (f"{_INDENT}{line}\n" for line in review_plan.beside(status))
     if existing := [one for one in entry.statuses if one.existing]:
         yield f"\nwas so before, and this change does not touch it ({counted(len(existing), 'resource')})\n"
@@ -220,14 +223,14 @@ def _title(status: PlanStatus, *, color: bool) -> str:
     return f"{_painted(f'{symbol} {review_plan.status_title(status)}', symbol, color)}{word}{place}"
 
 
-def _field(field: PlanField, status: PlanStatus) -> Iterator[str]:
+def shown_field(field: PlanField, of: PlanPlace | None) -> Iterator[str]:
     """Yield `path: old -> new`, or the lines of a field that takes several."""
-    sides = field_sides(field, status.at)
+    sides = field_sides(field, of)
     if sides is None:
-        for number, line in enumerate(field_lines(field, status.at)):
-            yield f"{'  ' if number else ''}{_INDENT}{line}\n"
+        for number, line in enumerate(field_lines(field, of)):
+            yield f"{'  ' if number else ''}{line}"
         return
-    yield f"{_INDENT}{sides}\n"
+    yield str(sides)
 
 
 def _painted(text: str, symbol: str, color: bool) -> str:

@@ -83,6 +83,9 @@ class Store(Protocol):
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         """Every version with its `status`, newest first, in pages; none when the resource never existed."""
 
+    async def version(self, project: str, key: Key, number: int) -> bytes | None:
+        """Return one version as its history shows it. Raises `Damaged`."""
+
     async def commit(
         self,
         parts: Iterable[records.Changes],
@@ -118,6 +121,11 @@ class Store(Protocol):
 
     def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         """A finished run as JSON without statuses, a page by itself, then its statuses in order; no page for none."""
+
+    async def run_changes(self, run: str, *, limit: int) -> list[records.ChangedVersions]:
+        """Return the resources that a run stored or deleted, in the order of its statuses, at most `limit`, without
+        those of which the audit has no event any more.
+        """
 
     def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int

@@ -323,6 +323,17 @@ select id from run where repository = ? order by id desc limit 1;
 -- name: run_statuses
 select run, ordinal, kind, name, status, reason, path, line, notes from run_status where run = ? order by ordinal;
 
+-- The events of a run have the names of its statuses, by which they are found.
+-- name: run_changes
+select s.kind, s.name, s.status, s.path, s.line, a.version_before, a.version_after
+from run r
+join run_status s on s.run = r.id
+cross join audit a on a.name = s.name and a.kind = s.kind and a.project = r.project
+cross join origin o on o.id = a.origin and o.run = r.id
+where r.id = ?1 and a.version_before is not a.version_after
+order by s.ordinal
+limit ?2;
+
 -- Writing
 
 -- The number behind which rows of versions that are written now get theirs.

@@ -179,6 +179,21 @@ class KeyRow(NamedTuple):
     name: str
 
 
+class ChangedVersions(NamedTuple):
+    """A resource with its status in a run or a comparison, and its versions before and after; None where there is none.
+
+    `path` and `line` are its place in Git.
+    """
+
+    kind: str
+    name: str
+    status: str
+    path: str | None
+    line: int | None
+    before: int | None
+    after: int | None
+
+
 class DamagedVersion(NamedTuple):
     """A stored version whose bytes are not those that were stored."""
 

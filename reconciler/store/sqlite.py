@@ -175,12 +175,17 @@ class SqliteStore:
         await self._write(lambda writer: writer.run("put_project", name, at))
 
     async def get(self, project: str, key: Key) -> bytes | None:
-        row = self._first("get", project, key.kind, key.name)
+        return self._shown(project, self._first("get", project, key.kind, key.name))
+
+    async def version(self, project: str, key: Key, number: int) -> bytes | None:
+        return self._shown(project, self._first("version_shown", project, *key, number))
+
+    def _shown(self, project: str, row: Row | None) -> bytes | None:
         if row is None:
             return None
         if checksums.is_damaged_row(row):
             self._damage.note(records.DamagedVersion(project, *row[8:]))
-            raise Damaged(rendering.DAMAGED.format(kind=key.kind, name=key.name))
+            raise Damaged(rendering.DAMAGED.format(kind=row[8], name=row[9]))
         return rendering.shown(row[:6])
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
@@ -253,6 +258,10 @@ class SqliteStore:
 
     def run_pages(self, run: str) -> AsyncGenerator[list[bytes], None]:
         return self._pages(_Listing("run", (run,), _render_run), _Listing("run_statuses", (run,), _render_run_status))
+
+    async def run_changes(self, run: str, *, limit: int) -> list[records.ChangedVersions]:
+        rows = await self._read_apart(lambda reader: reader.all("run_changes", run, limit))
+        return [records.ChangedVersions(*row) for row in rows]
 
     def runs_pages(
         self, *, repository: str | None, projects: frozenset[str] | None, limit: int

@@ -22,6 +22,7 @@ import msgspec
 from reconciler.git.faults import GitFault
 from reconciler.git.snapshots import Snapshot
 from reconciler.model import errors
+from reconciler.planner import field_changes
 from reconciler.store import engines
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes
@@ -126,6 +127,9 @@ class Worker:
                 planned = routes.find_routes(job, view, emit=emit)
             case messages.ReviewJob() as job:
                 planned = reviews.plan_review(job, view, at=at if job.commit.careful else None)
+            case messages.CompareJob() as job:
+                statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
+                planned = messages.Compared(msgspec.msgpack.encode(statuses))
         send(planned)
         if isinstance(planned, messages.CommitPlanned) and any(one.full for one in (planned, *planned.beside)):
             _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on

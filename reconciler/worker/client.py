@@ -69,6 +69,7 @@ SECONDS: Mapping[type[Job], WorkerSeconds] = {
     messages.RedactJob: WorkerSeconds(run=300.0, wait=60.0),
     messages.RoutesJob: WorkerSeconds(run=300.0),
     messages.ReviewJob: WorkerSeconds(run=300.0, wait=60.0, file=60.0),
+    messages.CompareJob: WorkerSeconds(run=60.0, wait=60.0),
 }
 
 

@@ -17,7 +17,7 @@ from reconciler.model.flows import Flow
 from reconciler.model.principals import Actor
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
-from reconciler.store.records import Changes
+from reconciler.store.records import ChangedVersions, Changes
 
 LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
@@ -161,7 +161,14 @@ class ReviewJob(msgspec.Struct, frozen=True, kw_only=True, tag="review"):
         return self.commit.context
 
 
-Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob
+class CompareJob(msgspec.Struct, frozen=True, tag="compare"):
+    """Find the fields that differ between stored versions."""
+
+    context: Context
+    pairs: tuple[ChangedVersions, ...]
+
+
+Job: TypeAlias = CommitJob | RequestJob | LineageJob | RedactJob | RoutesJob | ReviewJob | CompareJob
 
 
 class Envelope(msgspec.Struct, frozen=True, tag="job"):
@@ -312,6 +319,12 @@ class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-plann
     conflicts: tuple[str, ...] = ()
 
 
+class Compared(msgspec.Struct, frozen=True, tag="compared"):
+    """The end of a comparison. `statuses` are `model.plan.PlanStatus` in msgpack, one for each of the first pairs."""
+
+    statuses: bytes
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The job could not be planned. `state` is a repository's state when git is the cause."""
 
@@ -329,7 +342,9 @@ class Exhausted(GitFault):
         super().__init__(RepositoryState.UNSUPPORTED_FORMAT, message)
 
 
-Planned: TypeAlias = CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned
+Planned: TypeAlias = (
+    CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned | Compared
+)
 Answer: TypeAlias = Begun | Ready | At | Part | Planned | Failed
 
 

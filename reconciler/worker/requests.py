@@ -32,9 +32,10 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value, pointer_text
-from reconciler.planner import changes, decisions, delivery_changes, planner
+from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
-from reconciler.planner.decisions import Decided, DocumentBatch
+from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
+from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
 from reconciler.store import records
@@ -102,12 +103,16 @@ def _plan(
         changed = not is_dry and _emit(decided, chain(parts, remasking.parts()), emit=emit)
         endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
+        fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)
     bodies |= rows.restored
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
     body: dict[str, object] = {
-        "updates": [_update(outcome, _present(outcome, items, shown)) for outcome in decided.outcomes]
+        "updates": [
+            _update(outcome, _present(outcome, items, shown)) | _changed_fields(outcome, fields)
+            for outcome in decided.outcomes
+        ]
     }
     if not is_apply:
         refused = [outcome for outcome in decided.outcomes if outcome.status in REFUSED]
@@ -361,6 +366,13 @@ def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
     if notes:
         update["notes"] = notes
     return update
+
+
+def _changed_fields(outcome: Outcome, found: Mapping[Key, BoundedFields]) -> dict[str, object]:
+    if outcome.change not in WRITING or outcome.key is None or outcome.key not in found:
+        return {}
+    shown, left_out = found[outcome.key]
+    return {"fields": shown} | ({"fieldsLeftOut": left_out} if left_out else {})
 
 
 def _line(outcome: Outcome) -> str:

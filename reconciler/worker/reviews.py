@@ -14,11 +14,9 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from pathlib import Path
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from reconciler.git import merging
 from reconciler.git.merging import Merged
@@ -27,14 +25,11 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import (
     code_owners,
     components,
-    diffs,
     documents,
-    names,
     plan,
     positions,
     principals,
     rendering,
-    resource,
     type_checks,
     values,
     violations,
@@ -47,7 +42,6 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
     NamedResource,
-    PlanDifference,
     PlanEntry,
     PlanField,
     PlanPlace,
@@ -55,13 +49,14 @@ from reconciler.model.plan import (
 )
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import changes, decisions, delivery_changes, heads, stored
+from reconciler.planner import changes, decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
+from reconciler.planner.field_changes import ResourceState
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import HeadStatusRow, HeldRow, StoredDocument
+from reconciler.store.contract import PlanningView
+from reconciler.store.records import HeadStatusRow, HeldRow
 from reconciler.worker import trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
@@ -201,15 +196,21 @@ class EntryWriter:
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
-        renamed = self._renames()
+        renamed, room = self._renames(), plan.MOST_CONTENTS
         for outcome in self.decision.decided.outcomes:
             if outcome.status is not UpdateStatus.UNCHANGED:
                 other = None if outcome.key is None else renamed.get(outcome.key)
-                yield self._status(outcome, renamed=other)
+                is_whole = outcome.change is not Change.UPDATE
+                most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
+                status = self._status(outcome, renamed=other, most=most)
+                room -= len(status.fields) if is_whole else 0
+                yield status
         for held in self.decision.pruning.held:
             at = _stored_place(held)
             existing = self._was_held(held)
-            shown, left_out = ((), 0) if existing else self._bounded(self._removed(held.key))
+            most = min(plan.MOST_FIELDS, room)
+            shown, left_out = ((), 0) if existing else field_changes.bounded(self._removed(held.key), most=most)
+            room -= len(shown)
             yield PlanStatus(
                 status=UpdateStatus.DELETED,
                 kind=held.key.kind,
@@ -233,10 +234,10 @@ class EntryWriter:
         pairs = heads.renamed_resources(self.decision.decided, gone, self.world)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
-    def _status(self, outcome: Outcome, *, renamed: str | None) -> PlanStatus:
+    def _status(self, outcome: Outcome, *, renamed: str | None, most: int) -> PlanStatus:
         at = self._place(outcome)
         existing = self._is_existing(outcome, at)
-        shown, left_out = ((), 0) if existing else self._bounded(self._fields(outcome))
+        shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
         affected = self.affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
@@ -289,13 +290,6 @@ class EntryWriter:
         is_refused = outcome.status in REFUSED and document in self.refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
-    def _bounded(self, found: Iterator[PlanField]) -> tuple[tuple[PlanField, ...], int]:
-        """Return the first fields, and how many more there are; none of one that is damaged."""
-        with suppress(Damaged):
-            shown = tuple(islice(found, plan.MOST_FIELDS))
-            return shown, sum(1 for _ in found)
-        return (), 0
-
     def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
         """Yield the fields that differ from the stored version, or all of a resource that comes or goes. Raises
         Damaged.
@@ -309,55 +303,25 @@ class EntryWriter:
         document = self.decision.decided.documents[outcome.ordinal]
         if not document.owned:
             return  # nobody can say which of its values are secrets
-        new, unknown = document.document(), self._unknown(document.document())
+        new = document.document()
         before = self.world.view.documents(self.world.project, [outcome.key]).get(outcome.key)
         fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
-        secrets = dict(fit.secrets)
+        found = dict(fit.secrets)
         if before is None:
-            found = diffs.contents(new, secrets=secrets, difference=PlanDifference.ADDED)
+            old = None
         else:
-            found = self._differences(outcome.key, before, document, secrets)
-        yield from (self._field(one, document, unknown) for one in found)
+            old = field_changes.stored_state(outcome.key, before)
+            if self.base is not None and outcome.key not in self.unchanged:
+                other = _hidden(found, self.base.get(outcome.key))
+                new, found = values.replaced(new, other), found | other
+        yield from field_changes.find_fields(
+            old, ResourceState(new, found), lookup=self.lookup, place=lambda pointer: self._place_of(document, pointer)
+        )
 
     def _removed(self, key: Key) -> Iterator[PlanField]:
         before = self.world.view.documents(self.world.project, [key]).get(key)
         if before is not None:
-            old = stored.without_servers(stored.document_in_clear(key, before))
-            unknown, secrets = self._unknown(old), stored.held_secrets(key, before)
-            for one in diffs.contents(old, secrets=secrets, difference=PlanDifference.REMOVED):
-                yield self._field(one, None, unknown)
-
-    def _differences(
-        self, key: Key, before: StoredDocument, document: Desired, new_secrets: dict[Pointer, Value]
-    ) -> Iterator[diffs.Differing]:
-        new = document.document()
-        if self.base is not None and key not in self.unchanged:
-            other = _hidden(new_secrets, self.base.get(key))
-            new, new_secrets = values.replaced(new, other), new_secrets | other
-        old = stored.without_servers(stored.document_in_clear(key, before))
-        return diffs.differences(
-            resource.without_absent(old, names.exact_kind(key.kind)),
-            new,
-            old_secrets=stored.held_secrets(key, before),
-            new_secrets=new_secrets,
-        )
-
-    def _unknown(self, document: dict[str, Value]) -> Set[Pointer]:
-        """Return the components whose type is unknown: of these, every value may be a secret."""
-        found = components.find_components(str(document["kind"]), document["spec"])
-        return {component.at for component in found if self.lookup(component.type_key) is None}
-
-    def _field(self, one: diffs.Differing, document: Desired | None, unknown: Set[Pointer]) -> PlanField:
-        pointer = (one.old_pointer if one.new_pointer is None else one.new_pointer) or ()
-        is_unknown = one.sensitive and any(pointer[:length] in unknown for length in range(len(pointer) + 1))
-        return PlanField(
-            path=one.path,
-            difference=one.difference,
-            old=_shown(one.old, is_unknown=is_unknown),
-            new=_shown(one.new, is_unknown=is_unknown),
-            at=None if one.new_pointer is None or document is None else self._place_of(document, one.new_pointer),
-            sensitive=one.sensitive,
-        )
+            yield from field_changes.find_fields(field_changes.stored_state(key, before), None, lookup=self.lookup)
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
         """Return the references of what is stored anew that lead to what is only assumed to be there."""
@@ -416,17 +380,6 @@ def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
     with suppress(LookupError):
         return values.is_same(values.value_at(document, pointer), value)
     return False
-
-
-_OF_UNKNOWN_TYPE = {plan.SENSITIVE: plan.UNKNOWN_TYPE, plan.SENSITIVE_CHANGED: plan.UNKNOWN_TYPE_CHANGED}
-
-
-def _shown(value: Value | UnsetType, *, is_unknown: bool) -> object:
-    if isinstance(value, UnsetType):
-        return UNSET
-    if is_unknown and isinstance(value, str):
-        return _OF_UNKNOWN_TYPE.get(value, value)
-    return diffs.cut_value(value, most=plan.MOST_VALUE_BYTES)
 
 
 OWNERS_BYTES = 256 * 1024

@@ -47,6 +47,8 @@ getResource         chosen        ok     ok    ok    ok    403   403     403   4
 deleteResource      chosen        403    ok    ok    ok    403   403     403   404
 getRaw              chosen        403    ok    ok    ok    403   403     ok    404
 getHistory          chosen        ok     ok    ok    ok    403   403     403   404
+getResourceVersion  chosen        ok     ok    ok    ok    403   403     403   404
+listVersionChanges  chosen        ok     ok    ok    ok    403   403     403   404
 redactHistory       chosen        403    403   ok    ok    403   403     403   404
 listRepositories    reach         ok     ok    ok    ok    403   403     403   404
 listRepositories    unnamed       ok     ok    ok    ok    403   403     403   ok
@@ -58,6 +60,7 @@ resumeRepository    named         403    403   ok    ok    403   403     403   4
 listRuns            reach         ok     ok    ok    ok    403   403     403   404
 listRuns            unnamed       ok     ok    ok    ok    403   403     403   ok
 getRun              reached       ok     ok    ok    ok    403   403     403   404
+listRunChanges      reached       ok     ok    ok    ok    403   403     403   404
 listAuditEvents     reach         403    403   ok    ok    403   403     403   404
 listAuditEvents     unnamed       403    403   ok    ok    403   403     403   403
 makePlan            reached       ok     ok    ok    ok    403   403     403   404
@@ -392,7 +395,7 @@ def _address(path: str, target: str, *, run: str, raw: bool) -> str:
         if (path.count("/") > 1)
         else {}
     )
-    values["{repository}"] = f"of-{target}"
+    values |= {"{repository}": f"of-{target}", "{version}": "1"}
     made = KEYS if "api-keys" in path else INVITATIONS
     values["{id}"] = made[target] if "api-keys" in path or "invitations" in path else run
     for placeholder, value in values.items():

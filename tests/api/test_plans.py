@@ -303,7 +303,7 @@ async def test_what_is_no_name_in_full_is_400(proposed: Proposed, head: str) -> 
     ("body", "pointer"),
     [
         ({"head": TOPIC}, "/repository: "),
-        ({"repository": "telemetry"}, "/head: "),
+        ({"repository": "telemetry", "head": None}, "/head: "),
         ({"repository": 1, "head": TOPIC}, "/repository: "),
         ({"repository": "telemetry", "head": TOPIC, "base": None}, "/base: "),
         ({"repository": "telemetry", "head": TOPIC, "merge~now": True}, "/merge~0now: "),

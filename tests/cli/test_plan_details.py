@@ -166,3 +166,17 @@ def test_files_that_look_like_resources_and_are_not_read_are_named(alone: Progra
     repository.write("a.yaml", destination("a", port=1))
     repository.commit()
     assert "notes" not in planned(alone).entries[0]
+
+
+def test_contents_of_many_resources_are_bounded_and_the_rest_is_counted(alone: Program, repository: Repository) -> None:
+    labels = {f"label-{number}": "x" for number in range(200)}
+    fleets = [
+        {"apiVersion": "service/v1", "kind": "Fleet", "metadata": {"name": f"f{number}", "labels": labels}}
+        for number in range(110)
+    ]
+    repository.write("fleets.yaml", "\n---\n".join(map(json.dumps, fleets)))
+    repository.commit()
+    statuses = planned(alone).entries[0]["statuses"]
+    shown = [len(one.get("fields", ())) for one in statuses]
+    assert sum(shown) == 20_000
+    assert sum(shown) + sum(one.get("fieldsLeftOut", 0) for one in statuses) == 110 * 200

@@ -1,5 +1,6 @@
 """Causes of a repository, from the state that it is in and the fault that its last look met."""
 
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -143,3 +144,41 @@ def test_a_flow_counts_for_the_commit_that_ended_it_last(
 ) -> None:
     found = ended(*(run(number, *changes) for number, changes in enumerate(runs, 1)))
     assert found == [(commit_of(number)[:12], names) for number, names in expected]
+
+
+class Runs:
+    """A store with the runs of a repository."""
+
+    def __init__(self, *runs: bytes) -> None:
+        self.runs = runs
+
+    async def runs_pages(self, **_: object) -> AsyncIterator[list[bytes]]:
+        yield [*reversed(self.runs)]
+
+
+@pytest.mark.anyio
+async def test_a_flow_is_told_until_it_delivers_again_or_a_day_is_over() -> None:
+    began = int(START.timestamp() * 1000)
+    now, followed, delivering = [START], set[str](), set[str]()
+    one: Any = repository(RepositoryState.READY)
+    one.why_suspended, one.memory.last_run = None, "a run"
+    store: Any = Runs(run(began, flow(STOPPED), flow(STOPPED, "api")))
+    observer = observers.FlowObserver(
+        lambda: [one],
+        store,
+        followed=lambda: followed,
+        delivers=lambda _project, configuration, _destination: configuration in delivering,
+        clock=lambda: now[0],
+    )
+
+    async def told() -> list[tuple[object, bool]]:
+        return [(found.facts["names"], found.fading) for found in (await observer.look()).findings]
+
+    both = ("web stops delivering to siem", "api stops delivering to siem")
+    assert await told() == [(both, True)]  # what delivers is not known yet
+    followed.add("acme")
+    assert await told() == [(both, False)]
+    delivering.add("api")
+    assert await told() == [(both[:1], False)]
+    now[0] = at(hours=24)
+    assert await told() == []

@@ -12,7 +12,9 @@ from tests.review import samples
 from tests.review.strategies import PLANS
 
 COLOR = re.compile(r"\x1b\[[\d;]*m")
-OURS = re.compile(r"(?:Plan|Entry|No changes|in |merging |against |note: |nothing of|was so|[-+~=!?#.|](?: |$))")
+OURS = re.compile(
+    r"(?:Plan|Entry|No changes|in |merging |comparing |against |note: |nothing of|was so|[-+~=!?#.|](?: |$))"
+)
 
 
 def render(plan: Plan, *, color: bool = False) -> str:

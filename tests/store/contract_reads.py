@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store
-from reconciler.store.records import Changes, Record
+from reconciler.store.records import ChangedVersions, ChangeRow, Changes, Record
 from tests.store import looking, rows
 from tests.store.engines import Engine
 
@@ -297,3 +297,34 @@ class ReadPromises:
             assert [path for path, _ in view.vacant_files("telemetry")] == ["d"]
             assert (view.wanted_count("telemetry"), view.wanted_count("other")) == (1, 1)
         view.close()
+
+    async def test_a_version_is_found_by_its_number_and_shown_as_in_the_history(self, store: Store) -> None:
+        for number in (1, 2):
+            await store.commit([rows.stored("a", number=number)], record=Record())
+        shown = [await store.version(rows.PROJECT, rows.key("a"), number) for number in (1, 2, 3)]
+        assert [None if one is None else json.loads(one) for one in shown] == [
+            rows.shown("a", 1, latest=False),
+            rows.shown("a", 2),
+            None,
+        ]
+
+    async def test_a_run_knows_the_versions_before_and_after_in_the_order_of_its_statuses(self, store: Store) -> None:
+        origin = rows.origin(1)._replace(run="R1")
+        origin = origin._replace(id=origin.id + 1)
+        changed = [
+            ChangeRow(rows.PROJECT, "configured", rows.KIND, "a", 1, 2, origin.id),
+            ChangeRow(rows.PROJECT, "deleted", rows.KIND, "b", 3, None, origin.id),
+            ChangeRow(rows.PROJECT, "configured", rows.KIND, "c", 4, 4, origin.id),  # another owner alone
+        ]
+        names = ("b", "a", "c", "unknown")
+        statuses = [rows.run_status("R1", number, name=name) for number, name in enumerate(names)]
+        parts = Changes(origins=[origin], changed=changed, statuses=statuses)
+        await store.commit([parts], record=Record(run=rows.run("R1")))
+        await store.commit([Changes(statuses=[rows.run_status("R2", 0, name="a")])], record=Record(run=rows.run("R2")))
+        both = [
+            ChangedVersions(rows.KIND, "b", "created", "a.yaml", 0, 3, None),
+            ChangedVersions(rows.KIND, "a", "created", "a.yaml", 1, 1, 2),
+        ]
+        assert await store.run_changes("R1", limit=10) == both
+        assert await store.run_changes("R1", limit=1) == both[:1]
+        assert await store.run_changes("R2", limit=10) == []

@@ -81,6 +81,14 @@ def test_a_symbolic_link_in_place_of_a_file_holds_deletions(followed: Followed) 
     mended(followed)
 
 
+def test_a_pointer_of_git_lfs_in_place_of_a_file_holds_deletions(followed: Followed) -> None:
+    followed.source.write("bad.yaml", "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+    message = held(followed, "bad.yaml:1:1")
+    assert "is a pointer of Git LFS, which is not followed" in message
+    assert message.count("bad.yaml") == 1  # told once, and not again as a file that is not read
+    mended(followed)
+
+
 def test_a_link_left_where_a_file_was_moved_from_holds_nothing(followed: Followed) -> None:
     followed.source.move("bad.yaml", "moved/bad.yaml")
     followed.source.link("bad.yaml", "moved/bad.yaml")

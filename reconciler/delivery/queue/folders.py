@@ -160,8 +160,11 @@ class QueueFolders:
 
     def all(self) -> tuple[list[FoundIdentity], list[QueueFault]]:
         """Return the queues that are on disk, sorted by their folders, and the folders that cannot be read for now."""
-        faults = self.scan()
-        return [self._known[folder] for folder in sorted(self._known)], [*faults.values()]
+        try:
+            faults = [*self.scan().values()]
+        except OSError as fault:  # of the root: too many open files, for instance
+            faults = [_fault(WHICH, self._root, fault)]
+        return [self._known[folder] for folder in sorted(self._known)], faults
 
     def find_or_make(self, wanted: WantedQueue) -> FoundIdentity:
         """Return the queue of a destination, and make it if there is none. Raises OSError, and QueueFault when it may

@@ -182,15 +182,15 @@ class Proposing:
         self._proposals = proposals
         self._source = source
 
-    async def propose(self, head: str, *, base: str | None = None) -> Proposal:
-        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id. Without `base` what the
+    async def propose(self, head: str | None, *, base: str | None = None) -> Proposal:
+        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id, or None for what the
         repository follows.
 
         Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
         may not be proposed, GitFault. Cancelled, it ends its git.
         """
         follows = self._source.follows
-        head_wanted = self._wanted(head)
+        head_wanted = follows if head is None else self._wanted(head)
         base_wanted = follows if base is None else self._wanted(base)
         found = await self._proposals.find(head_wanted, base_wanted, follows=follows)
         head_held, base_held = found[head_wanted], found[base_wanted]

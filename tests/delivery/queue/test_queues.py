@@ -294,6 +294,29 @@ async def test_the_queues_of_a_directory_that_nobody_may_list_are_no_missing_one
     await queues.close()
 
 
+async def test_a_root_that_cannot_be_listed_for_now_is_a_fault_and_nothing_is_made_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with places.opened(tmp_path) as queue:
+        await fill(queue, b"kept")
+    queues = places.make(tmp_path)
+    await queues.start()
+    await queues.remove(await places.open_queue(queues, Wanted(name="other")))
+    refused = places.refusing(monkeypatch)
+    refused.add(tmp_path)
+    found, [fault] = await queues.found()
+    assert ([one.name for one in found], fault.message) == (
+        ["siem"],
+        f"Which queues are in {tmp_path} cannot be read (Permission denied); look at its permissions, the disk, and "
+        "the limit of open files.",
+    )
+    with pytest.raises(QueueFault):
+        await places.open_queue(queues, Wanted(name="new"))
+    refused.clear()
+    assert await places.payloads(await places.open_queue(queues)) == [b"kept"]
+    await queues.close()
+
+
 async def test_what_a_crash_left_of_making_a_queue_is_none(tmp_path: Path) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"x")
