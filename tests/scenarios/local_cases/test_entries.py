@@ -176,7 +176,7 @@ def test_a_resource_passes_from_one_entry_to_another_and_keeps_its_versions(entr
     entries.source.write("desks/two.yaml", destination("kept"))
     assert entries.commit() == {"apps": ("succeeded", {"configured": 1}), "desks": ("succeeded", {"created": 1})}
     told = entries.daemon.repository("desks")["message"]
-    assert told == "Processor/desks passed to the repository apps."
+    assert told == "Processor desks passed to the repository apps."
     assert entries.stored() == {"apps": (1, "apps"), "desks": (2, "apps")}
 
 
