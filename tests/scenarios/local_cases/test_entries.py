@@ -61,6 +61,24 @@ def test_the_first_start_is_one_change_without_partial_runs_and_alerts(daemon: D
     assert Counter(one["state"] for one in every) == {"ready": len(FOLDERS)}
 
 
+def test_a_flow_that_a_commit_ends_is_told_in_the_run_of_its_entry(daemon: Daemon, source: Repository) -> None:
+    applied(daemon, source.head())
+    for path, old, new in (
+        ("shared/processors/keep-warnings.yaml", "value: warn", "value: error"),
+        ("teams/orders/orders.yaml", "service.name: orders", "service.name: orders-of-today"),
+        ("teams/orders/orders.yaml", "- name: orders-desk", "- name: security-events"),
+    ):
+        text = (source.path / path).read_text()
+        assert old in text
+        source.write(path, text.replace(old, new))
+    commit = source.commit()
+    applied(daemon, commit)
+    runs = {run["repository"]: daemon.run(run["id"]) for run in daemon.runs() if run["commit"] == commit}
+    flows = {name: run.get("flows") for name, run in runs.items()}
+    assert (sorted(flows), flows["shared"]) == (["shared", "teams-orders"], None)
+    assert "orders stops delivering to orders-desk" in {one["text"] for one in flows["teams-orders"]["changes"]}
+
+
 @pytest.mark.parametrize("settings", [{"path": "b"}, {"include": ["/b/"]}], ids=["path", "include"])
 def test_a_commit_records_no_run_of_an_entry_whose_files_stay(tmp_path: Path, settings: dict[str, object]) -> None:
     source = Repository.init(tmp_path / "source")
