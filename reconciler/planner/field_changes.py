@@ -157,6 +157,8 @@ def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict
     found: dict[Key, BoundedFields] = {}
     left = MOST_TOGETHER
     for outcome in decided.outcomes:
+        if left <= 0:
+            break
         if outcome.change not in WRITING or outcome.key is None:
             continue
         world.check()

@@ -44,7 +44,7 @@ def settings(page: str) -> str:
 def commands() -> str:
     """The whole of docs/command-reference.md."""
     shared = [option for option in _options(program) if option.name in OPTIONS]
-    return _HEAD + _table(shared) + "".join(_section(name) for name in ENTRIES)
+    return _HEAD + _list(shared) + "".join(_section(name) for name in ENTRIES)
 
 
 def _section(name: str) -> str:
@@ -57,7 +57,7 @@ def _section(name: str) -> str:
         parts.append(f"\n{_usage(path, one)}\n\n{_help(one)}\n")
         own = [option for option in _options(one) if option.name not in OPTIONS]
         if own:
-            parts.append(f"\n{_table(own)}")
+            parts.append(f"\n{_list(own)}")
     return "".join(parts)
 
 
@@ -89,9 +89,8 @@ def _options(command: click.Command) -> list[click.Option]:
     ]
 
 
-def _table(options: list[click.Option]) -> str:
-    rows = "".join(f"| {_names(option)} | {_meaning(option)} |\n" for option in options)
-    return f"| option | meaning |\n|---|---|\n{rows}"
+def _list(options: list[click.Option]) -> str:
+    return "".join(f"- {_names(option)}: {_meaning(option)}\n" for option in options)
 
 
 def _names(option: click.Option) -> str:
@@ -104,7 +103,7 @@ def _names(option: click.Option) -> str:
 
 
 def _meaning(option: click.Option) -> str:
-    told = " ".join((option.help or "").split()).replace("|", "\\|")
+    told = " ".join((option.help or "").split())
     words = ["" if told == "How to show them." else told]
     if isinstance(option.type, click.Choice):
         words.append("One of " + ", ".join(f"`{choice}`" for choice in option.type.choices) + ".")

@@ -6,7 +6,6 @@ writes the blocks anew.
 Belongs here: making the examples, running the program on them. Does not: other parts of the pages.
 """
 
-import json
 import re
 import shutil
 import subprocess
@@ -110,15 +109,13 @@ def review(folder: Path) -> dict[str, Block]:
     """The skins of one change to the example repository, in a new folder."""
     repository = _changed(folder)
 
-    def skin(form: str, head: str = "change") -> str:
-        return _plan(repository, "--base", "main", "--head", head, "--output", form)
+    def skin(form: str) -> str:
+        return _plan(repository, "--base", "main", "--head", "change", "--output", form)
 
-    small = json.dumps(json.loads(skin("json", "small")), indent=2, ensure_ascii=False)
     return {
         "text": Block("console", f"$ reconciler plan --base main --head change\n{skin('text')}"),
         "markdown": Block("markdown", skin("markdown")),
         "github": Block("", skin("github")),
-        "json": Block("json", f"{small}\n"),
     }
 
 
@@ -127,10 +124,9 @@ def _changed(folder: Path) -> Repository:
     shutil.copytree(pages.ROOT / "examples" / "repo", folder, dirs_exist_ok=True)
     repository.write(".github/CODEOWNERS", CODEOWNERS)
     repository.commit("The example")
-    repository.git("switch", "--quiet", "--create", "small")
+    repository.git("switch", "--quiet", "--create", "change")
     _edit(repository, "teams/payments/destination-alerts.yaml", "value: 10\n", "value: 5\n")
     repository.commit("Page sooner")
-    repository.git("switch", "--quiet", "--create", "change")
     alerts = "PAYMENTS_AUTHORIZATION", "PAYMENTS_ON_CALL"
     _edit(repository, "teams/payments/destination-alerts.yaml", *alerts)
     _edit(repository, "shared/destinations/long-term-archive.yaml", "value: 9\n", "value: 12\n")
