@@ -1,6 +1,8 @@
 """Versions, runs and dry runs are told field by field, without secrets."""
 
 import json
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import httpx2
@@ -223,3 +225,27 @@ async def test_a_plan_of_what_is_followed_tells_where_the_store_differs(
         ("configured", "a"),
         ("created", "b"),
     ]
+
+
+async def test_of_many_fields_the_first_are_shown_and_the_rest_is_counted(client: httpx2.AsyncClient) -> None:
+    one = {"first": "x"}
+    many = one | {f"label-{number:03}": "x" for number in range(250)}
+    await apply(client, destination("a", labels=one))
+    [dry] = await apply(client, destination("a", labels=many), query="?dryRun=true")
+    assert (dry["status"], len(dry["fields"]), dry["fieldsLeftOut"]) == ("configured", 200, 50)
+    await apply(client, destination("a", labels=many))
+    found = await changes(client, f"{PATH}/2/changes")
+    assert (found["fields"], found["fieldsLeftOut"]) == (dry["fields"], 50)
+
+
+async def test_a_damaged_version_is_told_and_compared_with_nothing(
+    client: httpx2.AsyncClient, services: Services, project: str
+) -> None:
+    await apply(client, holding(443, OLD))
+    await apply(client, holding(8443, OLD))
+    damage = "update version set body = x'7b' where project = ? and name = 'a' and version = 1"
+    with closing(sqlite3.connect(services.store.address)) as connection, connection:
+        connection.execute(damage, (project,))
+    for path in ("1", "1/changes", "2/changes"):
+        answer = await client.get(f"{PATH}/{path}")
+        assert (answer.status_code, answer.json()["codes"]) == (500, ["resource-damaged"])
