@@ -194,7 +194,8 @@ class Loop:
 
     def join(self) -> None:
         """Begin a run at once to take part in a commit of the group, unless one is under way or runs fail."""
-        if self._tasks and self.running is None and not self._pace.failures:
+        is_waiting = self._tasks and not self._stop.is_set() and self.running is None
+        if is_waiting and not self._pace.failures:
             self.reconciler.group.begin(self.reconciler.watched.name)
             self.ask(Trigger.POLL, actor="system")
 

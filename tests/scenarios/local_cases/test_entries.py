@@ -13,6 +13,7 @@ import pytest
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
 from tests.repositories import Repository
+from tests.signing import Signer, allow
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "repo"
 FOLDERS = (
@@ -198,7 +199,7 @@ def test_a_resource_passes_from_one_entry_to_another_and_keeps_its_versions(entr
     assert entries.stored() == {"apps": (1, "apps"), "desks": (2, "apps")}
 
 
-def test_an_entry_that_is_suspended_or_fails_keeps_no_other_from_its_commit(entries: Entries) -> None:
+def test_an_entry_that_is_suspended_keeps_no_other_from_its_commit(entries: Entries) -> None:
     daemon = entries.daemon
     assert daemon.post("/v1/repositories/desks/suspend", {"reason": "a test"}).status == 200
     for name in NAMES:
@@ -209,6 +210,22 @@ def test_an_entry_that_is_suspended_or_fails_keeps_no_other_from_its_commit(entr
     assert entries.runs(commit) == dict.fromkeys(("apps", "types"), ("succeeded", {"configured": 1}))
     assert entries.stored() == {"apps": (2, "apps"), "desks": (1, "desks")}
     assert daemon.repository("desks")["commit"] == entries.first
+
+
+def test_an_entry_without_a_trusted_signature_keeps_no_other_from_its_commit(tmp_path: Path) -> None:
+    signers = allow(tmp_path / "signers", Signer.make(tmp_path, "ada"))
+    entries = Entries(tmp_path, desks={"verify": {"signersFile": str(signers)}})
+    try:
+        entries.daemon.start()
+        for name in ("apps", "types"):
+            entries.daemon.applied(name, entries.first)
+        entries.daemon.state_of("desks", "unsigned")
+        found: dict[str, tuple[str, dict[str, int]]] = {"desks": ("failed", {})} | dict.fromkeys(
+            ("apps", "types"), ("succeeded", {"created": 1})
+        )
+        assert (entries.runs(entries.first), entries.stored()) == (found, {"apps": (1, "apps")})
+    finally:
+        daemons.end(entries.daemon)
 
 
 def test_an_atomic_entry_that_is_refused_stores_nothing_and_the_others_meet_that(tmp_path: Path) -> None:
