@@ -33,7 +33,7 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 @dataclass(frozen=True, slots=True)
 class ResourceState:
-    """What a user owns of a resource, in clear, and its secrets by their places."""
+    """The part of a resource that a user owns, in clear, and its secrets by their places."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Mapping[Pointer, Value] = field(repr=False)
