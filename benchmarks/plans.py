@@ -18,9 +18,7 @@ ROUNDS = 3
 
 SKINS: dict[str, Callable[[Plan], object]] = {
     "text": lambda plan: sum(map(len, text.render_text(plan, color=False))),
-    "markdown": lambda plan: markdown.render_markdown(
-        plan, marker="benchmark", link=lambda at, _: f"https://forge/{at.path}"
-    ),
+    "markdown": lambda plan: markdown.render_markdown(plan, marker="benchmark"),
     "json": plan.render_json,
     "github": lambda plan: sum(map(len, annotations.render_annotations(plan))),
 }
@@ -43,7 +41,12 @@ def rendering() -> list[Figure]:
 def _plan() -> Plan:
     statuses = in_order(_status(number) for number in range(RESOURCES))
     base, head = PlanTip(ref="main", commit="9a" * 20), PlanTip(ref="feature", commit="3f" * 20)
-    return Plan(base=base, head=head, merge_base=base.commit, entries=(PlanEntry(name="shop", statuses=statuses),))
+    return Plan(
+        base=base,
+        head=head,
+        merge_base=base.commit,
+        entries=(PlanEntry(link="https://forge/{path}", name="shop", statuses=statuses),),
+    )
 
 
 def _status(number: int) -> PlanStatus:

@@ -24,6 +24,7 @@ def watched(name: str, url: str, **given: Any) -> WatchedRepository:
         "credentials": Credentials(),
         "signers_file": None,
         "hook_secret_file": None,
+        "link": "",
     }
     rules = RepositoryRules(
         name=name, **{key: given.pop(key) for key in RepositoryRules.__struct_fields__ if key in given}

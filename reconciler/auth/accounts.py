@@ -37,9 +37,9 @@ def has_lost_access(one: User, *, before: Directory, after: Directory) -> bool:
 
 
 def count_lost(directory: Directory, amendment: Amendment) -> Amendment:
-    """The amendment with the losses that it brings counted, for everybody who stays.
+    """Return the amendment with the losses of access counted for each remaining person.
 
-    Whatever it says of losses itself does not matter: who made it may have seen an older directory.
+    Its own counts are replaced: they may come from an older directory.
     """
     more = {user.id: user for user in _counted(directory, amendment)}
     others = tuple(user for user in amendment.users if user.id not in more)
@@ -47,7 +47,7 @@ def count_lost(directory: Directory, amendment: Amendment) -> Amendment:
 
 
 def _counted(directory: Directory, amendment: Amendment) -> Iterator[User]:
-    """Those of the amendment, and those who lose a role by it: looking at everybody would cost more than the change."""
+    """Yield the people whose count changes. Only people in the amendment are compared: comparing all is slow."""
     touched = {user.id for user in amendment.users} | {member.user for member in amendment.members}
     known = [user for user in map(directory.user, sorted(touched)) if user is not None]
     after = amended(directory, amendment) if known else directory
@@ -70,7 +70,7 @@ DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "delet
 
 
 def access_sentence(audited: Audited, *, actor: str) -> str:
-    """Return what was changed, and by whom."""
+    """Return a sentence about the change and its actor."""
     where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
     what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
     return f"{_cut(actor)} {what}{_detail(audited)}."
@@ -128,7 +128,7 @@ class Accounts:
         return self.directory.holder_of(found) if found is not None and self.uses(found, at=self._clock()) else None
 
     def uses(self, key: Key, *, at: datetime) -> bool:
-        """Note that somebody uses a key of the directory; False, and nothing is noted, for one that is expired."""
+        """Record the use of a key. Return False, without a record, if the key is expired."""
         # The instant is written as text where it decides alone, which costs as much as all the rest.
         if key.expires_at is not None and is_expired(key, now=rfc3339(at)):
             return False
@@ -136,24 +136,23 @@ class Accounts:
         return True
 
     def still(self, principal: Principal, *, since: Directory) -> Principal | None:
-        """Somebody who was recognised by the directory `since`, as they are now; None when that is over."""
+        """Return the present state of a principal from the directory `since`; None if the access has ended."""
         if self.directory is since:
             return principal
         return self.directory.still(principal, since=since, now=rfc3339(self._clock()))
 
     async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
-        """Decide one change on what there is now, write it, then let it be seen.
+        """Decide one change on the present directory, store it, then make it visible.
 
-        Raises what `decide` does, StoreFault. Whoever is cancelled meanwhile leaves a change that is made all the same:
-        what is in memory must not miss what is being written. It ends the sessions of whoever loses something, by the
-        same step (`count_lost`): nobody need end them.
+        A cancelled caller does not stop the change, because memory must not miss a write. The same step ends the
+        sessions of people who lose access (`count_lost`). Raises StoreFault and the exceptions of `decide`.
         """
         amendment = await self.settle(decide, actor=actor, request=request)
         assert amendment is not None
         return amendment
 
     async def settle(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
-        """The same, where nothing is written when there is nothing to change (None)."""
+        """Do the same as `amend`, but write nothing if `decide` returns None."""
         return await asyncio.shield(
             asyncio.create_task(self._amend(decide, actor=actor, request=request), name="amend access")
         )
@@ -175,7 +174,7 @@ class Accounts:
         await self._changed.wait()
 
     async def ensure_project(self, name: str) -> bool:
-        """Have a project that the settings name, whoever else creates it meanwhile; whether it was made by this call.
+        """Create a project that the settings name, unless it exists. Return True if this call created it.
 
         Raises StoreFault, Refused.
         """
@@ -187,13 +186,13 @@ class Accounts:
         return await self.settle(decide, actor="settings", request=None) is not None
 
     async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
-        """Write when keys were used, until cancelled; what was not written then is lost, and nobody decides by it."""
+        """Store the times of use of keys, until cancelled. Later ones are lost; no decision depends on them."""
         while True:
             await asyncio.sleep(every)
             await self.touch()
 
     async def touch(self) -> None:
-        """Write when keys were used since the last time."""
+        """Store the times of use since the last call."""
         used = {key: rfc3339(at) for key, at in self._used.items()}
         self._used = {}
         if not used:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
 
 import click
 import msgspec
@@ -18,9 +17,10 @@ from click.core import ParameterSource
 
 from reconciler.cli import exits, fields, output
 from reconciler.cli.options import connected
+from reconciler.model import forges
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.model.flows import Flow
-from reconciler.model.plan import Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanStatus, PlanTip
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.review import plan as review_plan
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from reconciler.git.checkouts import Checkout
     from reconciler.git.merging import Merged
     from reconciler.review.annotations import NoPlan
-    from reconciler.review.markdown import Link
     from reconciler.review.static import EntrySettings
     from reconciler.settings.repositories import Repository
 
@@ -118,7 +117,7 @@ def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageEr
     help="Markdown: at most so many bytes.",
 )
 @click.option("--marker", default=MARKER, help="Markdown: tells the comment of this plan from those of others.")
-@click.option("--link", metavar="URL", help="Markdown: where a line is, with {commit}, {path} and {line}.")
+@click.option("--link", metavar="URL", help="Where a line is, with {commit}, {path} and {line}.")
 @click.option(DETAILED, is_flag=True, help="End with 2 when something would change.")
 @click.option("--fail-on", default="", metavar="WORDS", help=f"End with 3 when one occurs: {KNOWN}.")
 @connected
@@ -163,12 +162,14 @@ def plan(
         elif form == "markdown":
             output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker, limit=limit))
         raise
+    if link is not None:
+        entries = tuple(msgspec.structs.replace(entry, link=link) for entry in made.entries)
+        made = msgspec.structs.replace(made, entries=entries)
     match form:
         case "markdown":
             from reconciler.review import markdown  # noqa: PLC0415
 
-            address = None if link is None else _addresses(link)
-            output.rendered(markdown.render_markdown(made, limit=limit, marker=marker, link=address))
+            output.rendered(markdown.render_markdown(made, limit=limit, marker=marker))
         case "json":
             output.rendered(review_plan.render_json(made).decode())
         case "github":
@@ -183,14 +184,6 @@ def plan(
             for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
-
-
-def _addresses(template: str) -> "Link":
-    def link(place: PlanPlace, side: PlanTip) -> str:
-        path = quote(place.path)
-        return template.replace("{commit}", side.commit).replace("{path}", path).replace("{line}", str(place.line))
-
-    return link
 
 
 def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":
@@ -237,6 +230,7 @@ class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     notes: tuple[str, ...]
     statuses: tuple[PlanStatus, ...]
     flows: tuple[Flow, ...] = ()
+    link: str = ""
 
 
 def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
@@ -304,6 +298,7 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
         notes=shown.notes,
         refused=shown.refused,
         flows=shown.flows,
+        link=shown.link,
     )
     return Plan(
         base=shown.base,
@@ -345,7 +340,8 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
         elif asked.repositories:
             raise click.UsageError("--repository names one of --config or of --server; give one of these too")
         else:
-            chosen = _entries_of_folders(asked.paths)
+            link = next(filter(None, map(forges.line_pattern, checkout.remotes())), "")
+            chosen = _entries_of_folders(asked.paths, link=link)
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
         _check_folders(merged, chosen, config=asked.config)
         options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown)
@@ -382,14 +378,14 @@ def _has_worktree(asked: PlanOptions) -> bool:
         return checkout.root is not None
 
 
-def _entries_of_folders(paths: Sequence[str]) -> _Entries:
+def _entries_of_folders(paths: Sequence[str], *, link: str) -> _Entries:
     """Return an entry for each folder, or one for the whole repository. Raises Refused for a folder twice."""
     from reconciler.review.static import EntrySettings  # noqa: PLC0415
 
     folders = ["/".join(part for part in path.split("/") if part not in ("", ".")) for path in paths] or [""]
     if len(set(folders)) < len(folders):
         raise Refused("a folder is given twice with --path; give each once")
-    return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder) for folder in folders))
+    return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder, link=link) for folder in folders))
 
 
 def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]) -> _Entries:
@@ -418,6 +414,7 @@ def _entry(one: "Repository") -> "EntrySettings":
     return EntrySettings(
         name=one.name,
         project=one.project,
+        link=forges.line_pattern(one.url, one.web_url),
         path=one.path,
         include=tuple(one.include),
         exclude=tuple(one.exclude),

@@ -53,10 +53,10 @@ _LINE = re.compile(rb"[^\r\n]+")
 
 
 class SecretMasks:
-    """Masks some secrets. Their forms are made when something is masked first."""
+    """A mask for some secrets. Their spellings are computed at the first use."""
 
     def __init__(self, secrets: Iterable[str]) -> None:
-        """`secrets` are whole values, such as those of headers; their parts count, too."""
+        """`secrets` are whole values, such as those of headers. Their parts are masked too."""
         self._secrets = tuple(secrets)
 
     def __repr__(self) -> str:
@@ -64,8 +64,8 @@ class SecretMasks:
         return f"Masks({len(self._secrets)})"
 
     def mask(self, data: bytes) -> bytes:
-        """The same text without the secrets. What it ends with may be the beginning of one that was cut off: that is
-        masked like a whole one.
+        """Return the text without the secrets. If it ends with the beginning of a secret, which may be cut off, that is
+        masked too.
         """
         if not data or not self._secrets:
             return data
@@ -121,7 +121,7 @@ class SecretMasks:
 
 
 def _parts(value: str) -> Iterator[str]:
-    """A value, and what of it is a secret by itself."""
+    """Yield a value and its parts that are secrets by themselves."""
     yield value
     scheme, _, rest = value.partition(" ")
     yield rest.strip()
@@ -194,7 +194,7 @@ def _quoted(name: str) -> str:
 
 
 class UnreadablePayload(errors.Refused):
-    """A stored batch is no export request of log records, though it was one when it came."""
+    """A stored batch is no longer a valid export request of log records."""
 
 
 async def record_bodies(payload: bytes, *, records: int | None = None) -> list[bytes]:
@@ -236,8 +236,8 @@ class UnpreparedRequest(errors.Transient):
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """The common parts of requests of the next second; `note` says what is wrong with the client certificate, `masks`
-    hide in an answer what was sent.
+    """The common parts of the requests of one second. `note` describes a problem of the client certificate; `masks`
+    hide sent secrets in an answer.
     """
 
     headers: Headers
@@ -286,8 +286,8 @@ class Channel:
         self._preparing: asyncio.Task[_Prepared] | None = None
 
     async def post(self, body: bytes, *, delivery: str, attempt: int, keeps_success: bool = False) -> AnswerVerdict:
-        """Send a body once. Whatever happens is a verdict. It has the answer without the secrets that were sent; that
-        of a success only with `keeps_success`.
+        """Send a body once and return a verdict for every outcome. The verdict has the answer without sent secrets; for
+        a success only with `keeps_success`.
         """
         note = ""
         try:
@@ -330,7 +330,7 @@ class Channel:
         self._kept = None
 
     def _read(self) -> _Prepared:
-        """On a thread, since it reads files. Raises Refused."""
+        """Read secrets and files. Call this on a thread. Raises Refused."""
         endpoint, sources, project = self._endpoint, self._outlet.secrets, self._project
         resolved: list[tuple[str, str]] = []
         secrets = [*self._outlet.client.secrets, *endpoint.marked]
@@ -352,7 +352,7 @@ class Channel:
 
 
 async def _readable(answer: HttpAnswer, masks: SecretMasks) -> bytes:
-    """Return the answer of an endpoint, decoded and without what was sent to it; nobody cuts or keeps it before."""
+    """Return the answer of an endpoint, decoded and without sent secrets. It must not be cut or stored before."""
     named = ",".join(value for name, value in answer.headers if name.lower() == "content-encoding")
     text = encodings.beginning(answer.body_start, named, most=MASKED_BYTES)
     if text is None:

@@ -1,8 +1,8 @@
 """Delivery: every lane of every project, and the requests that are divided among them.
 
-**Changed settings** reach a lane while it works. Another place for the queue is another lane: the old one takes nothing
-more and drains beside it, by the same settings. So does the lane of a destination that is gone, by the newest settings
-that are known. What is left on disk of either is opened again at the next start.
+**Changed settings** reach a lane while it works. A new place for the queue makes a new lane. The old lane accepts
+nothing more and drains beside it, with the same settings. The lane of a destination that is gone drains too, with the
+newest known settings. The next start opens the rest on disk again.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ MakeExporter = Callable[[str, Destination, Queue | None], Exporter]
 
 
 class FollowedRoutes(NamedTuple):
-    """The present routes of a project. `wanting` finds until when records are wanted that no route takes."""
+    """The present routes of a project. `wanting` finds how long senders should keep records without a route."""
 
     routes: Routes
     matcher: Matcher
@@ -60,7 +60,7 @@ class FollowedRoutes(NamedTuple):
 
 
 class Manager:
-    """All of delivery. `change` is told what a project routes; until then nothing of it is taken."""
+    """The delivery of all projects. A project accepts no records before `change` has received its routes."""
 
     def __init__(
         self,
@@ -91,8 +91,8 @@ class Manager:
         self._unrouted: dict[str, tuple[int, int]] = {}  # by project: records, and when the last ones came
 
     def follow(self, ask: Callable[[str], None], behind: Callable[[str], Behind | None]) -> None:
-        """Have `ask` called with a project that sends records and whose routes nobody has said; `behind` says how far
-        those of a project are behind what is stored, None if they are not.
+        """Set two callbacks. `ask` gets a project with records but unknown routes. `behind` returns how far the routes
+        of a project are behind the store, or None.
         """
         self._unread, self._behind = ask, behind
 
@@ -117,7 +117,7 @@ class Manager:
         return TakenRecords(divided.unrouted, NOBODY.format(which))
 
     def _is_outdated(self, project: str, divided: RequestSplit) -> bool:
-        """Tell whether the present routes may not divide a request, since other ones are being read."""
+        """Return True if a request must wait for newer routes, which are being read."""
         behind = self._behind(project)
         if behind is None:
             return False
@@ -125,9 +125,7 @@ class Manager:
         return bool(divided.unrouted) or behind.is_late or not behind.changed_endpoints.isdisjoint(divided.shares)
 
     def _is_wanted(self, logs: Logs, followed: "FollowedRoutes") -> bool:
-        """Tell whether a Configuration wants the records that no route takes: one that delivered, and was changed a
-        short while ago.
-        """
+        """Return True if a Configuration wants records without a route: it delivered before and was changed lately."""
         now = self._clock()
         unrouted = (group.attributes for group in logs.groups if not followed.matcher.of(group.attributes))
         return any(int(until) > now for attributes in unrouted for until in followed.wanting.of(attributes))
@@ -176,7 +174,7 @@ class Manager:
             raise _together(faults)
 
     async def _ensure(self, project: str, destination: Destination, lane: Lane | None) -> None:
-        """The lane of a destination, as its settings are now."""
+        """Create or adjust the lane of a destination for its present settings."""
         place = lanes.lane_place(destination.buffering)
         if lane is not None and lane.place == place:
             self._adjust(lane, destination)
@@ -196,7 +194,7 @@ class Manager:
     def _lane(
         self, project: str, name: str, *, place: str, destination: Destination | None, queue: Queue | None
     ) -> Lane:
-        """One that sends, if its destination is known."""
+        """Create a lane. It sends if its destination is known."""
         counts = DeliveryCounts()
         gathering = None
         if queue is not None:
@@ -246,19 +244,21 @@ class Manager:
     # Destinations that are gone, or have their queue elsewhere now, and what is left of them on disk.
 
     async def left(self, project: str) -> tuple[str, ...]:
-        """The destinations that have a lane, or a queue on disk that was not opened yet, sorted: whoever reads the
-        routes of a project looks up what is known of those that nothing routes to.
+        """Return the sorted destinations with a lane or with a queue on disk that is not open yet.
+
+        The reader of the routes looks up the last known settings of those without a route.
         """
         found = await self._remnants.names(project)
         return tuple(sorted(found | {lane.name for lane in self._of_project(project)}))
 
     async def projects(self) -> frozenset[str]:
-        """Those that have a queue on disk, as far as that can be read."""
+        """Return the projects with a queue on disk, as far as the disk can be read."""
         return await self._remnants.projects()
 
     async def _take_up(self, project: str, known: dict[str, Destination]) -> list[QueueFault]:
-        """Have what leaves follow its destination, and open the queues on disk that no lane has: of such a destination,
-        or of nobody. Returns why some cannot be opened.
+        """Give draining lanes the settings of their destination, and open the queues on disk that have no lane.
+
+        Return the faults of queues that cannot be opened.
         """
         for lane in self._leaving.of(project):
             if lane.name in known:
@@ -324,7 +324,7 @@ class Manager:
         return frozenset(self._followed)
 
     def _take_over(self, lane: Lane) -> None:
-        """A lane ended: what it counted stays, for its destination as long as that has another lane."""
+        """Keep the counts of a lane that ended: in another lane of its destination, otherwise in the total."""
         heir = next(iter(self._present(lane.project, lane.name)), None)
         (self._past if heir is None else heir.counts).add(lane.total)
 
@@ -359,8 +359,8 @@ class Manager:
         await self._leaving.end_empty()
 
     async def drain(self, *, seconds: float) -> None:
-        """Claim nothing more; what is in flight, and what is in memory alone, has so many seconds. Records are still
-        taken in, but not into memory.
+        """Lease nothing more. Batches in flight, and those only in memory, get so many seconds. Queues on disk still
+        accept records.
         """
         async with self._changing:
             self._intake.is_stopping = True
@@ -368,7 +368,7 @@ class Manager:
             await asyncio.gather(*(_wound_down(lane, seconds=seconds) for lane in self._everyone() if lane.exporter))
 
     async def close(self) -> None:
-        """After `drain`, and when nobody takes records in any more. What is queued on disk stays there."""
+        """Close the queues, after `drain` and when no records arrive any more. Queues on disk stay there."""
         async with self._changing:
             for lane in self._everyone():
                 if lane.place == lanes.MEMORY and (lost := lane.records):
@@ -400,13 +400,13 @@ class Manager:
 
 
 def _wanting(routes: Routes) -> Matcher:
-    """Finds until when the records of a resource are wanted, in the place of where they go."""
+    """Return a matcher whose destinations are times: until then, the records of a resource are wanted."""
     wanted = [Route(configuration="", labels=one.labels, destinations=(str(one.until),)) for one in routes.wanting]
     return Matcher(Routes(project=routes.project, routes=tuple(wanted)))
 
 
 def _together(faults: Sequence[QueueFault]) -> QueueFault:
-    """One of all, so that whoever hears of it can tell whether it is the same as before."""
+    """Return one fault for all, so that the caller can compare it with the previous one."""
     first, *others = faults
     if not others:
         return first
@@ -415,7 +415,7 @@ def _together(faults: Sequence[QueueFault]) -> QueueFault:
 
 
 async def _wound_down(lane: Lane, *, seconds: float) -> None:
-    """A queue in memory is sent first, while its endpoint takes it: nothing of it outlives the process."""
+    """Stop a lane. A queue in memory is sent first while its endpoint accepts: it would be lost with the process."""
     ends = asyncio.get_running_loop().time() + seconds
     if lane.place == lanes.MEMORY and lane.sender.is_sending:
         with contextlib.suppress(TimeoutError):

@@ -49,11 +49,11 @@ FORBIDDEN_NETWORKS = (
     _never("fd00:42::42/128", METADATA, "Scaleway"),
     _never("fd00:100::100:200/128", METADATA, "Alibaba"),
     _never("0.0.0.0/8", THIS_NETWORK, "on Linux 0.0.0.0 is the machine itself"),
-    _never("169.254.0.0/16", LINK_LOCAL, "what shares a wire with the machine"),
+    _never("169.254.0.0/16", LINK_LOCAL, "neighbours on the local network"),
     _never("224.0.0.0/4", MULTICAST, "many machines at once"),
     _never("240.0.0.0/4", RESERVED, "255.255.255.255 among them"),
     _never("::/128", THIS_NETWORK, "on Linux the machine itself"),
-    _never("fe80::/10", LINK_LOCAL, "what shares a wire with the machine"),
+    _never("fe80::/10", LINK_LOCAL, "neighbours on the local network"),
     _never("ff00::/8", MULTICAST, "many machines at once"),
 )
 

@@ -10,7 +10,7 @@ from reconciler.model import outcomes
 from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 
-FORMAT = "1.3"
+FORMAT = "1.4"
 """Of the JSON: the first number changes when something is taken away or means something else, the second when something
 is added.
 """
@@ -130,7 +130,8 @@ class PlanEntry(_Shape, frozen=True):
     `statuses` are in the order of `in_order`, without what is unchanged. `unchanged` counts resources that were read
     and stay as they are, `untouched_files` files that were not read because nothing of them concerns the change. `held`
     counts the deletions among them that a guard would hold back, and did not before: these resources stay for now.
-    `notes` are sentences that a reader should know, in order.
+    `notes` are sentences that a reader should know, in order. `link` is the address of a line at the forge
+    (`model.forges`).
     """
 
     name: str
@@ -143,6 +144,7 @@ class PlanEntry(_Shape, frozen=True):
     notes: tuple[str, ...] = ()
     refused: bool = False  # the entry is atomic, and nothing of it would be stored
     flows: tuple[Flow, ...] = ()  # what changes in delivery, the gravest first
+    link: str = ""
 
     @property
     def counts(self) -> dict[str, int]:

@@ -49,12 +49,12 @@ def refusal(message: str, place: Position) -> DocumentError:
 
 
 def refusal_at(message: str, *, text: str, offset: int) -> DocumentError:
-    """The error for a character offset; counts the lines before it, so it is for one error and not for a loop."""
+    """Return the error for a character offset. It counts all lines before, so do not call it in a loop."""
     return refusal(message, Lines(text[: offset + 1]).at(offset))
 
 
 def shown(name: str) -> str:
-    """A key as an error may repeat it: short, on one line, nothing invisible."""
+    """Return a key for an error: short, on one line, without invisible characters."""
     short = name if len(name) <= _SHOWN else name[:_SHOWN] + "..."
     return visible(short)
 
@@ -75,7 +75,7 @@ class Locations:
         self._roots = roots
 
     def of(self, index: int, pointer: Pointer, *, at_key: bool = False) -> Position:
-        """Return the place of the value, or of its key; of the nearest ancestor if the pointer leads nowhere.
+        """Return the place of a value, or of its key. If the pointer leads nowhere, use the nearest ancestor.
 
         Inside an alias the answer is the place in the anchored text: there the person has to change something. What
         has no key (a list item, the root) answers with its own place, an unknown document with the text's start.
@@ -101,7 +101,7 @@ class _Frame:
 
 
 class LocationRecorder:
-    """Builds the tree from what a reader meets, in the order of the text."""
+    """A builder of the tree of locations, from the reader's events in the order of the text."""
 
     def __init__(self) -> None:
         self._roots: dict[int, Location] = {}
@@ -189,7 +189,7 @@ _MARK: Final = "\ufeff"  # the byte order mark that some editors put before UTF-
 
 
 def decode_text(data: bytes, *, limits: TextLimits) -> str:
-    """The text without its byte order mark; size comes first, so that a huge input costs nothing."""
+    """Return the text without its byte order mark. The size is checked first, so a huge input costs nothing."""
     if len(data) > limits.bytes:
         message = f"holds {len(data):,} bytes and the limit is {limits.bytes:,}; split it into smaller ones"
         raise DocumentError(message, line=1, column=1)

@@ -25,33 +25,35 @@ AGE = gauge(
     "How long the oldest queued batch has been there; 0 for an empty queue.",
     *OF_ONE,
 )
-DELIVERED = counter("reconciler_destination_delivered_records_total", "Log records that the endpoint took.", *OF_ONE)
-DEAD = gauge("reconciler_destination_dead_letter_records", "Log records in dead letters, kept.", *OF_ONE)
+DELIVERED = counter(
+    "reconciler_destination_delivered_records_total", "Log records that the endpoint accepted.", *OF_ONE
+)
+DEAD = gauge("reconciler_destination_dead_letter_records", "Log records in dead letters.", *OF_ONE)
 UP = gauge(
     "reconciler_destination_up",
-    "0 while requests are held back because the endpoint is down (its breaker is open), else 1. Absent for a queue of "
-    "whose destination nothing is known.",
+    "0 while the endpoint is down (its breaker is open), otherwise 1. Absent for a queue without a known destination.",
     *OF_ONE,
 )
 OF_EACH = (RECORDS, AGE, DELIVERED, DEAD, UP)
 
-TAKEN = counter("reconciler_delivery_taken_records_total", "Log records that destinations took in.")
+TAKEN = counter("reconciler_delivery_taken_records_total", "Log records that destinations accepted.")
 FAILED = counter("reconciler_delivery_failed_records_total", "Log records of requests that failed, at each attempt.")
-RETRIED = counter("reconciler_delivery_retried_records_total", "Log records that were sent once more.")
+RETRIED = counter("reconciler_delivery_retried_records_total", "Log records that were sent again.")
 DIED = counter("reconciler_delivery_dead_records_total", "Log records that became dead letters.")
 DROPPED = counter(
     "reconciler_delivery_dropped_records_total",
-    "Log records that were dropped because a queue was full, or its disk did not take them, and its destination says "
-    "so (drop-newest).",
+    "Log records that were dropped because a queue was full or its disk failed, as `on_full` allows.",
 )
 DISCARDED = counter("reconciler_delivery_discarded_records_total", "Log records that somebody discarded.")
 EXPIRED = counter("reconciler_delivery_expired_records_total", "Log records of dead letters that expired.")
 UNROUTED = counter(
-    "reconciler_delivery_unrouted_records_total", "Log records that no Configuration of their project took.", "project"
+    "reconciler_delivery_unrouted_records_total",
+    "Log records that no Configuration of their project routes.",
+    "project",
 )
 LOST = gauge("reconciler_delivery_unreadable_batches", "Queued batches that cannot be read from the disk any more.")
 BYTES = gauge("reconciler_delivery_queue_bytes", "Bytes of all queued log records.")
-DISK = gauge("reconciler_delivery_queue_disk_bytes", "Bytes that all queues take on the disk.")
+DISK = gauge("reconciler_delivery_queue_disk_bytes", "Size of all queues on the disk, in bytes.")
 FULLEST = gauge(
     "reconciler_delivery_fullest_queue_ratio",
     "How full the fullest queue that takes records is, from 0 to 1: of its batches or of its bytes, whichever is more.",

@@ -15,7 +15,7 @@ from reconciler.settings import bounded_io
 
 
 class FindingStatus(StrEnum):
-    """How bad something is."""
+    """The severity of a finding."""
 
     OK = "ok"
     WARNING = "warning"  # it works, and may not for long
@@ -23,7 +23,7 @@ class FindingStatus(StrEnum):
 
 
 class DoctorFinding(NamedTuple):
-    """`check` is what was looked at; `message` and `todo` together are a sentence, without its full stop."""
+    """The result of a check. `message` and `todo` together are a sentence, without its full stop."""
 
     check: str
     status: FindingStatus
@@ -32,27 +32,27 @@ class DoctorFinding(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        """Both, on one line."""
+        """Return `message` and `todo` on one line."""
         return visible(f"{self.message}; {self.todo}" if self.todo else self.message)
 
 
 def ok(check: str, message: str) -> DoctorFinding:
-    """All is well."""
+    """Return a finding without a problem."""
     return DoctorFinding(check, FindingStatus.OK, message)
 
 
 def warning(check: str, message: str, todo: str) -> DoctorFinding:
-    """It works for now."""
+    """Return a finding of something that works only for now."""
     return DoctorFinding(check, FindingStatus.WARNING, message, todo)
 
 
 def error(check: str, message: str, todo: str) -> DoctorFinding:
-    """It does not work."""
+    """Return a finding of something that does not work."""
     return DoctorFinding(check, FindingStatus.ERROR, message, todo)
 
 
 def worst(found: Iterable[DoctorFinding]) -> FindingStatus:
-    """The worst of them; ok when there are none."""
+    """Return the worst status; ok without findings."""
     return max((finding.status for finding in found), key=list(FindingStatus).index, default=FindingStatus.OK)
 
 
@@ -64,7 +64,7 @@ Look: TypeAlias = Callable[[], Awaitable[Sequence[DoctorFinding]]]
 
 
 class DoctorCheck(NamedTuple):
-    """One thing to look at, and how long that may take."""
+    """A check and its time limit."""
 
     name: str
     look: Look
@@ -72,13 +72,13 @@ class DoctorCheck(NamedTuple):
 
 
 async def run_checks(checks: Sequence[DoctorCheck]) -> list[DoctorFinding]:
-    """Return their findings, in their order."""
+    """Run the checks and return their findings in the same order."""
     found = await asyncio.gather(*(_result(check) for check in checks))
     return [finding for each in found for finding in each]
 
 
 def threaded(look: Callable[[], Sequence[DoctorFinding]]) -> Look:
-    """A look that may wait for a disk, on a thread of its own: one that hangs keeps nobody from the end."""
+    """Run a check that may wait for a disk on its own thread, so that a hang does not block the program's end."""
     return partial(bounded_io.on_thread, look)
 
 

@@ -28,11 +28,11 @@ from reconciler.version import __version__
 
 # Metrics of what is asked of remotes.
 
-LOOKS = counter("reconciler_git_looks_total", "Times that a remote was asked where something is.")
-FETCHES = counter("reconciler_git_fetches_total", "Times that something new was to be brought from one.")
+LOOKS = counter("reconciler_git_looks_total", "Polls of remotes.")
+FETCHES = counter("reconciler_git_fetches_total", "Fetches from remotes.")
 FAILURES = counter(
     "reconciler_git_failures_total",
-    "Looks and fetches that failed, by the state that this puts a repository in; `other` if none.",
+    "Polls and fetches that failed, by the state that the repository gets; `other` if none.",
     "call",
     "state",
 )
@@ -68,9 +68,9 @@ CPU = counter("process_cpu_seconds_total", "Processor time of the main process, 
 RESIDENT = gauge("process_resident_memory_bytes", "Its resident memory.")
 VIRTUAL = gauge("process_virtual_memory_bytes", "Its virtual memory.")
 FILES = gauge("process_open_fds", "Its open files.")
-MOST_FILES = gauge("process_max_fds", "How many it may open.")
+MOST_FILES = gauge("process_max_fds", "The limit of its open files.")
 STARTED = gauge("process_start_time_seconds", "When it started, in Unix seconds.")
-COLLECTIONS = counter("python_gc_collections_total", "Rounds of the garbage collector.", "generation")
+COLLECTIONS = counter("python_gc_collections_total", "Runs of the garbage collector.", "generation")
 BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.", "python", "version")
 
 PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
@@ -99,23 +99,23 @@ def process_steps() -> Iterator[Sample]:
 RUN_OF_ONE = ("project", "repository")
 
 RUNS = counter(
-    "reconciler_runs_total", "Runs that were recorded, by outcome; a look that finds nothing new is none.", "outcome"
+    "reconciler_runs_total", "Recorded runs, by outcome. A poll that finds nothing new is not a run.", "outcome"
 )
 RUN_SECONDS = histogram("reconciler_run_duration_seconds", "How long these runs took.")
 STATE = gauge(
     "reconciler_repository_state",
-    "1 for the state that a repository is in; it has no sample for any other state.",
+    "1 for the present state of a repository. Other states have no sample.",
     *RUN_OF_ONE,
     "state",
 )
 FAILING = gauge(
     "reconciler_repository_failing",
-    "1 while the last look at a repository failed, 0 otherwise. Counts also what could not be written to the store.",
+    "1 while the last poll of a repository failed, also if only the store could not be written; otherwise 0.",
     *RUN_OF_ONE,
 )
 SUCCEEDED = gauge(
     "reconciler_repository_last_success_timestamp_seconds",
-    "When a look last ended without a fault, with the repository ready. Absent until the first such look.",
+    "When a poll last succeeded and left the repository ready. Absent until the first such poll.",
     *RUN_OF_ONE,
 )
 RESOURCES = gauge(
@@ -152,12 +152,12 @@ def run_steps(repositories: Repositories) -> Iterator[Sample]:
 # Metrics of the store.
 
 STORE_SECONDS = histogram(
-    "reconciler_store_commit_duration_seconds", "How long commits took, waiting for those before them included."
+    "reconciler_store_commit_duration_seconds", "How long commits took, with the wait for earlier ones."
 )
 STORE_FAILURES = counter(
     "reconciler_store_commit_failures_total",
-    "Commits that stored nothing: `moved` is an approval of what is not held any more, `fault` is the disk's or the "
-    "file's.",
+    "Commits that stored nothing. `moved`: an approval of deletions that are no longer held; `fault`: the disk or the "
+    "file.",
     "reason",
 )
 REVISION = gauge("reconciler_store_revision", "The revision of the store. Absent while the store cannot be read.")
@@ -183,17 +183,15 @@ OF_A_TARGET = ("target",)
 
 OPEN_NOTIFICATIONS = gauge(
     "reconciler_notifications_open",
-    "Notifications whose cause is there, by type and severity. Absent where there is none.",
+    "Open notifications, by type and severity. Absent if there are none.",
     "type",
     "severity",
 )
-ALERTS_SENT = counter("reconciler_alerts_sent_total", "Alerts that the target took.", *OF_A_TARGET)
-ALERTS_FAILED = counter(
-    "reconciler_alerts_failed_attempts_total", "Attempts to send an alert that the target did not take.", *OF_A_TARGET
-)
+ALERTS_SENT = counter("reconciler_alerts_sent_total", "Alerts that the target accepted.", *OF_A_TARGET)
+ALERTS_FAILED = counter("reconciler_alerts_failed_attempts_total", "Failed attempts to send an alert.", *OF_A_TARGET)
 ALERTS_GIVEN_UP = counter(
     "reconciler_alerts_given_up_total",
-    "Alerts that the target never got: refused, an hour old, or too many.",
+    "Alerts that were given up: refused, an hour old, or too many.",
     *OF_A_TARGET,
 )
 ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be sent.", *OF_A_TARGET)

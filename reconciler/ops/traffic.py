@@ -36,17 +36,16 @@ OF_ONE = ("route", "method")
 
 REQUESTS = counter(
     "reconciler_http_requests_total",
-    "Requests that ended, by the template of their path and the class of their status; `none` for those whose client "
-    "went away before an answer.",
+    "Requests that ended, by path template and class of status; `none` if the client left before an answer.",
     *OF_ONE,
     "status",
 )
 SECONDS = histogram(
     "reconciler_http_request_duration_seconds",
-    "How long they took, from the end of their headers to the end of the answer.",
+    "Their duration, from the end of the headers to the end of the answer.",
     *OF_ONE,
 )
-IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credential that are under way.")
+IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credential that are in progress.")
 
 FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
 

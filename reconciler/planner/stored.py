@@ -100,7 +100,7 @@ class TypeLookup:
     def of_extension(self, key: Key) -> str | None:
         """Return the name of the type of an Extension that is stored or built in, or None. Raises Damaged.
 
-        Not of one that comes: it may be refused (see `types_after`), which a type, that refers to nothing, is not.
+        Extensions of the change itself do not count, because they may be refused (see `types_after`).
         """
         if key not in self._extensions:
             self._extensions[key] = components.type_name_of(self._present(key))
@@ -117,10 +117,10 @@ class TypeLookup:
 class JudgedBefore:
     """The fits of documents that were judged before, for a change that is decided again at another revision.
 
-    A fit follows from a document and the types of its components. The secrets that may be referred to, and whether
-    unknown parameters are refused, are the same for all decisions of one change. Compiled types that say the same are
-    one object, so a fit is taken again unless one of its types is another object now. Of a decision about 100,000 small
-    documents judging takes seven eighths, and next to nothing the second time.
+    A fit depends on a document and the types of its components. Permitted secrets and the rule for unknown parameters
+    are the same for all decisions of one change. Equal compiled types are one object, so a fit is reused unless one of
+    its types is another object now. Judging takes seven eighths of a decision about 100,000 small documents, and almost
+    nothing the second time.
     """
 
     def __init__(self) -> None:
@@ -128,7 +128,7 @@ class JudgedBefore:
         self._types: dict[Key, ComponentType | None] = {}
 
     def forget_changed(self, lookup: Lookup) -> None:
-        """Forget what was judged by types that are others now."""
+        """Forget fits that used a type which is now another object."""
         changed = {key for key in self._types if not is_same_type(key, self._types.get, lookup)}
         if changed:
             self._fits = {owned: one for owned, one in self._fits.items() if changed.isdisjoint(one[0])}
@@ -196,7 +196,7 @@ class StoreSnapshot:
         return reserved | self.view.stored(self.project, wanted)
 
     def removable(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
-        """Return what a deletion of these keys meets: what is built in cannot go, whatever its name."""
+        """Return the stored and built-in resources of these keys. A built-in one cannot be deleted."""
         wanted = set(keys)
         built_in = {key: self._built_in(key) for key in wanted & builtins.built_in().keys()}
         return built_in | self.view.stored(self.project, wanted)

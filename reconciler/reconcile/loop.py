@@ -1,14 +1,13 @@
 """The loop of one repository: it waits for work, tick or stop, whichever comes first, and reconciles.
 
-A push event, a file event and a poll all mean only "poll now". The first event acts at once; what comes during a run
-becomes one more run, at the newest head only. While runs fail, events wait, and a person does not.
+A push event, a file event and a poll all mean only "poll now". The first event acts at once. Events during a run become
+one more run, at the newest head only. While runs fail, events wait, but requests of people do not.
 
-Failures are bounded twice. Each failure in a row doubles the delay of the next poll. And whatever happens to a
-repository (pushes, file events, files with credentials that are written again and again), at most MOST failing polls
-fall into any WINDOW, so that a remote that fails gets fewer than ten calls a minute: a poll makes two at most. Over
-HTTP, a call is up to four requests, so fewer polls fall into it where a remote answers and only a person can correct
-what it answers. Only a person's request is not delayed. After a correction, new credentials or a hook with a right
-signature, a poll comes at once, at most MOST times in a WINDOW.
+Failing polls are bounded twice. Each failure in a row doubles the delay of the next poll. And a WINDOW has at most MOST
+failing polls, whatever triggers them (pushes, file events, rewritten files of credentials). So a failing remote gets
+fewer than ten calls a minute: a poll makes two at most. Over HTTP, a call is up to four requests, so the limit is lower
+for a remote that answers and needs a person. A request of a person is not delayed. After a correction (new credentials,
+or a hook with a valid signature) a poll comes at once, at most MOST times in a WINDOW.
 """
 
 import asyncio
@@ -45,9 +44,9 @@ DOUBLINGS = 20  # more make no difference, and would end beyond what a float hol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollFailure:
-    """How a poll, or what followed from it, failed.
+    """The failure of a poll or of its run.
 
-    `may_pass`: without a person. `retry_after`: how long the remote asks not to be called. `most`: at most so many such
+    `may_pass`: it may end without a person. `retry_after`: the wait that the remote asks for. `most`: the limit of such
     polls in a WINDOW.
     """
 
@@ -58,7 +57,7 @@ class PollFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PollPace:
-    """How the polls of a repository went since its loop began."""
+    """The record of a repository's polls since its loop began."""
 
     interval: float
     full_due: float  # when everything is read again
@@ -71,7 +70,7 @@ class PollPace:
 
 
 def poll_failure(fault: ReconcilerError | None, *, is_local: bool) -> PollFailure | None:
-    """How a run failed, or None; `is_local`: its remote is on this machine, and may be polled as often as any."""
+    """Return the failure of a run, or None. `is_local`: the remote is on this machine, so the limit is not lower."""
     if not isinstance(fault, GitFault):
         return None if fault is None else PollFailure(may_pass=isinstance(fault, Transient))
     most = MOST
@@ -81,9 +80,9 @@ def poll_failure(fault: ReconcilerError | None, *, is_local: bool) -> PollFailur
 
 
 def after_poll(pace: PollPace, failure: PollFailure | None, *, now: float, asked: bool = False) -> PollPace:
-    """The pace after a poll that ended now; a success ends a run of failures.
+    """Return the pace after a poll that ended now; a success ends a row of failures.
 
-    A poll that a person `asked` for does not lengthen the delay: to try again and again costs no waiting.
+    A poll that a person `asked` for does not lengthen the delay, so repeated attempts cost no waiting.
     """
     if failure is None:
         return PollPace(interval=pace.interval, full_due=pace.full_due, is_spread=pace.is_spread)
@@ -98,23 +97,23 @@ def after_poll(pace: PollPace, failure: PollFailure | None, *, now: float, asked
 
 
 def at_poll(pace: PollPace) -> PollPace:
-    """The pace when the delay has passed and a poll is due."""
+    """Return the pace when the delay has passed and a poll is due."""
     return replace(pace, is_spread=not pace.failures)
 
 
 def at_correction(pace: PollPace, *, now: float) -> PollPace:
-    """The pace when a poll begins because of a correction."""
+    """Return the pace when a poll begins because of a correction."""
     return replace(pace, corrected=(*pace.corrected, now)[-MOST:])
 
 
 def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
-    """Seconds until the next poll when nothing happens, at least 0; `randomness` is from 0 up to 1.
+    """Return the seconds until the next poll if nothing happens, at least 0. `randomness` is from 0 up to 1.
 
-    After a failure that may pass it doubles from two seconds to ten minutes, however short the interval; after one that
-    only a person can correct, from the interval to ten minutes, or it stays the interval when that is longer. It is
-    never less than what the remote asked for. Otherwise it is the interval, give or take a tenth, or what is left until
-    everything is read again. The first poll after a start or a failure comes anywhere within the interval:
-    repositories that were all polled when the service started would otherwise be polled together for hours.
+    After a failure that may pass, the delay doubles from two seconds to ten minutes, however short the interval. After
+    one that only a person can correct, it doubles from the interval to ten minutes, or stays at a longer interval. It
+    is never less than the remote asked for. Otherwise it is the interval, plus or minus a tenth, or the time until the
+    next full read. The first poll after a start or a failure comes anywhere within the interval: otherwise repositories
+    that start together would be polled together for hours.
     """
     if pace.last is not None:
         wait = max(_backoff(pace, pace.last), pace.left_until - now)
@@ -124,7 +123,7 @@ def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
 
 
 def event_delay(pace: PollPace, *, now: float, is_correction: bool = False) -> float:
-    """Seconds for which an event waits: 0 unless polls fail. A person's request does not wait.
+    """Return the seconds for which an event waits: 0 unless polls fail. A person's request does not wait.
 
     A correction waits only for other corrections, and for as long as the remote asked.
     """
@@ -148,10 +147,10 @@ Identities: TypeAlias = tuple[FileIdentity | None, ...]  # None: the file is mis
 
 
 class Loop:
-    """One repository's queue of runs, and the tasks that serve it. It may be started again after a stop.
+    """The queue of runs of one repository, and its tasks. It can start again after a stop.
 
-    The queue holds one run at most, which covers all that happens until it begins. After a stop it may hold several:
-    runs that people requested, whose ids they have.
+    The queue holds at most one run, which covers all events until it begins. After a stop it may hold several requested
+    runs, because the callers have their ids.
     """
 
     def __init__(self, reconciler: Reconciler, *, new_run: Callable[[Trigger, str], Run], watcher: Watcher) -> None:
@@ -169,7 +168,7 @@ class Loop:
         self._is_corrected = False  # credentials changed, or a hook came, since the last run began
 
     def start(self, trigger: Trigger) -> None:
-        """Begin with one run, then go on until `stop`. What was queued and is not stored yet counts as that run."""
+        """Begin with one run, then continue until `stop`. Queued runs that are not stored yet are merged into it."""
         self._work, self._stop = asyncio.Event(), asyncio.Event()
         self._pace = PollPace(interval=self.reconciler.watched.interval, full_due=self._next_full())
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
@@ -182,7 +181,7 @@ class Loop:
         ]
 
     def ask(self, trigger: Trigger, *, actor: str) -> Run:
-        """Return the run that will cover everything up to now: the queued one, or a new one. A request outranks."""
+        """Return the run that will cover everything up to now: the queued one, or a new one. A request has priority."""
         if not self.queue:
             self.queue.append(self._new_run(trigger, actor))
         run = self.queue[-1]
@@ -200,9 +199,9 @@ class Loop:
             self.ask(Trigger.POLL, actor="system")
 
     async def stop(self) -> None:
-        """End all tasks; a run under way is cancelled, and what it had not committed did not happen.
+        """End all tasks. A run in progress is cancelled; only what it committed has happened.
 
-        Requested runs stay in the queue, for the next start or the loop that takes this one's place.
+        Requested runs stay in the queue, for the next start or for the loop that replaces this one.
         """
         self._stop.set()
         running = [] if self.running is None else [self.running.again()]
@@ -243,7 +242,7 @@ class Loop:
             self._pace = replace(self._pace, full_due=self._next_full())
 
     async def _rest(self, identities: Identities) -> None:
-        """Wait until the next poll is due, or something happens for which a run may begin now."""
+        """Wait until the next poll is due, or an event allows a run now."""
         due = _now() + poll_delay(self._pace, now=_now(), randomness=_randomness())
         if not self._pace.failures:  # the end of a suspension that could not be stored waits like every failure
             due = min(due, _now() + self.reconciler.suspension_left)
@@ -286,10 +285,10 @@ class Loop:
         return _now() + self.reconciler.watched.full_interval * (1 - JITTER * _randomness())
 
     async def _identities(self) -> Identities:
-        """Tell the files that decide about access and trust from any that take their place.
+        """Return the identities of the files with credentials and trust, to detect replacements.
 
-        Links are followed: Kubernetes swaps one above the files. A disk that hangs costs seconds here, and nothing
-        again as long as it does.
+        Links are followed: Kubernetes swaps one above the files. A disk that hangs costs some seconds once, and then
+        nothing while it hangs.
         """
         watched = self.reconciler.watched
         files = watched.credentials.files() + (() if watched.signers_file is None else (watched.signers_file,))

@@ -39,6 +39,7 @@ class WatchedRepository:
     credentials: Credentials
     signers_file: Path | None
     hook_secret_file: Path | None
+    link: str  # the address of a line at the forge, a pattern of `model.forges`; empty where nobody knows it
 
     @property
     def name(self) -> str:

@@ -267,6 +267,7 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
             "untouchedFiles": found.entry.untouched_files,
             "held": found.entry.held,
             "notes": found.entry.notes,
+            **({"link": kept.question.watched.link} if kept.question.watched.link else {}),
             **({"flows": [flows.shown(flow) for flow in found.entry.flows]} if found.entry.flows else {}),
         }
     )

@@ -13,16 +13,15 @@ come along when somebody copies.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 from urllib.parse import quote
 
-from reconciler.model.plan import RISK, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
+from reconciler.model.plan import RISK, Plan, PlanEntry, PlanStatus, PlanTip
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
 from reconciler.review.plan import (
-    GONE,
     LIMIT,
     MINIMUM,
     VALUE,
@@ -105,9 +104,6 @@ class Sheet:
         return "".join(self._pieces)
 
 
-Link = Callable[[PlanPlace, PlanTip], str | None]
-_Address = Callable[[PlanStatus], str | None]
-
 _OPEN = 10  # resources of a section that is open; larger ones are folded
 _LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
@@ -123,11 +119,10 @@ class _Section(NamedTuple):
     groups: tuple[ResourceGroup, ...]
 
 
-def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link | None = None) -> str:
+def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT) -> str:
     """Return the comment, of at most `limit` bytes of UTF-8 and so of at most as many characters.
 
-    `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay. `link`
-    gives the address of a place in one of the two sides, for instance at the forge.
+    `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay.
     """
     sheet = Sheet(max(limit, MINIMUM))
     verdict = _verdict(plan.entries)
@@ -138,14 +133,13 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, link: Link |
     sheet.left -= sheet_size(_missing(statuses))
     for piece in _about(plan, room=sheet.left // 4):
         sheet.add(piece, keep=sheet.left // 2)
-
-    def address(status: PlanStatus) -> str | None:
-        """Return the address of a resource, in the side that has its file."""
-        if status.at is None or link is None:
-            return None
-        return link(status.at, plan.base if status.status in GONE else plan.head)
-
-    shown = _fill(sheet, sections, address, several=len(plan.entries) > 1)
+    names = [
+        _name(one, review_plan.address(plan, group.entry, one))
+        for section in sections
+        for group in section.groups
+        for one in group.statuses
+    ]
+    shown = _fill(sheet, sections, names, several=len(plan.entries) > 1)
     return f"{sheet}{_missing(statuses[shown:])}"
 
 
@@ -227,10 +221,9 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
 
 
-def _fill(sheet: Sheet, sections: Sequence[_Section], address: _Address, *, several: bool) -> int:
+def _fill(sheet: Sheet, sections: Sequence[_Section], names: Sequence[str], *, several: bool) -> int:
     """Add the resources that fit, and return their number. The names come before the lines of each."""
     most = sheet.left // 4 + _LINES
-    names = [_name(one, address) for section in sections for group in section.groups for one in group.statuses]
     left = sum(sheet_size(name) + 1 for name in names)
     shown = 0
     for section in sections:
@@ -261,10 +254,10 @@ def _heading(group: ResourceGroup, *, several: bool) -> str:
     return f"\n{entry}{heading}{owners}{cause}\n\n"
 
 
-def _name(status: PlanStatus, address: _Address) -> str:
+def _name(status: PlanStatus, address: str | None) -> str:
     """Return the line of a resource that says which one it is."""
     at = status.at
-    place = "" if at is None or not status.name else f" in {linked(review_plan.place_at_line(at), address(status))}"
+    place = "" if at is None or not status.name else f" in {linked(review_plan.place_at_line(at), address)}"
     why = review_plan.word(status) if status.existing or status.held or status.renamed else ""
     why += review_plan.briefly(status) if status.existing else ""
     return f"- {span(review_plan.status_title(status))}{place}{f': {span(why)}' if why else ''}"

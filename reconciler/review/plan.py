@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from reconciler.model import flows
+from reconciler.model import flows, forges
 from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, RISK, NamedResource, Plan, PlanEntry, PlanPlace, PlanStatus, PlanTip
@@ -383,6 +383,13 @@ def exit_code(plan: Plan, *, detailed: bool, fail_on: Collection[str]) -> int:
 def short_commit(tip: PlanTip) -> str:
     """Return the beginning of a commit's id."""
     return visible(tip.commit[:SHORT])
+
+
+def address(plan: Plan, entry: PlanEntry, status: PlanStatus) -> str | None:
+    """Return the address of a resource at the forge, in the side that has its file."""
+    if status.at is None:
+        return None
+    return forges.line_address(entry.link, status.at, plan.base if status.status in GONE else plan.head)
 
 
 def is_named(tip: PlanTip) -> bool:

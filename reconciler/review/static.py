@@ -46,6 +46,7 @@ class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
     """The settings of a repository that a plan depends on."""
 
     project: str = "default"
+    link: str = ""  # the address of a line at the forge
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ def plan_static(
             context = _context(store, project, rules, now=now, refuse_unknown=options.refuse_unknown)
             for plan in _plan_project(store, merged, together, context, options=options):
                 planned[plan.name] = plan
-    return tuple(planned[entry.name] for entry in entries)
+    return tuple(structs.replace(planned[entry.name], link=entry.link) for entry in entries)
 
 
 def _plan_project(

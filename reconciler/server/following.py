@@ -16,6 +16,7 @@ from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
+from reconciler.model import forges
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
 from reconciler.settings.repositories import Repository
@@ -106,4 +107,5 @@ def _one_watched(repository: Repository) -> WatchedRepository:
         credentials=Credentials(**dict(repository.credentials)),
         signers_file=repository.verify.signers_file,
         hook_secret_file=repository.hook.secret_file,
+        link=forges.line_pattern(repository.url, repository.web_url),
     )

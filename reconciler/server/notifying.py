@@ -32,7 +32,7 @@ CONNECTIONS = 2  # for each target: an alert and a test, so that those that hang
 
 @dataclass(frozen=True, slots=True)
 class Notifying:
-    """Notifications that are kept; `keep` looks for what may be wrong, and sends alerts."""
+    """The running notifications: `keep` checks for causes and sends alerts."""
 
     board: Board
     watch: ObserverLoop
@@ -43,11 +43,11 @@ class Notifying:
     damage: DamageObserver
 
     def reloaded(self, settings: Settings) -> None:
-        """Look at once at what these settings may have mended."""
+        """Check the certificate again: the new settings may have fixed it."""
         self.certificates.again(certificate=settings.tls.cert_file)
 
     async def keep(self) -> None:
-        """For ever, once the repositories are followed."""
+        """Run until cancelled. Start this once the repositories are followed."""
         async with asyncio.TaskGroup() as group:
             if self.outbox is not None:
                 group.create_task(self._send(self.outbox), name="alerts")
@@ -72,7 +72,7 @@ async def build_notifying(
     listeners: Sequence[socket.socket],
     secrets: SecretSources,
 ) -> Notifying:
-    """With what an earlier start kept. Raises StoreFault."""
+    """Build it with the notifications that an earlier start stored. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
     targets = [_target(one) for one in settings.alerts]
     retention = timedelta(seconds=settings.notifications.retention)

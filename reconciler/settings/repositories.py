@@ -6,10 +6,11 @@ The types of these settings are here; types that other sections use too are in `
 import re
 from pathlib import PurePosixPath
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field
 
-from reconciler.model import gitignore
+from reconciler.model import forges, gitignore
 from reconciler.model.names import check_ref_name
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.settings import scalars
@@ -18,6 +19,7 @@ from reconciler.settings.scalars import Allowed, Topic, has_control, or_nothing,
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
 MAX_USER_NAME_CHARACTERS = 255
+MAX_PAGE_CHARACTERS = 1024
 
 
 def _short(text: str) -> str:
@@ -65,6 +67,25 @@ def _user_name(text: str) -> str:
     return text
 
 
+def _page(text: str) -> str:
+    """The repository's page at a known forge, or the address of a line at another."""
+    parts = urlsplit(text)
+    _ = parts.port
+    is_web = parts.scheme in ("http", "https") and parts.hostname and parts.username is None
+    if text != forges.NO_PAGES and (not is_web or has_control(text) or len(text) > MAX_PAGE_CHARACTERS):
+        raise ValueError
+    if text == forges.NO_PAGES or forges.PATH in text:
+        return text
+    if not forges.is_known(text):
+        raise refusal(
+            "must be at a host that begins with github, gitlab, gitea, forgejo or codeberg; for others give the "
+            "address of a line, with placeholders for commit, path and line"
+        )
+    if parts.query or parts.fragment:
+        raise ValueError
+    return text
+
+
 def _folder(text: str) -> str:
     """A folder in the repository: no leading `/`, no `..`; `.` and a trailing `/` mean nothing."""
     path = PurePosixPath(text)
@@ -98,6 +119,11 @@ Globs = Annotated[
 ]
 UserName = Annotated[
     str, AfterValidator(_user_name), Allowed(f"a name of at most {MAX_USER_NAME_CHARACTERS} characters without a colon")
+]
+Page = Annotated[
+    str,
+    or_nothing(_page),
+    Allowed("an http or https URL: the repository's page, or a line's address with {path}; `none` or \"\""),
 ]
 Folder = Annotated[
     str, AfterValidator(_folder), Allowed('a folder in the repository such as teams/web, without `..`, or ""')
@@ -166,6 +192,11 @@ class Repository(Topic):
 
     name: scalars.Name = Field(description="Name of the repository; unique.")
     url: RepositoryURL = Field(description="Path or URL of the repository.")
+    web_url: Page = setting(
+        "",
+        "The repository's page at GitHub, GitLab or Gitea, for links in plans; at another forge the address of a line, "
+        "with {commit}, {path} and {line}. Empty: from `url`, if its host is known. Off: `none`.",
+    )
     branch: Branch = setting(None, "The branch to follow; default: the remote's HEAD.")
     tag: Tag = setting(None, "The tag to follow, instead of a branch. Off: empty.")
     commit: Commit = setting(None, "The commit to apply, instead of a branch. Off: empty.")

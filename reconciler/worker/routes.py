@@ -1,8 +1,7 @@
 """Finding the routes of a project.
 
-What `status.delivery` says is compared on the way. It is written with every change that it follows from
-(`planner.dependants`), so that only what an earlier version of the product stored is found to say nothing, or
-something else; that is stored anew.
+`status.delivery` is compared at the same time. Every change already updates it (`planner.dependants`), so it differs
+only if an earlier version of the product stored it. Then it is stored again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -62,7 +61,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFoun
 
 
 class _Search:
-    """One look at one revision. Every component is read once, when a Configuration first names it."""
+    """The search in one revision. It reads each component once, when a Configuration first names it."""
 
     def __init__(self, view: PlanningView, project: str) -> None:
         self._view = view
@@ -77,7 +76,7 @@ class _Search:
         self.destinations: dict[str, Destination] = {}
 
     def compile(self) -> Iterator[HeadStatusRow]:
-        """Gather the routes and their destinations; yields the statuses that say otherwise."""
+        """Collect the routes and their destinations. Yield corrected statuses."""
         past = self._view.past_routes(self._project)
         for key, stored in self._view.configurations(self._project):
             try:
@@ -99,7 +98,7 @@ class _Search:
         return [destination for destination in found if destination is not None]
 
     def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
-        """Tell what the status is to say of a Configuration; gathers its route and destinations. Raises Damaged."""
+        """Return `status.delivery` of a Configuration. Collect its route and destinations. Raises Damaged."""
         document = planner_stored.document_in_clear(key, stored)
         spec, ready = document["spec"], not stored.incomplete
         compiled = routes.compile_routes(key.name, spec, ready=ready, known=self._part, make=self._make)
@@ -116,7 +115,7 @@ class _Search:
         return stale_routes.told(compiled.reason, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
-        """Gather what is left of a last good route: not what cannot be read, or no longer fits its type."""
+        """Collect the usable parts of a last good route, without parts that are damaged or no longer fit their type."""
         version = next(self._view.versions(self._project, key, number=past.version), None)
         spec = None if version is None else _spec_of(version)
         for name, number in past.uses:
@@ -132,7 +131,7 @@ class _Search:
         return past
 
     def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
-        """A webhook of a last good route by the version in force, and by what a later one says of TLS."""
+        """Return a webhook of a last good route: the version in force, with the TLS settings of a later one."""
         good = planner_delivery.given_at(self._view, self._project, key.name, past, name)
         component_type = self._type(routes.WEBHOOK_TYPE)
         if good is None or component_type is None:
@@ -152,7 +151,7 @@ class _Search:
         return self._parts[key]
 
     def _make(self, use: Use) -> Destination | None:
-        """Its part was asked for before, if it is a resource."""
+        """Return a destination. For a resource, `_part` was called before."""
         return self._destination(use.name, use.given) if use.key is None else self._webhooks.get(use.key.name)
 
     def _destination(self, name: str, given: list[Value]) -> Destination | None:
@@ -160,14 +159,14 @@ class _Search:
         return None if webhook is None else self._stored(name, webhook)
 
     def _stored(self, name: str, webhook: Webhook) -> Destination | None:
-        """Return it with the folder of its queue; None if that is unknown."""
+        """Return the destination with the folder of its queue; None if the folder is unknown."""
         if not webhook.storage:
             return webhook.destination(name, None)
         storage = self._storage(webhook.storage)
         return None if storage is None else webhook.destination(name, storage)
 
     def _storage(self, name: str) -> Storage | None:
-        """By its present version, or else by the newest that fits: a queue stays where it is while that is mended."""
+        """Return a storage by its present version, or by the newest that fits: a mistake moves no queue."""
         if name not in self._storages:
             key = Key("Extension", name)
             spec = self._spec(key)
@@ -201,7 +200,7 @@ class _Search:
             return None
 
     def _former(self, name: str) -> Destination | None:
-        """As the newest version has it that was such a webhook, present or not."""
+        """Return a destination by its newest version that was a webhook, even if it is deleted."""
         configuration, colon, given_id = name.partition(":")
         key = Key("Configuration", configuration) if colon else Key("Destination", name)
         for version in islice(self._view.versions(self._project, key), MOST_VERSIONS):

@@ -1,8 +1,8 @@
 """The files of a commit: which ones are read, the limits on reading them, and their documents.
 
-A full read takes every considered file. Otherwise these files are read: files that changed, files with documents that
-are not stored as Git wants, and files that share a resource with one of these before or after. So duplicates and moves
-are seen, and the cost follows the change and its dependants, not the repository.
+A full read takes every considered file. Otherwise a read takes files that changed, files with documents that are not
+stored as Git wants, and files that share a resource with one of these before or after. So it sees duplicates and moves,
+and its cost depends on the size of the change, not of the repository.
 """
 
 import copy
@@ -60,7 +60,7 @@ def _exhausted(what: str, remedy: str) -> Exhausted:
 
 
 class Allowance:
-    """The rest of one commit's limits. It belongs to the thread that reads the commit; its time counts from here on.
+    """The rest of one commit's limits. Create it on the thread that reads the commit: its processor time starts now.
 
     `at` is called with each file's blob before the file is read.
     """
@@ -83,18 +83,18 @@ class Allowance:
         self._unclocked = 0  # what was done since the time was asked for, in bytes and characters
 
     def beside(self) -> "Allowance":
-        """The same once more, for what may be read several times: what is counted there is not counted here."""
+        """Return a copy, for reads that may be repeated: they do not count here."""
         return copy.copy(self)
 
     def known(self, size: int, *, files: int) -> None:
-        """So many files of so many bytes together will be read, counted before any is. Raises Exhausted."""
+        """Check the number of files to read and their total size, before reading any. Raises Exhausted."""
         if files > self.limits.files:
             raise _exhausted(f"holds more than {self.limits.files:,} files to read", SMALLER)
         if size > self.limits.bytes:
             raise _exhausted(f"holds more than {self.limits.bytes // MEBIBYTE:,} MiB of files to read", SMALLER)
 
     def file(self, blob: str, size: int) -> None:
-        """One more file is to be read. Raises Exhausted, or Refused for a file that is set aside."""
+        """Count a file that will be read. Raises Exhausted, or Refused for a file that is set aside."""
         self._files += 1
         self._bytes += size
         self.known(self._bytes, files=self._files)
@@ -105,13 +105,13 @@ class Allowance:
             self._at(blob)
 
     def documents(self, number: int) -> None:
-        """So many more documents were read. Raises Exhausted."""
+        """Count documents that were read. Raises Exhausted."""
         self._documents += number
         if self._documents > self.limits.documents:
             raise _exhausted(f"holds more than {self.limits.documents:,} documents", SMALLER)
 
     def ignore_file(self, patterns: int) -> None:
-        """One more ignore file, with so many patterns. Raises Exhausted."""
+        """Count an ignore file and its patterns. Raises Exhausted."""
         self._ignore_files += 1
         self._patterns += patterns
         if self._ignore_files > self.limits.ignore_files:
@@ -120,7 +120,7 @@ class Allowance:
             raise _exhausted(f"holds more than {self.limits.patterns:,} patterns in its ignore files", FEWER)
 
     def path(self, path: str) -> None:
-        """A path is to be held against all patterns. Raises Exhausted."""
+        """Count the comparison of a path with all patterns. Raises Exhausted."""
         self._done(len(path) * (1 + self._patterns))
 
     def _done(self, size: int) -> None:
@@ -129,13 +129,13 @@ class Allowance:
             self.time()
 
     def time(self) -> None:
-        """Raises Exhausted when the processor time is used up."""
+        """Check the processor time. Raises Exhausted when it is used up."""
         self._unclocked = 0
         if self._clock() > self._end:
             raise _exhausted(f"takes more than {self.limits.seconds:g} s of processor time to read", SMALLER)
 
     def no_file(self) -> None:
-        """No file is read any more."""
+        """Report that reading has ended."""
         if self._at is not None:
             self._at("")
 
@@ -217,7 +217,7 @@ def _is_lfs_pointer(blob: str, snapshot: Snapshot) -> bool:
 
 
 def told_files(files: Iterable[FileReading]) -> Iterator[str]:
-    """Tell which of these files look as if they held resources and are not read, and which say what counts."""
+    """Yield a sentence for each ignore file, and for each file that looks like resources but is not read."""
     for file in files:
         if file.is_ignore_file:
             yield f"{file.path} says which files count, and changes."
@@ -250,7 +250,7 @@ def taken(size: int) -> int:
 
 
 def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> TreeReading:
-    """Every considered file of the commit, but below an ignore file that cannot be used what the index says of it.
+    """Read every considered file of the commit. Below an unusable ignore file, use the index instead.
 
     Raises GitFault.
     """
@@ -272,7 +272,7 @@ def _read(file: TreeFile, snapshot: Snapshot, *, scope: FileScope) -> FileReadin
 def considered(
     snapshot: Snapshot, *, scope: FileScope
 ) -> tuple[list[TreeFile], dict[str, str], dict[str, FileReading]]:
-    """The files that are read in full reads; the ignore files, by path and blob; and those of them that cannot be used.
+    """Return the files of a full read; the ignore files, by path and blob; and the unusable ones among them.
 
     Raises GitFault.
     """
@@ -295,7 +295,7 @@ def considered(
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
-    """Add the indexed files below these ignore files, since it is unknown which ones they exclude."""
+    """Add the indexed files below these unusable ignore files: the rules are unknown."""
     files, wanted = view.index(scope.rules.name)
 
     def is_kept(path: str) -> bool:
@@ -380,7 +380,7 @@ def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, sc
 def _vacant_since(
     files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
 ) -> dict[str, FileReading]:
-    """Find the vacant files whose former resources were read elsewhere now: they need not be remembered any more."""
+    """Find vacant files that can be forgotten: their former resources were read in other files."""
     present = {found.key for file in files.values() for found in file.documents}
     paths = {path for path, key in view.given(scope.rules.name) if key in present and path not in files}
     why = dict(view.vacant_files(scope.rules.name)) if paths else {}
@@ -390,8 +390,9 @@ def _vacant_since(
 
 
 def _unchanged(view: PlanningView, paths: Iterable[str], *, scope: FileScope) -> dict[str, TreeFile | None]:
-    """Find files that did not change since the applied head, so that its index describes them. Links are not among
-    them: the index has no documents of those. A hostile name is escaped with a backslash, which no harmless name has.
+    """Find files that did not change since the applied head: its index describes them.
+
+    Links are left out, because the index has no documents of them. Only hostile names have a backslash, as an escape.
     """
     blobs = view.blobs(scope.rules.name, sorted(paths))
     modes = {path: TreeMode.HOSTILE if "\\" in path else TreeMode.REGULAR for path in blobs}
@@ -414,7 +415,7 @@ def _ignore_files_above(path: str) -> Iterator[str]:
 
 
 def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:
-    """The index of what was read: a file to its blob, and to why it is vacant; and of what is kept."""
+    """Yield the index rows of files: the blob, and the reason why a file is vacant. Kept files are included."""
     for file in reading.files:
         if file.blob is not None:
             given = msgspec.json.encode([list(key) for key in file.given]).decode() if file.given else None
@@ -423,7 +424,7 @@ def file_rows(reading: TreeReading, *, repository: str) -> Iterator[FileRow]:
 
 
 def wanted_rows(reading: TreeReading, unconverged: Iterable[str | None], *, repository: str) -> Iterator[WantedRow]:
-    """The index of what was read: a resource document to its key, digest and state; `unconverged` in the same order."""
+    """Yield the index rows of documents: key, digest and state. `unconverged` has the same order as the documents."""
     documents = ((file, document) for file in reading.files for document in file.documents)
     for (file, document), state in zip(documents, unconverged, strict=True):
         kind, name = document.key or (None, None)

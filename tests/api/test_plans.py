@@ -29,6 +29,9 @@ MAIN, TOPIC = "refs/heads/main", "refs/heads/topic"
 NOTHING = "0" * 40
 
 
+LINK = "https://github.com/a/b/blob/{commit}/{path}#L{line}"
+
+
 def text(*resources: dict[str, Any]) -> str:
     return "---\n".join(json.dumps(one, indent=1) + "\n" for one in resources)
 
@@ -72,7 +75,7 @@ async def proposed(client: httpx2.AsyncClient, project: str, follow: Follow, sou
     for name in ("kept", "changed", "gone", "other"):
         source.write(f"{name}.json", text(destination(name)))
     source.commit()
-    await follow(project, source, project=project, prune_max_percent=100)
+    await follow(project, source, project=project, prune_max_percent=100, link=LINK)
     source.branch("topic")
     source.switch("topic")
     return Proposed(client, follow, source, project)
@@ -106,7 +109,7 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
     assert (field["path"], field["difference"]) == ("spec.parameters[hostname].value", "changed")
     assert (field["old"], field["new"]) == ("logs.example.org", "logs.example.net")
     assert field["at"]["path"] == "changed.json"
-    facts = json.dumps(["1.3", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
+    facts = json.dumps(["1.4", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
     assert plan == {
         "id": plan["id"],
         "digest": hashlib.sha256(facts.encode()).hexdigest(),
@@ -127,6 +130,7 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
         "untouchedFiles": 0,
         "held": 0,
         "notes": [],
+        "link": LINK,
     }
 
 

@@ -389,6 +389,27 @@ def test_a_repository_of_a_settings_file_with_a_folder_that_neither_side_has_is_
     assert (outcome.code, outcome.out, outcome.err) == (1, "", told)
 
 
+def test_places_lead_to_the_forge_by_the_remote_by_the_settings_or_by_an_option(
+    alone: Program, repository: Repository
+) -> None:
+    repository.remove("team/b.yaml")
+    repository.commit()
+    base = repository.head("main")
+    assert "link" not in planned(alone).entries[0]
+    repository.git("remote", "add", "origin", "https://token:x@github.com/shop/t.git")
+    assert planned(alone).entries[0]["link"] == "https://github.com/shop/t/blob/{commit}/{path}#L{line}"
+    told = alone("plan", "work", "-o", "markdown").out
+    assert f"[`team/b.yaml:1`](https://github.com/shop/t/blob/{base}/team/b.yaml#L1)" in told
+    told = alone("plan", "work", "-o", "markdown", "--link", "https://forge.example/{commit}/{path}").out
+    assert f"[`team/b.yaml:1`](https://forge.example/{base}/team/b.yaml)" in told
+    entry = '{name: a, url: "https://github.com/shop/t", webURL: "https://gitea.example/shop/own"}'
+    alone.write("settings.yaml", f"repositories:\n  - {entry}\n")
+    found = planned(alone, "--config", "settings.yaml").entries[0]
+    assert found["link"] == "https://gitea.example/shop/own/src/commit/{commit}/{path}#L{line}"
+    alone.write("settings.yaml", f"repositories:\n  - {entry.replace('https://gitea.example/shop/own', 'none')}\n")
+    assert "link" not in planned(alone, "--config", "settings.yaml").entries[0]
+
+
 def test_with_whole_it_says_that_deletions_would_be_held(alone: Program, repository: Repository) -> None:
     repository.switch("main")
     for number in range(6):

@@ -44,6 +44,7 @@ SHOWN: dict[str, Any] = {
     "untouchedFiles": 4,
     "held": 13,
     "notes": ["a note"],
+    "link": "https://github.com/a/b/blob/{commit}/{path}#L{line}",
     "statuses": [
         {
             "status": "configured",
@@ -91,6 +92,7 @@ def test_an_answer_is_a_plan_with_one_entry(service: Service) -> None:
         held=13,
         notes=("a note",),
         refused=True,
+        link="https://github.com/a/b/blob/{commit}/{path}#L{line}",
     )
     assert ask(service) == Plan(
         base=PlanTip(ref="refs/heads/main", commit="b" * 40),

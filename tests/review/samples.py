@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import (
@@ -34,6 +36,11 @@ def plan(*entries: PlanEntry, **others: Any) -> Plan:
 def entry(*statuses: PlanStatus, **others: Any) -> PlanEntry:
     """An entry with the statuses in order."""
     return PlanEntry(**{"name": "shop", "statuses": in_order(statuses), **others})
+
+
+def linked(made: Plan, link: str) -> Plan:
+    """The same plan of entries whose lines have these addresses."""
+    return replace(made, entries=tuple(replace(entry, link=link) for entry in made.entries))
 
 
 def one(

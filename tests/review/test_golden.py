@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.model.plan import Plan, PlanPlace, PlanTip
+from reconciler.model.plan import Plan
 from reconciler.review import annotations, markdown, text
 from reconciler.review import plan as review_plan
 from tests.review import samples
@@ -19,16 +19,11 @@ RENEW = "RENEW_GOLDEN"
 CUT = 20_000  # bytes of a comment that does not hold its plan
 
 
-def link(place: PlanPlace, side: PlanTip) -> str:
-    """Return where a forge would show the line."""
-    commit = side.commit if side in (samples.BASE, samples.HEAD) else samples.HEAD.commit
-    return f"https://forge.example/shop/blob/{commit}/{place.path}#L{place.line}"
-
-
 def commented(plan: Plan) -> str:
     """A comment; of a large plan a part."""
     limit = CUT if len(list(plan.all)) > 1_000 else review_plan.LIMIT
-    return markdown.render_markdown(plan, marker="shop/prod", limit=limit, link=link)
+    linked = samples.linked(plan, "https://forge.example/shop/blob/{commit}/{path}#L{line}")
+    return markdown.render_markdown(linked, marker="shop/prod", limit=limit)
 
 
 SKINS: dict[str, Callable[[Plan], str]] = {

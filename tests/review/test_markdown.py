@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.model.plan import Plan, PlanPlace, PlanTip
+from reconciler.model.plan import Plan
 from reconciler.review import markdown
 from reconciler.review.plan import LIMIT, MINIMUM
 from tests import hostile_text
@@ -15,13 +15,9 @@ from tests.review import commonplace, samples
 from tests.review.strategies import PLANS
 
 
-def link(place: PlanPlace, side: PlanTip) -> str:
-    """An address with whatever the path holds."""
-    return f"https://forge.example/{side.commit}/{place.path}#L{place.line}"
-
-
 def render(plan: Plan, limit: int = LIMIT, marker: str = "prod") -> str:
-    return markdown.render_markdown(plan, marker=marker, limit=limit, link=link)
+    linked = samples.linked(plan, "https://forge.example/{commit}/{path}#L{line}")
+    return markdown.render_markdown(linked, marker=marker, limit=limit)
 
 
 @given(PLANS, st.integers(MINIMUM, 20_000))
@@ -117,14 +113,15 @@ def test_two_keys_have_two_marks(one: str, other: str) -> None:
     assert all(re.fullmatch(r"<!-- reconciler-plan: (?:(?!--)[\w./-])+ -->", mark, re.ASCII) for mark in marks)
 
 
-@pytest.mark.parametrize("url", [None, "javascript:alert(1)", "//evil.example", "http://", "https://x/" + "y" * 3_000])
-def test_no_link_leads_elsewhere_than_to_the_web(url: str | None) -> None:
-    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: url)
+@pytest.mark.parametrize("url", ["", "javascript:alert(1)", "//evil.example", "http://", "https://x/" + "y" * 3_000])
+def test_no_link_leads_elsewhere_than_to_the_web(url: str) -> None:
+    comment = markdown.render_markdown(samples.linked(samples.moved(), url), marker="x")
     assert "- `Fleet edge` in `teams/orders/all.yaml:3`\n" in comment
 
 
 def test_links_are_written_so_that_nothing_ends_them() -> None:
-    comment = markdown.render_markdown(samples.moved(), marker="x", link=lambda *_: 'https://x/a b)<>"`|\n&copy;#L3')
+    plan = samples.linked(samples.moved(), 'https://x/a b)<>"`|\n&copy;#L3')
+    comment = markdown.render_markdown(plan, marker="x")
     assert "(https://x/a%20b%29%3C%3E%22%60%7C%0A&amp;copy;#L3)" in comment
 
 

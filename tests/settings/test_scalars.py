@@ -53,6 +53,19 @@ TAKES: list[tuple[Any, list[tuple[object, object]]]] = [
     (repositories.Commit, [("a" * 40, "a" * 40), (None, None), ("", None)]),
     (repositories.FullRef, [("refs/pull/7/head", "refs/pull/7/head"), (None, None), ("", None)]),
     (repositories.Glob, [("*.yaml", "*.yaml"), ("teams/**/x", "teams/**/x")]),
+    (
+        repositories.Page,
+        [
+            (page, page)
+            for page in (
+                "",
+                "none",
+                "https://github.com/team/telemetry",
+                "http://gitlab.example.org:8443/a/b/",
+                "https://git.example.org/a/blame/{commit}/{path}?at=x#n{line}",
+            )
+        ],
+    ),
     (repositories.UserName, [("bob", "bob"), ("", ""), ("bob@example.com", "bob@example.com")]),
     (
         repositories.RepositoryURL,
@@ -118,6 +131,20 @@ REFUSES: list[tuple[Any, list[object]]] = [
     (repositories.FullRef, ["main", "heads/main", "refs/a b", "refs/../x", "-refs/x", "refs/", 5]),
     (repositories.Globs, [["a"] * 101, "a", [5]]),
     (repositories.Glob, ["", " ", "!a", "#a", "a\n", "a" * 1025, "a[/", "[abc", "a\\", "../x", "a//b", "./a", 5]),
+    (
+        repositories.Page,
+        [
+            "off",
+            "javascript:{path}",
+            "https:///{path}",
+            "https://user@github.com/a/b",
+            "https://github.com:x/a/b",
+            "https://github.com/a/b\n",
+            "https://github.com/a/b?tab=x",
+            f"https://github.com/{'a' * 1024}",
+            5,
+        ],
+    ),
     (repositories.UserName, ["a:b", "a\n", "a" * 256, 5]),
     (repositories.Folder, ["/a", "..", "a/../b", "a\nb", 5]),
     (
@@ -194,6 +221,11 @@ def test_what_a_type_refuses_with_what_it_allows(kind: Any, value: object) -> No
     (error,) = caught.value.errors()
     assert error["type"] == scalars.OURS
     assert error["msg"].startswith("must ")
+
+
+def test_a_page_at_an_unknown_forge_is_refused_with_what_to_give_instead() -> None:
+    with pytest.raises(ValidationError, match="for others give the address of a line, with placeholders"):
+        TypeAdapter(repositories.Page).validate_python("https://git.example.org/a/b")
 
 
 @pytest.mark.parametrize("text", ["127.0.0.1:3001", "[::1]:80", "a.example:1"])

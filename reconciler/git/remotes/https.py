@@ -64,7 +64,7 @@ class HttpAnswers:
         return self._status != 0 and not self._speaks_git
 
     def retry_after(self, now: datetime) -> float | None:
-        """The seconds that a 429 or 503 asks to wait, at most an hour; None when none did (RFC 9110, 10.2.3)."""
+        """Return the seconds that a 429 or 503 asks to wait, at most an hour, or None (RFC 9110, 10.2.3)."""
         said = self._retry_after[:VALUE_CHARACTERS]
         if _SECONDS.fullmatch(said):
             return min(float(said), MOST_SECONDS)
@@ -125,12 +125,12 @@ class Transport:
 
     @asynccontextmanager
     async def access(self) -> AsyncIterator[Access]:
-        """Return what a run needs, from the files as they are now. Raises GitFault for a file that is of no use."""
+        """Return the access of one run, from the present files. Raises GitFault for an unusable file."""
         yield Access()
 
 
 def quoted_path(text: str) -> str:
-    """Text as a value, or the name of a section's part, in git's configuration. It holds no control character."""
+    """Return a text quoted for git's configuration: a value or a subsection name without control characters."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -213,7 +213,7 @@ class Https(Transport):
             )
 
     def _read(self) -> bytes:
-        """The secret as it is now; empty when there is none. Raises GitFault for a file that is of no use."""
+        """Return the present secret; empty if there is none. Raises GitFault for an unusable file."""
         given = self._credentials
         if given.ca_file is not None:
             _check_authorities(given.ca_file)
@@ -225,7 +225,7 @@ class Https(Transport):
 
 
 def _check_authorities(path: Path) -> None:
-    """curl would say of a broken file only that it cannot connect."""
+    """Check the file of authorities. For a broken one, curl says only that it cannot connect."""
     text = credentials.secret_content(path, CA_FILE, limit=credentials.MOST_LIST_BYTES)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     with contextlib.suppress(ssl.SSLError, ValueError):
