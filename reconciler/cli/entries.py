@@ -56,7 +56,8 @@ def choose_entries(
         addresses = {address_of(one.url) for one in repositories}
         if len(addresses) > 1:
             raise Refused(f"{config} has several remotes; choose with --repository: {', '.join(known)}")
-    notes = {one.name: note for one in repositories for note in _why_not(one, addresses, branch)}
+    branches = None if branch is None else {None, branch, *(_followed(known[name]) for name in names)}
+    notes = {one.name: note for one in repositories for note in _why_not(one, addresses, branches)}
     if names:
         entries = [known[name] for name in dict.fromkeys(names)]
         projects = {one.project for one in entries}
@@ -68,11 +69,17 @@ def choose_entries(
     return ChosenEntries(found, (), tuple(notes.values()))
 
 
-def _why_not(one: Repository, addresses: Collection["RemoteAddress"], branch: str | None) -> Iterator[str]:
-    follows = one.branch or one.tag or one.commit or one.ref
+def _followed(one: Repository) -> str | None:
+    return one.branch or one.tag or one.commit or one.ref
+
+
+def _why_not(
+    one: Repository, addresses: Collection["RemoteAddress"], branches: Collection[str | None] | None
+) -> Iterator[str]:
+    follows = _followed(one)
     if address_of(one.url) not in addresses:
         yield f"The repository {one.name} has another remote and is left out."
-    elif branch is not None and follows not in (None, branch):
+    elif branches is not None and follows not in branches:
         yield f"The repository {one.name} follows {follows} and is left out."
 
 

@@ -5,6 +5,7 @@ renderings are in `review`.
 """
 
 import http
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -165,11 +166,12 @@ def plan(
     if link is not None:
         entries = tuple(msgspec.structs.replace(entry, link=link) for entry in made.entries)
         made = msgspec.structs.replace(made, entries=entries)
+    again = _command(made, options)
     match form:
         case "markdown":
             from reconciler.review import markdown  # noqa: PLC0415
 
-            output.rendered(markdown.render_markdown(made, limit=limit, marker=marker))
+            output.rendered(markdown.render_markdown(made, limit=limit, marker=marker, command=again))
         case "json":
             output.rendered(review_plan.render_json(made).decode())
         case "github":
@@ -181,9 +183,29 @@ def plan(
             from reconciler.review import text  # noqa: PLC0415
 
             has_worktree = not is_live and not made.ahead and _has_worktree(options)
-            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree):
+            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree, command=again):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
+
+
+def _command(made: Plan, asked: PlanOptions) -> str:
+    """Return the command that makes the plan again, of the same commits even if their branches move."""
+    head = ("--worktree",) if made.head.worktree else ("--head", made.head.commit)
+    # A commit does not say which branch it is of, so the entries are named that follow it.
+    names = () if asked.config is None and made.server is None else [entry.name for entry in made.entries]
+    words = [
+        *("reconciler", "plan"),
+        *(("--server", made.server) if made.server is not None else ()),
+        *(("--config", str(asked.config)) if asked.config is not None else ()),
+        *(word for name in names for word in ("--repository", name)),
+        *(word for path in asked.paths for word in ("--path", path)),
+        *(["--strict"] if asked.strict else ()),
+        *(["--whole"] if asked.whole else ()),
+        *("--base", made.base.commit),
+        *head,
+        *(["--", str(asked.folder)] if asked.folder != Path() else ()),
+    ]
+    return shlex.join(words)
 
 
 def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":

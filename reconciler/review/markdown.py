@@ -119,10 +119,11 @@ class _Section(NamedTuple):
     groups: tuple[ResourceGroup, ...]
 
 
-def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT) -> str:
+def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str = "") -> str:
     """Return the comment, of at most `limit` bytes of UTF-8 and so of at most as many characters.
 
-    `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay.
+    `marker` is the key of the hidden first line: the same for the comments of which only the last is to stay. `command`
+    makes the plan again.
     """
     sheet = Sheet(max(limit, MINIMUM))
     verdict = _verdict(plan.entries)
@@ -130,7 +131,10 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT) -> str:
     sheet.add(f"{comment_marker(marker)}\n### Plan for {head}: {verdict}\n\n")
     sections = tuple(_sections(plan))
     statuses = [one for section in sections for group in section.groups for one in group.statuses]
-    sheet.left -= sheet_size(_missing(statuses))
+    again = _again(command)
+    if sheet_size(again) > sheet.left // 4:
+        again = ""
+    sheet.left -= sheet_size(_missing(statuses) + again)
     for piece in _about(plan, room=sheet.left // 4):
         sheet.add(piece, keep=sheet.left // 2)
     names = [
@@ -140,7 +144,15 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT) -> str:
         for one in group.statuses
     ]
     shown = _fill(sheet, sections, names, several=len(plan.entries) > 1)
-    return f"{sheet}{_missing(statuses[shown:])}"
+    return f"{sheet}{_missing(statuses[shown:])}{again}"
+
+
+def _again(command: str) -> str:
+    shown = review_plan.pasteable(command)
+    if not shown:
+        return ""
+    _, end = fence([shown])
+    return f"\n{review_plan.AGAIN}\n\n{end.strip()}sh\n{shown}\n{end}"
 
 
 def _verdict(entries: Sequence[PlanEntry]) -> str:

@@ -26,6 +26,7 @@ OWNERS = 10  # names in one heading
 NAME = 200  # characters of a name, a path, a ref
 VALUE = 500  # characters of a value or a sentence
 LINE = 300  # characters of a line of text
+COMMAND = 2_000  # characters
 REASONS = 30  # lines of one reason
 NOTES = 10  # of one resource
 DEPENDANTS = 10
@@ -236,6 +237,7 @@ resource with a note, a flow that a new version does not deliver, and any change
 """
 
 STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
+AGAIN = "To make this plan again:"
 REFUSED = "it is atomic, and something in it is refused"
 
 FINE, CHANGED, TRIPPED = 0, 2, 3
@@ -413,6 +415,11 @@ def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
         return ""
     has = "that this branch lacks is" if plan.behind == 1 else "that this branch lacks are"
     return f"{base} moved: {counted(plan.behind, 'commit')} {has} part of the plan"
+
+
+def pasteable(command: str) -> str:
+    """Return a command as it is, or nothing if a text could not show it so that it can be pasted."""
+    return command if clean_text(command, COMMAND) == command else ""
 
 
 def revision(plan: Plan) -> str:

@@ -156,10 +156,10 @@ def shown_value(given: Any) -> str:
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
 
 
-def render_text(plan: Plan, *, color: bool, has_worktree: bool = False) -> Iterator[str]:
+def render_text(plan: Plan, *, color: bool, has_worktree: bool = False, command: str = "") -> Iterator[str]:
     """Yield the plan in pieces that end with a line.
 
-    `has_worktree`: the plan is of a checkout whose files may not be committed.
+    `has_worktree`: the plan is of a checkout whose files may not be committed. `command` makes the plan again.
     """
     yield f"{review_plan.first_line(plan)}\n"
     if plan.head == plan.base and plan.server is not None:
@@ -182,6 +182,8 @@ def render_text(plan: Plan, *, color: bool, has_worktree: bool = False) -> Itera
             yield f"\nEntry {clean_text(entry.name)} ({folder}project {clean_text(entry.project)}): {verdict}\n"
         yield from _entry(entry, color=color)
     yield f"\n{review_plan.last_line(review_plan.tally_plan(plan.entries))}\n"
+    if again := review_plan.pasteable(command):
+        yield f"\n{review_plan.AGAIN}\n  {again}\n"
 
 
 def _tip(tip: PlanTip) -> str:

@@ -1,6 +1,7 @@
 """`plan` without a server: which sides it compares, what it says of each resource, and how it ends."""
 
 import json
+import shlex
 from typing import Any
 
 import pytest
@@ -408,6 +409,35 @@ def test_places_lead_to_the_forge_by_the_remote_by_the_settings_or_by_an_option(
     assert found["link"] == "https://gitea.example/shop/own/src/commit/{commit}/{path}#L{line}"
     alone.write("settings.yaml", f"repositories:\n  - {entry.replace('https://gitea.example/shop/own', 'none')}\n")
     assert "link" not in planned(alone, "--config", "settings.yaml").entries[0]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--base", "main", "--head", "HEAD"),
+        ("--config", "settings.yaml"),
+        ("--config", "settings.yaml", "--repository", "staging", "--whole", "--strict"),
+        ("--path", "team", "--worktree"),
+    ],
+)
+def test_the_command_at_the_end_makes_the_same_plan_again(
+    alone: Program, repository: Repository, arguments: tuple[str, ...]
+) -> None:
+    alone.write("settings.yaml", SETTINGS)
+    repository.write("team/a.yaml", destination("a", port=1))
+    repository.commit()
+    lines = alone("plan", "work", *arguments).out.splitlines()
+    assert lines[-2] == "To make this plan again:"
+    program, *words = shlex.split(lines[-1])
+    assert program == "reconciler"
+    again = alone(*words).out.splitlines()
+    assert [line for line in again if "merging" not in line] == [line for line in lines if "merging" not in line]
+    # The branch moves, and the plan is that of the commits.
+    repository.write("team/a.yaml", destination("a", port=2))
+    repository.commit()
+    if "--worktree" not in arguments:
+        assert alone(*words).out.splitlines() == again
+    assert alone("plan", "work", *arguments, "-o", "markdown").out.endswith("work\n```\n")
 
 
 def test_with_whole_it_says_that_deletions_would_be_held(alone: Program, repository: Repository) -> None:

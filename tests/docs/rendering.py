@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from reconciler.review.plan import AGAIN
 from tests.docs import pages
 from tests.repositories import Repository
 
@@ -115,7 +116,6 @@ def review(folder: Path) -> dict[str, Block]:
     return {
         "text": Block("console", f"$ reconciler plan --base main --head change\n{skin('text')}"),
         "markdown": Block("markdown", skin("markdown")),
-        "github": Block("", skin("github")),
     }
 
 
@@ -151,7 +151,8 @@ def environments(folder: Path) -> dict[str, Block]:
 
     def session(repository: Repository, shown: str) -> Block:
         arguments = shown.replace("--config ", f"--config {folder}/").split()[2:]
-        return Block("console", f"$ {shown}\n{_plan(repository, *arguments)}")
+        told = _plan(repository, *arguments).partition(f"\n{AGAIN}\n")[0]  # the command has the folder of the file
+        return Block("console", f"$ {shown}\n{told}")
 
     return {
         "promoting by copying": session(folders, "reconciler plan --config folders.yaml --base main --head promote"),

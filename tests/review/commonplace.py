@@ -27,6 +27,7 @@ _ROWS = [
     r"and \d+ more (?:entry|entries)",
     rf"- entry {_SPAN}: {_SPAN}",
     r"- and \d+ more notes?",
+    r"To make this plan again:",
     rf"- {_SPAN}(?: in {_LINK})?(?:: {_SPAN})?(?: \(\d+ lines? not shown\))?",
     rf"(?:entry {_SPAN}, )?{_SPAN}(?:, owned by {_SPAN}(?:, {_SPAN})*)?",
     rf"(?:entry {_SPAN}, )?\d+ resources, of one cause",
@@ -34,7 +35,7 @@ _ROWS = [
 ]
 _ROW = re.compile("|".join(f"(?:{row})" for row in _ROWS))
 _OPEN = re.compile(r"<details(?: open)?><summary>(?:[-+~=!?#.] )?[a-z\-\d,: ]+</summary>")
-_FENCE = re.compile(r"(`{3,})diff")
+_FENCE = re.compile(r"(`{3,})(?:diff|sh)")
 
 
 def faults(comment: str) -> list[str]:
@@ -46,7 +47,9 @@ def faults(comment: str) -> list[str]:
         if fence:
             if line == fence:
                 fence = ""
-            elif not re.fullmatch(r"[-+!|#](?: .+)?", line) or re.fullmatch(rf" {{0,3}}{fence}`*\s*", line):
+            elif not re.fullmatch(r"[-+!|#](?: .+)?|reconciler plan .+", line) or re.fullmatch(
+                rf" {{0,3}}{fence}`*\s*", line
+            ):
                 found.append(line)
         elif opened := _FENCE.fullmatch(line):
             fence = opened[1]

@@ -1,6 +1,7 @@
 """The plan as a comment on a pull request."""
 
 import re
+import shlex
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model.plan import Plan
-from reconciler.review import markdown
+from reconciler.review import markdown, text
 from reconciler.review.plan import LIMIT, MINIMUM
 from tests import hostile_text
 from tests.review import commonplace, samples
@@ -35,6 +36,23 @@ def test_a_cut_is_clean_wherever_it_falls(make: Callable[[], Plan], limit: int) 
     comment = render(make(), limit)
     assert commonplace.faults(comment) == []
     assert len(comment.encode()) <= limit
+
+
+@given(PLANS, st.integers(MINIMUM, 5_000), st.text(), st.sampled_from(["", "```", "\n", "##[x]"]))
+def test_the_command_is_quoted_within_any_limit_or_left_out(plan: Plan, limit: int, one: str, other: str) -> None:
+    command = shlex.join(["reconciler", "plan", "--path", f"{one}{other}"])
+    comment = markdown.render_markdown(plan, marker="x", limit=limit, command=command)
+    assert commonplace.faults(comment) == []
+    assert len(comment.encode()) <= limit
+
+
+def test_the_command_is_the_end() -> None:
+    end = "\nTo make this plan again:\n\n````sh\nreconciler plan --path '```'\n````\n"
+    command = "reconciler plan --path '```'"
+    assert markdown.render_markdown(samples.every(), marker="x", command=command).endswith(end)
+    assert "again" not in markdown.render_markdown(samples.every(), marker="x", command=command + "\u202e")
+    told = "".join(text.render_text(samples.every(), color=False, command=command))
+    assert told.endswith(f"\n\nTo make this plan again:\n  {command}\n")
 
 
 @pytest.mark.parametrize("limit", [-1, 0, 1, MINIMUM - 1])
