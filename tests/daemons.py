@@ -316,6 +316,15 @@ class Daemon:
 
         return self.finished(until(found, f"a run of {repository} at {commit}", seconds=ANSWER_SECONDS))
 
+    def applied(self, repository: str, commit: str) -> dict[str, Any]:
+        """A repository, once it has applied this commit, for which there may be no run."""
+
+        def there() -> dict[str, Any] | None:
+            found = self.repository(repository)
+            return found if found["commit"] == commit else None
+
+        return until(there, f"{repository} has applied {commit}")
+
     def state_of(self, repository: str, state: str) -> dict[str, Any]:
         """A repository, once it is in this state."""
 

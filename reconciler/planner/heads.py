@@ -91,8 +91,12 @@ class HeadDecision:
     @property
     def changes(self) -> bool:
         """Resources change, or what is said of them."""
-        is_restated = bool(self.decided.standing.rows)
-        return not self.refused and (is_restated or any(one.change is not Change.NONE for one in self.outcomes))
+        return self.stores or (not self.refused and bool(self.decided.standing.rows))
+
+    @property
+    def stores(self) -> bool:
+        """Resources of the head change, or pass on."""
+        return not self.refused and any(one.change is not Change.NONE for one in self.outcomes)
 
     @property
     def paths(self) -> frozenset[str]:

@@ -7,7 +7,7 @@ import asyncio
 import contextlib
 import os
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias, TypeVar
 
 import msgspec
+from msgspec import structs
 
 from reconciler.model import error_codes, errors, log_context
 from reconciler.model.clock import Clock, rfc3339
@@ -30,7 +31,7 @@ from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import ChangedVersions, Changes, DamagedVersion, Record, ResourceChange
 from reconciler.worker import messages
-from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
 
 SEED_BYTES = 16
@@ -167,6 +168,9 @@ class ApplyLimits:
     refuse_unknown: bool = False  # parameters that a type does not know
 
 
+RecordOf: TypeAlias = Callable[[CommitPlanned], Record | None]
+"""Makes the record of a commit that is planned, while the project is locked."""
+
 Secrets: TypeAlias = Callable[[str], AvailableSecrets]
 """The names that a project may refer to now. It reads files, which may hang, so it is called on a thread."""
 
@@ -228,38 +232,36 @@ class Applier:
             403 if status is UpdateStatus.FORBIDDEN else 409, _errors(OF_STATUS[status], *outcome.errors)
         )
 
-    async def commit(self, job: CommitJob, *, record: Callable[[CommitPlanned], Record | None]) -> CommitPlanned:
-        """Plan a commit and store it with its record; nothing when there is no record.
+    async def commit(
+        self, job: CommitJob, *, record: RecordOf, beside: Sequence[tuple[CommitJob, RecordOf]] = ()
+    ) -> CommitPlanned:
+        """Plan a commit and store it with its record: nothing when there is no record, and no statuses when the record
+        has no run. What is `beside` it is planned and stored as one change with it.
 
-        Raises GitFault, StoreFault, WorkerGone, Overdue.
+        Raises GitFault, StoreFault, WorkerGone, Overdue, and Refused for commits that must be planned apart.
         """
         project = job.context.project
-        async with self._worker.planned(job, partial(self._locks.hold, project)) as answered:
+        every = ((job, record), *beside)
+        whole = structs.replace(job, beside=tuple(one for one, _ in beside))
+        async with self._worker.planned(whole, partial(self._locks.hold, project)) as answered:
             planned = answered.planned
             assert isinstance(planned, CommitPlanned)
-            recorded = record(planned)
-            await self._write_planned(answered, planned, recorded, project=project, origin=job.rules.name)
+            recorded = []
+            for (one, record_of), found in zip(every, (planned, *planned.beside), strict=True):
+                self._suspect(project, found.damaged)
+                made = record_of(found)
+                if made is not None:
+                    change = _change(found, project=project, origin=one.rules.name)
+                    recorded.append(replace(made, change=change))
+            if recorded:
+                told = {one.run.id for one in recorded if one.run is not None}
+                parts = (_without_untold(part, told) for part in answered.parts())
+                first, *others = recorded
+                await self._write(parts, replace(first, beside=tuple(others)), until=answered.locked_until)
             return planned
 
-    async def _write_planned(
-        self,
-        answered: Answered,
-        planned: CommitPlanned | RequestPlanned,
-        record: Record | None,
-        *,
-        project: str,
-        origin: str | None,
-    ) -> None:
-        self._store.suspect(DamagedVersion(project, *one) for one in planned.damaged)
-        if record is not None:
-            change = ResourceChange(
-                origin,
-                touched=planned.touched,
-                changed=planned.changed,
-                project=project,
-                changed_endpoints=planned.changed_endpoints,
-            )
-            await self._write(answered.parts(), replace(record, change=change), until=answered.locked_until)
+    def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
+        self._store.suspect(DamagedVersion(project, *one) for one in damaged)
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -379,8 +381,11 @@ class Applier:
         async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
-            record = Record(address=log_context.request_address()) if planned.changed else None
-            await self._write_planned(answered, planned, record, project=project, origin=None)
+            self._suspect(project, planned.damaged)
+            if planned.changed:
+                change = _change(planned, project=project, origin=None)
+                record = Record(address=log_context.request_address(), change=change)
+                await self._write(answered.parts(), record, until=answered.locked_until)
             return ApplyAnswer(planned.status, planned.answer)
 
     async def context(self, project: str) -> Context:
@@ -397,6 +402,22 @@ class Applier:
             seed=os.urandom(SEED_BYTES),
             secrets=await self.secrets(project),
         )
+
+
+def _change(planned: CommitPlanned | RequestPlanned, *, project: str, origin: str | None) -> ResourceChange:
+    return ResourceChange(
+        origin,
+        touched=planned.touched,
+        changed=planned.changed,
+        project=project,
+        changed_endpoints=planned.changed_endpoints,
+    )
+
+
+def _without_untold(part: Changes, runs: Collection[str]) -> Changes:
+    """The part without what is told of other runs than these."""
+    part.statuses = [row for row in part.statuses if row.run in runs]
+    return part
 
 
 class _DeletedUpdate(msgspec.Struct):

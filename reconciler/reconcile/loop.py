@@ -174,6 +174,7 @@ class Loop:
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
+        self.reconciler.group.begin(name)  # all that start together are one change
         self._tasks = [
             asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=log_context.unbound()),
             asyncio.create_task(self._watch(), name=f"watch-{name}", context=log_context.unbound()),
@@ -190,6 +191,13 @@ class Loop:
         self._work.set()
         return run
 
+    def join(self) -> None:
+        """Begin a run at once to take part in a commit of the group, unless one is under way or runs fail."""
+        is_waiting = self._tasks and not self._stop.is_set() and self.running is None
+        if is_waiting and not self._pace.failures:
+            self.reconciler.group.begin(self.reconciler.watched.name)
+            self.ask(Trigger.POLL, actor="system")
+
     async def stop(self) -> None:
         """End all tasks. A run in progress is cancelled; only what it committed has happened.
 
@@ -201,6 +209,7 @@ class Loop:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self.reconciler.group.end(self.reconciler.watched.name)
         self.queue = [run for run in running + self.queue if run.is_requested]
 
     async def _serve(self) -> None:

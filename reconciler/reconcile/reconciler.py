@@ -22,6 +22,7 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
 from reconciler.reconcile.watched import WatchedRepository
@@ -87,8 +88,12 @@ class Reconciler:
         *,
         following: Following,
         neighbours: Callable[[], tuple[RepositoryFiles, ...]],
+        group: CommitGroup,
+        tell_group: Callable[[RefHead], None],
     ) -> None:
-        """`neighbours` are the other repositories that fill the same project now."""
+        """`neighbours` are the other repositories that fill the same project now. Those of them that follow the same
+        remote are its `group`, and `tell_group` tells them of a new head.
+        """
         self.watched = watched
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
@@ -97,6 +102,8 @@ class Reconciler:
         self._clock = environment.clock
         self._following = following
         self._neighbours = neighbours
+        self.group = group
+        self._tell_group = tell_group
         self._signers = BoundedIO("the file of signers")
 
     async def recall(self) -> None:
@@ -119,6 +126,7 @@ class Reconciler:
         """
         run.started = self._clock()
         generation = self._following.generation
+        self.group.begin(self.watched.name)
         try:
             try:
                 await self._steps(run)
@@ -137,6 +145,8 @@ class Reconciler:
             # A fault of the program: the other repositories and the API continue, and this one tries again.
             log.exception("The run %s of %s met a fault of the program.", run.id, self.watched.name)
             run.fail(errors.Transient("the run met a fault of the program; see its log"))
+        finally:
+            self.group.end(self.watched.name)
         await self._finish(run)
 
     async def _steps(self, run: Run) -> None:
@@ -159,6 +169,8 @@ class Reconciler:
             patience = PATIENCE * watched.interval if run.trigger is Trigger.POLL else 0.0
             run.head = await following.poll(patience=patience, insists=run.is_requested)
             self._see(run.head)
+            if run.head.commit != memory.row.head:
+                self._tell_group(run.head)
 
         # Fetch, even if there is nothing new: the mirror may be another one by now, which other repositories read for
         # transfers of ownership. It costs nothing as long as it is the mirror that we filled.
@@ -188,9 +200,11 @@ class Reconciler:
             run.planned = planned
             verdict = self._verdict(run)
             run.is_recorded = runs.is_news(run, memory.row, verdict)
-            return runs.run_record(run, verdict, finished=self._clock()) if run.is_recorded else None
+            if not run.is_recorded and verdict.row == memory.row:
+                return None
+            return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
-        planned = await self._applier.commit(job, record=record)
+        planned = await self.group.commit(job, record=record)
         memory.waits_for_store = planned.waits_for_store
         memory.is_lineage_due |= not planned.explained
 
@@ -229,7 +243,7 @@ class Reconciler:
         memory.unwritten = None
         if is_due and not run.is_recorded:
             memory.unwritten = verdict.row
-        elif run.is_recorded or run.planned is None:
+        else:
             memory.row = verdict.row
             if run.head is not None:
                 self._see(run.head)

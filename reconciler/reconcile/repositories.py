@@ -3,19 +3,21 @@
 import asyncio
 import logging
 import os
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Hashable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from reconciler.git.refs import RefHead
 from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import Actor
 from reconciler.reconcile import interventions, runs
+from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.interventions import Intervention, Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
@@ -69,6 +71,7 @@ class Repositories:
         self.tally = environment.tally  # of all runs
         self._environment = environment
         self._loops: dict[str, Loop] = {}
+        self._groups: dict[Hashable, CommitGroup] = {}
         self._watcher = Watcher()  # of all repositories on this machine
         self._changing = asyncio.Lock()  # held while loops are stopped and others started in their place
         environment.store.subscribe(ResourceChange, self._store_changed)
@@ -106,6 +109,8 @@ class Repositories:
                 loop.start(trigger)
             raise
         self._loops = staying | fresh
+        followed = {_group_of(loop.reconciler.watched) for loop in self._loops.values()}
+        self._groups = {which: group for which, group in self._groups.items() if which in followed}
         await self._environment.remotes.keep([loop.reconciler.watched.source for loop in self._loops.values()])
         for name, loop in fresh.items():
             # What was requested is done under the new settings.
@@ -122,7 +127,15 @@ class Repositories:
     async def _loop(self, one: WatchedRepository) -> Loop:
         following = self._environment.remotes.follow(one.source)
         neighbours = partial(self._neighbours, one)
-        reconciler = Reconciler(one, self._environment, following=following, neighbours=neighbours)
+        group = self._groups.setdefault(_group_of(one), CommitGroup(self._environment.applier))
+        reconciler = Reconciler(
+            one,
+            self._environment,
+            following=following,
+            neighbours=neighbours,
+            group=group,
+            tell_group=partial(self._tell_group, one),
+        )
         made = 0  # the time in the id of the last run
 
         def new_run(why: Trigger, actor: str) -> Run:
@@ -142,6 +155,14 @@ class Repositories:
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
+
+    def _tell_group(self, one: WatchedRepository, head: RefHead) -> None:
+        """Have the others that follow the same take part in a commit that this one found."""
+        for loop in self._loops.values():
+            other, memory = loop.reconciler, loop.reconciler.memory
+            is_same = _group_of(other.watched) == _group_of(one) and other.watched.follows == one.follows
+            if is_same and other.why_suspended is None and memory.row.head != head.commit:
+                loop.join()
 
     async def _release_unwatched(self, wanted: Mapping[str, WatchedRepository]) -> None:
         store, applier = self._environment.store, self._environment.applier
@@ -311,6 +332,11 @@ class Repositories:
             await interventions.approve(name, commit=commit, by=by, store=store, applier=applier)
             log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
+
+
+def _group_of(one: WatchedRepository) -> Hashable:
+    """Identify the entries that one change may concern: those with one project and one mirror."""
+    return one.project, one.url, one.credentials
 
 
 def _check_polled(reconciler: Reconciler) -> None:

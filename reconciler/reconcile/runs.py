@@ -179,12 +179,12 @@ def run_sentence(run: Run, verdict: RunVerdict) -> str:
     return line if verdict.row.message is None else f"{line} {verdict.row.message}"
 
 
-def run_record(run: Run, verdict: RunVerdict, *, finished: datetime) -> Record:
-    """Everything that is written beside the changes."""
+def run_record(run: Run, verdict: RunVerdict, *, finished: datetime, is_news: bool = True) -> Record:
+    """Everything that is written beside the changes; without a run if it is no news."""
     planned, name = run.planned, run.repository
     is_applied = planned is not None and not planned.refused
     return Record(
-        run=_run_row(run, verdict, finished=finished) if run.is_kept else None,
+        run=_run_row(run, verdict, finished=finished) if run.is_kept and is_news else None,
         repository=verdict.row,
         # After a full read the parts hold the whole index of the files.
         forget_files_of=name if planned is not None and is_applied and planned.full else None,
@@ -226,7 +226,7 @@ def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
 
 def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
     """Tell if a run is to be recorded. A person waits for it, or it is a plan, a fault or a suspension, and not as the
-    last run has recorded.
+    last run has recorded. A commit of which nothing is read is no news, if all is stored as the head says.
     """
     planned, is_same = run.planned, (before.state, before.message) == (verdict.row.state, verdict.row.message)
     if run.is_requested:
@@ -234,7 +234,9 @@ def is_news(run: Run, before: RepositoryRow, verdict: RunVerdict) -> bool:
     if planned is None:
         return not is_same and (run.fault is not None or run.suspended is not None)
     is_changed = planned.changed or planned.held_changed or planned.index_changed
-    is_known = is_same and (before.head, before.fingerprint) == (run.commit, run.fingerprint)
+    # Each run tells all that is wrong with its head. A rewind is told even if the files are the same.
+    concerns_head = before.head != run.commit and (planned.rewound or verdict.outcome is not RunOutcome.SUCCEEDED)
+    is_known = is_same and before.fingerprint == run.fingerprint and not concerns_head
     return run.full or is_changed or not is_known
 
 

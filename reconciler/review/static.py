@@ -167,7 +167,9 @@ def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, 
         parts: list[Changes] = []
         # The others of them are stored meanwhile, which is what it was judged for.
         with view.snapshot() as revision:
-            planned = commits.write_commit(commit, decision, world, revision=revision, changed_by={}, emit=parts.append)
+            planned = commits.write_commits(
+                [commit], [decision], world, revision=revision, changed_by={}, emit=parts.append
+            )
         row = RepositoryRow(
             name=commit.rules.name,
             project=world.project,

@@ -152,10 +152,11 @@ def _until(deadline: float | None, connection: Connection) -> Iterator[None]:
 def _write(connection: Connection, coming: Iterable[records.Changes], *, record: records.Record, revision: int) -> int:
     """Write all of it; return the revision that it makes."""
     link = NextLink(connection)
-    projects = _projects_of_record(connection, record)
-    _write_record(connection, record, link)
-    seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
-    is_seen = record.redacts or any(one is not None for one in seen)
+    every = (record, *record.beside)
+    projects = {project for one in every for project in _projects_of_record(connection, one)}
+    for one in every:
+        _write_record(connection, one, link)
+    is_seen = any(_is_seen(one) for one in every)
     rewrites = record.redacts
     for part in coming:
         projects |= _projects_of_part(part)
@@ -169,6 +170,12 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
     connection.run("put_revision", revision + 1)
     connection.each("put_changed", ((revision + 1, project) for project in sorted(projects)))
     return revision + 1
+
+
+def _is_seen(record: records.Record) -> bool:
+    """Tell if a record changes what a plan or a reader of resources sees."""
+    seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
+    return record.redacts or any(one is not None for one in seen)
 
 
 def _projects_of_record(connection: Connection, record: records.Record) -> set[str]:

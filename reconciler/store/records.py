@@ -521,6 +521,7 @@ class Record:
     change: ResourceChange | None = None  # for subscribers; None: nothing that concerns them
     # Replaces an earlier approval; `Moved` when the head is another one, or nothing can be approved at it.
     approval: ApprovalRow | None = None
+    beside: "tuple[Record, ...]" = ()  # of other repositories, in the same transaction
 
 
 class Traces(StrEnum):

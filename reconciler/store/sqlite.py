@@ -215,8 +215,9 @@ class SqliteStore:
             self._commits.failed += 1
             raise
         self._commits.seconds.note(monotonic() - begun)
-        if record.change is not None:
-            self._announce(record.change)
+        for one in (record, *record.beside):
+            if one.change is not None:
+                self._announce(one.change)
         return after
 
     def figures(self) -> records.StoreFigures:

@@ -131,7 +131,7 @@ class Worker:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))
         send(planned)
-        if isinstance(planned, messages.CommitPlanned) and planned.full:
+        if isinstance(planned, messages.CommitPlanned) and any(one.full for one in (planned, *planned.beside)):
             _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
 
     def _send(self, number: int, answer: messages.Answer) -> None:

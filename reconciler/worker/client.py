@@ -464,7 +464,7 @@ def _failure(failed: messages.Failed) -> errors.ReconcilerError:
 TWICE = 2  # ends of a process over one file, until the file is set aside
 MOST_REMEMBERED = 1_000  # files, each by its blob; commits and proposals
 REFUSED_SECONDS = 3600.0  # until a commit that took more than one may is tried again, which may take minutes
-ANEW = frozenset({"context", "run", "full", "aside", "careful"})  # of a job: each try has these anew
+ANEW = frozenset({"context", "run", "full", "aside", "careful", "beside"})  # of a job: each try has these anew
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -537,7 +537,9 @@ def _question(job: CommitJob | ReviewJob) -> Hashable:
     """
     commit = job.commit if isinstance(job, ReviewJob) else job
     whole = (job.followed, commit.full) if isinstance(job, ReviewJob) else ()
-    return (_head(job), *whole, *(getattr(commit, name) for name in commit.__struct_fields__ if name not in ANEW))
+    beside = tuple(map(_question, commit.beside))
+    own = (getattr(commit, name) for name in commit.__struct_fields__ if name not in ANEW)
+    return (_head(job), *whole, *own, beside)
 
 
 WINDOW_SECONDS = 60.0

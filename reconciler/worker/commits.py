@@ -28,6 +28,7 @@ from reconciler.git.trees import TreeChange as FileChange
 from reconciler.model import errors, flows, outcomes, principals, violations
 from reconciler.model.clock import rfc3339
 from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.repository_rules import RepositoryRules
@@ -166,6 +167,10 @@ class CommitReading:
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
         return Head(reading, gone, self.rules, around, tell)
 
+    def has_claims(self, head: Head, world: StoreSnapshot) -> bool:
+        """Return True if a repository that is not judged with this one may define what its head drops."""
+        return self.rules.prune and bool(head.removed.gone and self._claims(head.removed.gone, world))
+
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
         job, snapshot, remembered, repository = self.job, self.snapshot, self.remembered, self.rules.name
@@ -292,45 +297,102 @@ def plan_commit(
     Raises GitFault, StoreFault.
     """
     with view.snapshot():
-        commit = CommitReading(job, snapshot, view, allowance=allowance, terms=terms)
-        reading = commit.read()
-    world, remembered = commit.world(), commit.remembered
+        commits = [CommitReading(one, snapshot, view, allowance=allowance, terms=terms) for one in (job, *job.beside)]
+        readings = [commit.read() for commit in commits]
+    world = commits[0].world()
     # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
     # more often it still holds once the project is locked.
     with view.snapshot() as judged_at:
-        decision = commit.decide(reading, world)
-    is_first = remembered is None or remembered.commit is None
-    changed_by = lineage_of_run(snapshot, decision.paths, is_first=is_first) if terms.live else {}
+        decided = _decide(commits, readings, world)
+    is_first = any(one.remembered is None or one.remembered.commit is None for one in commits)
+    paths = frozenset[str]().union(*(decision.paths for decision in decided))
+    changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
     yield
     with view.snapshot() as revision:
         if view.changed_since(job.context.project) > judged_at:
-            if not reading.full:  # which files matter may have changed, and they are few
-                reading = commit.read(known=reading.files)
-            decision = commit.decide(reading, world)
-        return write_commit(commit, decision, world, revision=revision, changed_by=changed_by, emit=emit)
+            # Of one that is not read whole, the files that matter may have changed, and they are few.
+            readings = [
+                reading if reading.full else commit.read(known=reading.files)
+                for commit, reading in zip(commits, readings, strict=True)
+            ]
+            decided = _decide(commits, readings, world)
+        return write_commits(commits, decided, world, revision=revision, changed_by=changed_by, emit=emit)
 
 
-def write_commit(
-    commit: CommitReading,
-    decision: HeadDecision,
+def _decide(
+    commits: Sequence[CommitReading], readings: Sequence[TreeReading], world: StoreSnapshot
+) -> Sequence[HeadDecision]:
+    """Decide about what was read, as one change. Raises GitFault, and Refused for what has to be decided apart."""
+    if len(commits) == 1:
+        return [commits[0].decide(readings[0], world)]
+    found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
+    for commit, head in zip(commits, found, strict=True):
+        if commit.has_claims(head, world):
+            raise errors.Refused(f"What {commit.rules.name} drops may pass to a repository at another commit.")
+    decided = planner_heads.judge_heads(found, world)
+    # What follows for others is told with the first head, which may have nothing else to tell.
+    first = next((number for number, one in enumerate(decided) if not one.refused), 0)
+    teller = _teller(decided)
+    standing = decided[first].decided.standing
+    own = replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+    return [
+        replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
+        for number, one in enumerate(decided)
+    ]
+
+
+def _teller(decided: Sequence[HeadDecision]) -> int:
+    """Return the number of the head with which is told what concerns no head alone."""
+    found = (number for number, one in enumerate(decided) if one.stores)
+    return next(found, next((number for number, one in enumerate(decided) if not one.refused), 0))
+
+
+def write_commits(
+    commits: Sequence[CommitReading],
+    decided: Sequence[HeadDecision],
     world: StoreSnapshot,
     *,
     revision: int,
     changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
-    """Make the rows of a decision, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    """Make the rows of decisions, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    made: list[ChangeRows] = []
+    planned: dict[int, CommitPlanned] = {}
+    applied = [() if one.refused else one.decisions for one in decided]
+    told = delivery_changes.flows_of_each(applied, world, otherwise=_teller(decided))
+    # Deletions first, as in each of them: the id of a deleted resource is free for a new one.
+    for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
+        commit, decision = commits[number], decided[number]
+        changes = _change_rows(commit, decision, changed_by)
+        made += [] if decision.refused else changes
+        planned[number] = _write(
+            commit, decision, changes, flows_changed=told[number], revision=revision, changed_by=changed_by, emit=emit
+        )
+    if made:
+        for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
+            emit(part)
+    return structs.replace(planned[0], beside=tuple(planned[number] for number in range(1, len(commits))))
+
+
+def _write(
+    commit: CommitReading,
+    decision: HeadDecision,
+    changes: Sequence[ChangeRows],
+    *,
+    flows_changed: Sequence[Flow],
+    revision: int,
+    changed_by: Mapping[str, Value],
+    emit: Emit,
+) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
-    origin = _origin(job, snapshot.commit, changed_by)
     index = list(_index_parts(job, view, decision, remembered=remembered))
-    made = _parts(view, decision, origin=origin, check=commit.allowance.time)
     # Before the parts are stored: it is compared with the index.
     told = _told_files(commit, decision)
-    for part in chain(made, index, _pruning_parts(job, decision)):
+    for part in chain(*(change.parts() for change in changes), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else decision.decisions
     endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
-    changed_flows = delivery_changes.find_flows(decided, world)
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
@@ -353,8 +415,8 @@ def write_commit(
         explained=decision.paths <= changed_by.keys(),
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
-        flows=changed_flows[: flows.MOST],
-        flow_counts=flows.count(changed_flows),
+        flows=tuple(flows_changed[: flows.MOST]),
+        flow_counts=flows.count(flows_changed),
     )
 
 
@@ -370,23 +432,18 @@ def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
     return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
-def _parts(
-    view: PlanningView, decision: HeadDecision, *, origin: Origin, check: Callable[[], object]
-) -> Iterator[Changes]:
+def _change_rows(commit: CommitReading, decision: HeadDecision, changed_by: Mapping[str, Value]) -> list[ChangeRows]:
+    view, origin = commit.view, _origin(commit.job, commit.snapshot.commit, changed_by)
     if decision.refused:
         # Nothing is stored but what the run says; the index stays that of the last applied head.
         unmade = tuple(structs.replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
-        decided = replace(decision.decided, outcomes=unmade, standing=NOTHING)
-        yield from ChangeRows(decided, view, origin=origin).parts()
-        return
+        return [ChangeRows(replace(decision.decided, outcomes=unmade, standing=NOTHING), view, origin=origin)]
     changes = [ChangeRows(decision.decided, view, origin=origin)]
     told = len(decision.decided.outcomes)
     for transfer in decision.transfers:
         changes.append(ChangeRows(transfer.decided, view, origin=_taker(origin, transfer), first=told))
         told += len(transfer.decided.outcomes)
-    for change in changes:
-        yield from change.parts()
-    yield from Remasking(changes, view, check=check).parts()
+    return changes
 
 
 def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
@@ -412,13 +469,22 @@ def _index_parts(
     wanted = tuple(trees.wanted_rows(reading, decision.unconverged, repository=repository))
     if not reading.full:
         before = view.wanted_in(repository, [file.path for file in reading.files])
-        if remembered is not None and remembered.tree == reading.tree and set(before) == set(wanted):
+        is_same = remembered is not None and remembered.tree == reading.tree
+        if (is_same or _is_indexed(reading, view, repository=repository)) and set(before) == set(wanted):
             return
         yield Changes(forgotten_files=[(repository, file.path) for file in reading.files])
     for files in messages.batches(trees.file_rows(reading, repository=repository), INDEX_PART):
         yield Changes(files=files)
     for rows in messages.batches(wanted, INDEX_PART):
         yield Changes(wanted=rows)
+
+
+def _is_indexed(reading: TreeReading, view: PlanningView, *, repository: str) -> bool:
+    """Return True if the index has these files already: what else changed in the tree is not read."""
+    if reading.kept_files or any(file.given or (file.blob and not file.documents) for file in reading.files):
+        return False
+    blobs = view.blobs(repository, [file.path for file in reading.files])
+    return all(blobs.get(file.path) == file.blob for file in reading.files)
 
 
 def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value]) -> Origin:

@@ -61,7 +61,7 @@ class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
 class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
     a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
-    become the owners of resources that this one drops.
+    become the owners of resources that this one drops, without those `beside` it.
     """
 
     context: Context
@@ -72,6 +72,7 @@ class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
     neighbours: tuple[RepositoryFiles, ...]
     aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
     careful: bool = False  # say which file is read, before it is
+    beside: tuple["CommitJob", ...] = ()  # of the same project, mirror and commit: one change with this one
 
 
 class Verb(StrEnum):
@@ -252,6 +253,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     changed_endpoints: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()  # at most `flows.MOST`
     flow_counts: dict[str, int] = {}  # of all
+    beside: tuple["CommitPlanned", ...] = ()  # of the jobs beside it, in their order
 
 
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):

@@ -483,20 +483,12 @@ def review_together(
                 decision,
                 merged,
                 affected=affected,
-                flows=[flow for flow in flows if holder(_subject(flow)) == number],
+                flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
                 restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
                 lookup=lookup,
             ).entry()
             for number, (one, decision) in enumerate(zip(found, judged, strict=True))
         )
-
-
-def _subject(flow: Flow) -> Key:
-    """Return the resource that a flow is told with: the Configuration, or the destination that moves."""
-    configuration, colon, _ = flow.destination.partition(":")
-    if flow.configuration or colon:
-        return Key("Configuration", flow.configuration or configuration)
-    return Key("Destination", flow.destination)
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,15 +78,16 @@ def settings(tmp_path: Path) -> dict[str, loading.Loaded]:
     return found
 
 
-def test_the_settings_of_both_patterns_are_right(tmp_path: Path) -> None:
+def test_the_settings_of_each_pattern_are_right(tmp_path: Path) -> None:
     loaded = settings(tmp_path)
-    assert list(loaded) == ["folders.yaml", "branches.yaml"]
-    for each in loaded.values():
-        assert each.warnings == ()
-        assert [(one.name, one.project) for one in each.settings.repositories] == [
-            ("staging", "staging"),
-            ("production", "production"),
-        ]
+    environments = [("staging", "staging"), ("production", "production")]
+    teams = [("types", "default"), ("payments", "default")]
+    assert [each.warnings for each in loaded.values()] == [()] * 3
+    assert {name: [(one.name, one.project) for one in each.settings.repositories] for name, each in loaded.items()} == {
+        "folders.yaml": environments,
+        "branches.yaml": environments,
+        "teams.yaml": teams,
+    }
 
 
 def test_each_environment_has_its_folder_and_what_is_shared(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model.errors import ReconcilerError, Refused, Transient
 from reconciler.reconcile import interventions, runs
+from reconciler.reconcile.apply import Applier
+from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.loop import MOST, WINDOW, Loop
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
 from reconciler.reconcile.runs import Run, Trigger
@@ -76,6 +78,7 @@ class Scripted:
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
         self.polls: list[tuple[float, Trigger]] = []
         self.memory = RepositoryMemory(runs.unread_row(self.watched), is_lineage_due=False)
+        self.group = CommitGroup(cast("Applier", None))  # no run of it is ever ready to plan
 
     async def reconcile(self, run: Run) -> None:
         assert not run.full

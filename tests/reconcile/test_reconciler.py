@@ -16,6 +16,7 @@ from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
 from reconciler.reconcile import repositories
+from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
 from tests import entries
@@ -53,6 +54,8 @@ def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None 
         parts.environment,
         following=cast("Following", remote or Failing()),
         neighbours=tuple,
+        group=CommitGroup(parts.environment.applier),
+        tell_group=lambda _: None,
     )
 
 
@@ -150,7 +153,14 @@ class Signed:
         self.source = Repository.init(folder / "source")
         watched = entries.watched("telemetry", str(self.source.path), signers_file=self.signers, **followed)
         following = parts.environment.remotes.follow(watched.source)
-        self._reconciler = Reconciler(watched, parts.environment, following=following, neighbours=tuple)
+        self._reconciler = Reconciler(
+            watched,
+            parts.environment,
+            following=following,
+            neighbours=tuple,
+            group=CommitGroup(parts.environment.applier),
+            tell_group=lambda _: None,
+        )
 
     async def reconciled(self) -> tuple[str | None, str]:
         """The commit that is applied after another run, and why no other is."""

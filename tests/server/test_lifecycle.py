@@ -119,7 +119,7 @@ def test_a_reload_that_would_leave_no_repository_is_refused(tmp_path: Path, sour
             "The settings were not reloaded: `repositories` is empty, and one would be followed no more; name one, or "
             "restart the service to follow none."
         )
-        daemon.run_of("one", source.commit())
+        daemon.applied("one", source.commit())
         assert daemon.delete("/v1/resources/Destination/a").status == 403  # Git owns it as before
         daemon.restart()
         assert daemon.get("/v1/repositories").body == {"repositories": []}

@@ -132,11 +132,12 @@ def test_a_run_that_somebody_asks_for_is_served_until_it_is_finished(source: Rep
     assert first.keys() == run.keys()
 
 
-def test_a_commit_that_changes_nothing_of_ours_is_a_run_without_statuses(source: Repository, follow: Follow) -> None:
+def test_a_commit_that_changes_nothing_of_ours_is_no_run(source: Repository, follow: Follow) -> None:
     followed = holding(source, follow, "a")
     source.write("README.md", "Read me.")
-    run = followed.commit()
-    assert (run["outcome"], run["counts"], run["statuses"]) == ("succeeded", {}, [])
+    state = followed.daemon.applied(followed.name, source.commit())
+    [run] = followed.daemon.runs(followed.name)
+    assert (state["state"], state["lastRun"], run["counts"]) == ("ready", run["id"], {"created": 1})
     source.write("a.yaml", "# a comment alone\n" + destination("a"))
     run = followed.commit()
     assert (run["counts"], followed.versions()) == ({"unchanged": 1}, {"a": 1})

@@ -70,7 +70,7 @@ def test_says_of_each_version_which_commit_it_is_of(project: Project, followed: 
         followed.source.write("one.json", json.dumps(labelled(ONE, description=description)))
         commits.append(followed.commit()["commit"])
     followed.source.write("README.md", "Nothing of the resource.")
-    followed.commit()
+    followed.daemon.applied(followed.name, followed.source.commit())
     found = project.daemon.history("Fleet", "one", project=project.name)
     assert [one["status"]["source"]["commit"] for one in found] == commits[::-1]
     assert [one["status"].get("latest") for one in found] == [True, None]

@@ -275,7 +275,7 @@ class Shared:
         for path in packs(self.folder):
             path.unlink()
         self.source.write("note.txt", os.urandom(8).hex())
-        assert self.commit("main")["outcome"] == "succeeded"
+        assert self.daemon.applied(self.main, self.source.commit())["state"] == "ready"
         if others_look:
             until(lambda: applied in pygit2.Repository(str(self.folder)), "the mirror holds the other branch")
 
