@@ -38,6 +38,7 @@ SETTING_NAMES = {  # of fields of a watched repository, where they differ
     "accept_invalid": "acceptInvalid",
     "signers_file": "verify.signersFile",
     "hook_secret_file": "hook.secretFile",
+    "link": "webURL",
 }
 APPROVALS = 3  # attempts, since a run may change what is held between its reading and the approval of it
 
