@@ -28,7 +28,6 @@ CREATED, CONFIGURED, DELETED = "created", "configured", "deleted"
 ORIGIN = "where its commits come from"
 SETTING_NAMES = {  # of fields of a watched repository, where they differ
     "full_interval": "fullInterval",
-    "link": "webURL",
     "prune": "prune.enabled",
     "prune_min_count": "prune.minCount",
     "prune_max_percent": "prune.maxPercent",
