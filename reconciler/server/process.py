@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
@@ -19,6 +20,8 @@ from reconciler.model import errors
 from reconciler.ops import doctor
 
 FLAGS = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+# A daemon that is killed while it starts a program leaves a child that holds its locks until it runs that program.
+LOCK_SECONDS = 2.0
 
 
 @contextlib.contextmanager
@@ -68,11 +71,16 @@ def _held(descriptor: int, what: str, *, todo: str) -> Iterator[None]:
 
 
 def _lock(descriptor: int, what: str, *, todo: str) -> None:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
-        raise errors.Refused(f"Another daemon (process {holder}) uses {what}; stop it, or {todo}.") from error
+    until = time.monotonic() + LOCK_SECONDS
+    while True:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                raise errors.Refused(f"Another daemon (process {holder}) uses {what}; stop it, or {todo}.") from error
+        time.sleep(LOCK_SECONDS / 40)
     with contextlib.suppress(OSError):  # the number only helps a person; on a full disk the lock holds without it
         number = f"{os.getpid()}\n".encode()
         os.ftruncate(descriptor, os.pwrite(descriptor, number, 0))

@@ -101,7 +101,8 @@ def _is_guess(one: PlanStatus, base: Tree) -> bool:
 
 
 def _planned(entry: PlanEntry) -> list[tuple[Any, ...]]:
-    return sorted(map(_told, entry.statuses), key=repr)
+    """Return the statuses of a plan. A held deletion is one there; a run has no status for what stays."""
+    return sorted((_told(one) for one in entry.statuses if not one.held), key=repr)
 
 
 def _ran(ran: Ran | None) -> list[tuple[Any, ...]]:
