@@ -20,7 +20,7 @@ from tests import worlds
 from tests.scenarios.properties import documents
 from tests.scenarios.properties.documents import Document, document
 from tests.scenarios.properties.profiles import profiles
-from tests.scenarios.properties.test_static_entries import ENTRIES, FOLLOWING, NAMES, documents_of_git
+from tests.scenarios.properties.test_static_entries import ENTRIES, FOLLOWING, NAMES
 from tests.scenarios.properties.test_static_plans import NOW, WHOLE
 from tests.worlds import API_VERSIONS, World
 
@@ -90,7 +90,7 @@ def proposals(draw: st.DrawFn) -> tuple[Tree, Tree]:
 def edits(folders: Sequence[str], *, least: int) -> st.SearchStrategy[list[Edit]]:
     """So many edits of these folders, or some more."""
     paths = [path for name in folders for path in FILES[name]]
-    written = st.sampled_from(DELIVERY) | documents_of_git()
+    written = st.sampled_from(DELIVERY) | documents.DOCUMENTS
     how = st.sampled_from(["written", "written", "written", "removed", "removed", "added"])
     return st.lists(st.builds(Edit, st.sampled_from(paths), written, how), min_size=least, max_size=6)
 
@@ -114,8 +114,11 @@ def _edited(tree: Tree, edits: Iterable[Edit]) -> Tree:
 
 
 def _shared_out(tree: Tree) -> Tree:
-    """No resource is in both folders at once: whose it is depends on which of two runs comes first. No file is empty:
-    what that holds back depends on it, too.
+    """No resource is in both folders at once; a file that is left with nothing goes.
+
+    Whose a resource of both is depends on which of two runs comes first. And of an invalid document whose resource
+    another entry holds, a plan, which reads both, says that it is forbidden, and a run, which reads what changed, that
+    it is invalid.
     """
     held = {_key(one) for path, content in tree.items() if path.startswith("a/") for one in content}
     own = {
