@@ -20,7 +20,7 @@ from tests import worlds
 from tests.scenarios.properties import documents
 from tests.scenarios.properties.documents import Document, document
 from tests.scenarios.properties.profiles import profiles
-from tests.scenarios.properties.test_static_entries import ENTRIES, FOLLOWING, NAMES
+from tests.scenarios.properties.test_static_entries import ENTRIES, FOLLOWING, NAMES, documents_of_git
 from tests.scenarios.properties.test_static_plans import NOW, WHOLE
 from tests.worlds import API_VERSIONS, World
 
@@ -90,7 +90,7 @@ def proposals(draw: st.DrawFn) -> tuple[Tree, Tree]:
 def edits(folders: Sequence[str], *, least: int) -> st.SearchStrategy[list[Edit]]:
     """So many edits of these folders, or some more."""
     paths = [path for name in folders for path in FILES[name]]
-    written = st.sampled_from(DELIVERY) | documents.DOCUMENTS
+    written = st.sampled_from(DELIVERY) | documents_of_git()
     how = st.sampled_from(["written", "written", "written", "removed", "removed", "added"])
     return st.lists(st.builds(Edit, st.sampled_from(paths), written, how), min_size=least, max_size=6)
 
