@@ -11,6 +11,7 @@ from tests.scenarios.attacks.table import Attack, Attempt, Holds
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: f}\n"
 UNTIL = f" Until then nothing is deleted. {LEAVE_OUT}"
 FINE = "succeeded, ready"
+UNREAD = "no run, ready"  # the commit holds nothing for the service
 LINKED = "\nx.yaml is not read: it is a symbolic link, which is not followed."
 IGNORING = ".serviceignore says which files count, and changes."
 PARTIAL = "partial, ready\nNot stored as the head says: 1 {}; the run names them.\n"
@@ -196,10 +197,10 @@ _TREES = (
     _row(
         "a folder .git with a configuration",
         folder(b".git", (b"config", b"[core]\n\tfsmonitor = touch /nonexistent\n")),
-        FINE,
+        UNREAD,
     ),
-    _row("a folder .GIT with a resource", folder(b".GIT", (b"x.yaml", FLEET.encode())), FINE),
-    _row("a folder ..", folder(b"..", (b"x.yaml", FLEET.encode())), FINE),
+    _row("a folder .GIT with a resource", folder(b".GIT", (b"x.yaml", FLEET.encode())), UNREAD),
+    _row("a folder ..", folder(b"..", (b"x.yaml", FLEET.encode())), UNREAD),
     _row(
         "a file ../../x.yaml",
         entry("100644", b"../../x.yaml", FLEET.encode()),

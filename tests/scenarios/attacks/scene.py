@@ -243,13 +243,22 @@ class Scene:
         return self.pushed_run(self.pushed.commit())
 
     def pushed_run(self, commit: str) -> str:
-        """The run of a commit: outcome, state with its message, statuses. Then the branch is as before."""
-        run = self.daemon.run_of("pushed", commit)
+        """The run of a commit, if it concerns the repository: outcome, state with its message, statuses. Then the
+        branch is as before.
+        """
+
+        def ended() -> list[str] | None:
+            is_applied = self.daemon.repository("pushed")["commit"] == commit  # before the runs: one comes with it
+            runs = [run for run in self.daemon.runs("pushed", limit=5) if run["commit"] == commit]
+            found = [str(run["id"]) for run in runs if run["phase"] == "finished"]
+            return found if found or (is_applied and not runs) else None
+
+        runs = [self.daemon.finished(run) for run in daemons.until(ended, f"{commit} is read")[:1]]
         repository = self.daemon.repository("pushed")
         self.pushed.rewind(self.base)
-        state = f"{run['outcome']}, {repository['state']}"
+        state = f"{runs[0]['outcome'] if runs else 'no run'}, {repository['state']}"
         message = [] if repository.get("message") is None else [repository["message"]]
-        return "\n".join([state, *message, *map(_line, run["statuses"])])
+        return "\n".join([state, *message, *(_line(status) for run in runs for status in run["statuses"])])
 
     def command(self, *arguments: str) -> str:
         """All that a command of the program prints."""
