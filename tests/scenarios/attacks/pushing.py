@@ -11,7 +11,8 @@ from tests.scenarios.attacks.table import Attack, Attempt, Holds
 FLEET = "apiVersion: service/v1\nkind: Fleet\nmetadata: {name: f}\n"
 UNTIL = f" Until then nothing is deleted. {LEAVE_OUT}"
 FINE = "succeeded, ready"
-UNREAD = "no run, ready"  # the commit holds nothing for the service
+# The commit holds nothing for the service. There is a run if the service did not see the branch go back before.
+UNREAD = re.compile("(succeeded|no run), ready")
 LINKED = "\nx.yaml is not read: it is a symbolic link, which is not followed."
 IGNORING = ".serviceignore says which files count, and changes."
 PARTIAL = "partial, ready\nNot stored as the head says: 1 {}; the run names them.\n"
