@@ -27,6 +27,8 @@ async def test_a_head_that_is_too_much_is_fetched_once(remotes: Remotes, origin:
     assert [await fault(following, origin.path) for _ in range(3)] == [told] * 3
     assert shim.counts() == (4, 1)
     before = origin.head()
+    for number in range(500):  # so many that git is stopped before it has all of them, and they count again
+        origin.write(f"{number}.yaml", str(number))
     origin.commit()
     moved = await fault(following, origin.path)
     assert (moved != told, shim.counts()) == (True, (5, 2))
