@@ -612,6 +612,8 @@ class WorkerClient:
         self._stopped.set()
         children = [*self._apart, *([] if self._shared is None else [self._shared])]
         await asyncio.gather(*(child.end() for child in children))
+        if self._starting is not None:
+            await asyncio.wait({self._starting})  # it ends a process that it starts meanwhile
 
     @property
     def process_id(self) -> int | None:

@@ -68,6 +68,21 @@ async def test_a_reader_that_stops_while_its_child_starts_keeps_no_job_waiting_a
         assert reader.process_id is None
 
 
+async def test_a_reader_that_stops_waits_for_a_child_that_starts_although_its_caller_is_gone() -> None:
+    others = asyncio.all_tasks()
+    for steps in range(1, 8):
+        reader = WorkerClient(command=("sh", "-c", "cat > /dev/null"))
+        asked = asyncio.create_task(reader.plan(commit_job()))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        asked.cancel()
+        async with asyncio.timeout(5):
+            await reader.stop()
+            await asyncio.wait({asked})
+        assert asyncio.all_tasks() == others
+        assert reader.process_id is None
+
+
 async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

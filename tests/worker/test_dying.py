@@ -189,7 +189,6 @@ async def test_a_change_that_is_too_large_is_refused_and_nothing_of_it_is_stored
         assert differences(await disturbed.applied(large.first), large.after_first) == []
 
 
-@pytest.mark.slow  # a worker that it ends may leave a pipe open, which another test is then blamed for
 @pytest.mark.parametrize(("step", "number"), [(Step.PART, 3), rare(Step.END, 1)])
 async def test_a_worker_that_has_no_memory_left_goes_on_and_the_next_run_does_it(
     tmp_path: Path, large: Expected, step: Step, number: int
