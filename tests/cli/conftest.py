@@ -16,6 +16,8 @@ import pytest
 
 from tests import canaries
 from tests.cli import forking
+from tests.daemons import Daemon
+from tests.repositories import Repository
 
 PROGRAM = Path(sys.executable).parent / "reconciler"
 TIME_LIMIT = 30  # seconds; a command that takes so long hangs
@@ -90,6 +92,18 @@ class Program:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
         return path
+
+
+@dataclass
+class Scene:
+    """A daemon that follows one repository, and the program to look at it."""
+
+    daemon: Daemon
+    source: Repository
+    program: Program
+
+    def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
+        return self.program(*arguments, stdin=stdin)
 
 
 class Request(NamedTuple):

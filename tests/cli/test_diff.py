@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import pytest
 
 from tests import daemons
-from tests.cli.conftest import Outcome, Program
-from tests.daemons import Daemon
+from tests.cli.conftest import Program, Scene
 from tests.repositories import Repository
 
 
@@ -17,18 +15,6 @@ def webhook(name: str, port: int, token: str = "") -> str:
     parameters = [{"name": "hostname", "value": "logs.example.org"}, {"name": "port", "value": port}, *headers]
     spec = {"type": "webhook", "parameters": parameters}
     return json.dumps({"apiVersion": "service/v1", "kind": "Destination", "metadata": {"name": name}, "spec": spec})
-
-
-@dataclass
-class Scene:
-    """A daemon that follows a repository, and the program to look at it."""
-
-    daemon: Daemon
-    source: Repository
-    program: Program
-
-    def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
-        return self.program(*arguments, stdin=stdin)
 
 
 @pytest.fixture(scope="module")

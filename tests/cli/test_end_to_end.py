@@ -3,15 +3,13 @@
 import json
 import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from reconciler.model import names
 from tests import daemons
-from tests.cli.conftest import Outcome, Program
-from tests.daemons import Daemon
+from tests.cli.conftest import Program, Scene
 from tests.repositories import Repository
 
 ROOT = Path(__file__).parents[2]
@@ -19,20 +17,9 @@ BAD = "apiVersion: service/v1\nkind: Destination\nmetadata: {name: web}\nspec: {
 INVALID = "web.yaml:4:14: /spec/type: is not a string"
 
 
-@dataclass
-class Scene:
-    """A daemon whose one repository holds a good and a bad document, and the program to look at it."""
-
-    daemon: Daemon
-    source: Repository
-    program: Program
-
-    def __call__(self, *arguments: str, stdin: str = "") -> Outcome:
-        return self.program(*arguments, stdin=stdin)
-
-
 @pytest.fixture(scope="module")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """The repository holds a good and a bad document."""
     folder = tmp_path_factory.mktemp("scene")
     source = Repository.init(folder / "source")
     source.write("api.yaml", daemons.destination("api1"))

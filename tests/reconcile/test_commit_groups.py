@@ -16,7 +16,7 @@ pytestmark = pytest.mark.anyio
 
 
 def planned(name: str, *, beside: tuple[CommitPlanned, ...] = ()) -> CommitPlanned:
-    """What was planned for an entry, with its name as the tree."""
+    """Return the plan of an entry, with its name as the tree."""
     return CommitPlanned(0, name, False, {}, False, False, False, False, None, None, beside=beside)
 
 

@@ -33,7 +33,7 @@ INVALID = re.compile(r"the ([A-Za-z]+ (?:of this name|\S+)) is invalid and not s
 
 
 class Said(NamedTuple):
-    """What a plan or a run says of an entry, less what is unchanged."""
+    """The statuses and flows that a plan or a run reports for an entry, without `unchanged`."""
 
     statuses: list[Told]
     flows: list[Flow]
@@ -75,7 +75,7 @@ FIRST: list[Tree] = [
     {"a/one.yaml": [_webhook("d1")], "b/one.yaml": [_delivering("d1")]},
     {"a/one.yaml": [_delivering("d1", "d2")], "b/one.yaml": [_webhook("d1")], "b/two.yaml": [_webhook("d2")]},
 ]
-"""What a base begins with: a Configuration and its destinations are of different entries."""
+"""The first documents of a base. A Configuration and its destinations are in different entries."""
 
 
 @st.composite
@@ -190,7 +190,7 @@ def _of_plan(entry: PlanEntry) -> Said:
 
 
 def _run(world: World, *, full: bool) -> dict[str, Said]:
-    """What a service says of the newest commit, which it plans for both entries as one change; it is not stored."""
+    """Have a service plan the newest commit for both entries as one change, and store nothing. Return its report."""
     jobs = [structs.replace(world.commit_job(name, full=full), run=name, neighbours=()) for name in NAMES]
     job = structs.replace(jobs[0], beside=tuple(jobs[1:]))
     parts: list[Changes] = []

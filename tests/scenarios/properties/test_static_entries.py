@@ -66,7 +66,7 @@ def planned_and_settled(before: Tree, after: Tree) -> None:
 
 
 def _refused(found: Iterable[tuple[str | None, str | None, str]]) -> set[tuple[str | None, str | None]]:
-    """What is not stored as its file says."""
+    """Return the resources that are not stored as their files say."""
     return {(kind, name) for kind, name, status in found if status in REFUSED}
 
 
