@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
@@ -125,8 +124,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
 async def _leave(call: Call, *, back: str, invitation: str = "") -> tuple[str, Header]:
     """Return the URL at which the browser signs in, and the cookie that it takes along. Raises `UNUSABLE`."""
     services, cookies = call.services, auth.cookies(call)
-    now, randomness = services.clock().timestamp(), os.urandom(flows.RANDOM_BYTES)
-    flow = flows.begin_flow(back=back, invitation=invitation, now=now, randomness=randomness)
+    flow = flows.begin_flow(back=back, invitation=invitation, now=services.clock().timestamp())
     place = await _provider(call).authorization(flow)
     sealed = flows.seal_flow(flow, key=services.flow_key)
     return place, cookies.given(cookies.flow, sealed, seconds=int(flows.LIFETIME_SECONDS))

@@ -38,7 +38,7 @@ def test_a_browser_without_a_session_goes_straight_to_the_provider(world: World)
     assert asked["scope"] == ["openid profile email"]
     assert (asked["response_type"], asked["code_challenge_method"]) == (["code"], ["S256"])
     (cookie,) = seen.cookies
-    assert cookie.startswith("reconciler-flow=1.")
+    assert cookie.startswith("reconciler-flow=ey")
     assert cookie.endswith("; Path=/; Max-Age=600; HttpOnly; SameSite=Lax")
 
 
