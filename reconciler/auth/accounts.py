@@ -64,29 +64,22 @@ def _permits(role: Role | None) -> frozenset[Permission]:
 
 # A change of access as one line of the log: who, what, whom, in which project.
 
-LONGEST_NAME = 128  # characters
-LONGEST_DETAIL = 300  # characters
+LONGEST = 300  # characters of each part
 DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "deleted": "removed"}
 
 
 def access_sentence(audited: Audited, *, actor: str) -> str:
     """Return a sentence about the change and its actor."""
-    where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
-    what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
-    return f"{_cut(actor)} {what}{_detail(audited)}."
-
-
-def _detail(audited: Audited) -> str:
-    if not audited.detail:
-        return ""
+    where = f" of the project {audited.project}" if audited.project and audited.kind != "Project" else ""
     # By which rules comes last: it is what may be cut off.
-    ordered = sorted(audited.detail.items(), key=lambda item: item[0] == "by")
-    told = "; ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in ordered)
-    return f" ({_cut(told, LONGEST_DETAIL)})"
+    ordered = dict(sorted((audited.detail or {}).items(), key=lambda item: item[0] == "by"))
+    detail = f" ({_cut(json.dumps(ordered, ensure_ascii=False))})" if ordered else ""
+    done = DONE.get(audited.action, audited.action)
+    return f"{_cut(actor)} {done} {audited.kind} {_cut(audited.name)}{_cut(where)}{detail}."
 
 
-def _cut(text: str, longest: int = LONGEST_NAME) -> str:
-    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")
+def _cut(text: str) -> str:
+    return model_text.visible(text[:LONGEST]) + ("…" if len(text) > LONGEST else "")
 
 
 # The directory of everybody as the running service knows it: recognising keys, and changing who may do what.

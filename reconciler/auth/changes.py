@@ -128,11 +128,16 @@ def set_member(directory: Directory, *, project: str, name: str, role: Role) -> 
     """A person's role in a project. Raises Missing, Conflict."""
     member = Member(project, user(directory, name).id, role)
     before = directory.members.get(project, {}).get(member.user)
-    if before is None and sum(map(len, directory.members.values())) >= MOST_MEMBERSHIPS:
+    if before is None and count_members(directory) >= MOST_MEMBERSHIPS:
         raise Conflict(f"There are {MOST_MEMBERSHIPS:,} memberships, which is the most; end some first.")
     detail = {"role": role.value} if before is None else {"role": role.value, "before": before.value}
     action = "created" if before is None else "configured"
     return Amendment(Audited(action, "Member", name, project=project, detail=detail), members=(member,))
+
+
+def count_members(directory: Directory) -> int:
+    """Return the number of memberships in all projects."""
+    return sum(map(len, directory.members.values()))
 
 
 def remove_member(directory: Directory, *, project: str, name: str) -> Amendment:

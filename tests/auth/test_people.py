@@ -124,7 +124,7 @@ async def test_whoever_is_let_in_is_written_with_an_event_and_signed_in(
     assert event[:5] == ("sign-in", "created", "User", "noa@example.com", "R1")
     detail = json.loads(event[5])
     assert (detail.pop("by") != [], detail) == (True, {"organizationAdmin": False, "roles": {"payments": "viewer"}})
-    told = "noa@example.com comes in for the first time and is now viewer of payments."
+    told = 'sign-in created User noa@example.com ({"organizationAdmin": false, "roles": {"payments": "viewer"}, "by": ['
     assert [line for line in caplog.messages if line.startswith(told)] != []
 
 
@@ -195,8 +195,8 @@ async def test_whoever_is_turned_away_is_told_to_the_log(starting: Starting, cap
         await service.enter(policy=CLAIMS_DECIDE, service_projects="gone", preferred_username="noa")
     assert caplog.messages == [
         "noa signs in: the claims name projects that do not exist, which are skipped: gone",
-        "noa is not let in (GRANTED_NOTHING): auth.oidc.disableInvitations is true, and their claims grant nothing. "
-        "Claims that came: iss, preferred_username, service_projects, sub.",
+        "noa is not let in (GRANTED_NOTHING): What your provider says of you opens no project here; ask whoever "
+        "manages your groups and roles there. Claims that came: iss, preferred_username, service_projects, sub.",
     ]
     assert service.events() == []
 
