@@ -17,7 +17,6 @@ from reconciler.auth import admission, changes
 from reconciler.auth.admission import AdmissionReason, NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
-from reconciler.auth.rate_limits import RateLimit
 from reconciler.auth.sessions import SessionGone
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError
@@ -65,18 +64,14 @@ async def show_signed_out(_call: Call) -> Response:
 
 # How often pages that cost something may be asked for from one address, by whoever is unknown.
 
-PACES: Mapping[str, RateLimit] = {
-    PagePath.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
-    PagePath.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
-    PagePath.INVITATION: RateLimit(burst=20, seconds=10.0),
-    PagePath.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
-}
+# An office that comes to work behind one address; each sign-in is counted when it begins and when it comes back. Of
+# passwords that are wrong, far fewer pass.
+MOST_AT_ONCE = 120
 
 
-def check_pace(call: Call, what: str) -> None:
-    """Count a request of this page. Raises `TooMany`."""
-    now = asyncio.get_running_loop().time()
-    seconds = call.services.paces.take(what, auth.address(call), pace=PACES[what], now=now)
+def check_pace(call: Call) -> None:
+    """Count a request. Raises `TooMany`."""
+    seconds = call.services.paces.take(auth.address(call), MOST_AT_ONCE, now=asyncio.get_running_loop().time())
     if seconds > 0:
         raise errors.TooMany("Too many people sign in from this address at once; wait a little.", after=seconds)
 
@@ -113,7 +108,7 @@ async def begin_sign_in(call: Call) -> Response:
 
 async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Straight to the provider, and to `back`, a path of ours, from there."""
-    check_pace(call, PagePath.PROVIDER)
+    check_pace(call)
     try:
         place, cookie = await _leave(call, back=back)
     except UNUSABLE as problem:
@@ -136,7 +131,7 @@ async def come_back(call: Call) -> Response:
     _provider(call)
     if call.scope["method"] != "GET":
         raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
-    check_pace(call, PagePath.CALLBACK)
+    check_pace(call)
     services = call.services
     sealed = auth.read_cookie(call.headers, auth.cookies(call).flow)
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
@@ -261,7 +256,7 @@ async def sign_in(call: Call) -> Response:
     if call.services.auth_type != "local":
         raise errors.NotFound("People do not sign in with a password here.")
     form = await forms.read_form(call)
-    check_pace(call, PagePath.SIGN_IN)
+    check_pace(call)
     name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
     directory = call.directory
     principal = await call.services.signing_in.principal(name, password, address=auth.address(call))
@@ -299,7 +294,7 @@ async def use_invitation(call: Call) -> Response:
     """Take a code along to the provider."""
     _check_invitations(call)
     form = await forms.read_form(call)
-    check_pace(call, PagePath.INVITATION)
+    check_pace(call)
     code = form.text("code").strip()
     if changes.code_digest(code) is None:
         return page("invitation", status=400, mistakes=(Mistake("code", NO_CODE),))

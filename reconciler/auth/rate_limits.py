@@ -1,11 +1,10 @@
 """Rate limits for sign-in, counts of refused requests, and values that count once."""
 
 import json
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from reconciler.model.clock import rfc3339
 from reconciler.store.records import AuditRow
@@ -31,8 +30,7 @@ class BoundedDict(OrderedDict[K, V]):
 class OnceOnly:
     """Accepts each value once, of as many as are remembered.
 
-    A restart forgets them: of forms, it saves people from a mistake, and keeps nobody out; of sign-ins, the provider
-    does its part: a code opens one token (RFC 6749, 4.1.2).
+    A restart forgets them; the provider does its part: a code opens one token (RFC 6749, 4.1.2).
     """
 
     def __init__(self, most: int) -> None:
@@ -45,17 +43,13 @@ class OnceOnly:
         self._taken[value] = None
         return True
 
-    def give_back(self, value: Hashable) -> None:
-        """Forget one that came to nothing."""
-        self._taken.pop(value, None)
-
 
 # Rate limits by address, for requests that cost the service or a provider work before anybody is known.
 #
-# Each address has a bucket for each thing: it holds so many, and empties slowly. Many people may share an address, an
-# office's for instance, so a bucket is larger than one person ever fills.
+# Each address has a bucket: it holds so many, and empties slowly. Many people may share an address, an office's for
+# instance, so a bucket is larger than one person ever fills.
 
-MOST = 10_000  # buckets kept, for each thing; the longest unused go first, and begin anew
+MOST = 10_000  # buckets kept; the longest unused go first, and begin anew
 
 
 class Buckets:
@@ -73,6 +67,13 @@ class Buckets:
         """Count one more."""
         self._of[key] = (self._level(key, now) + 1, now)
 
+    def take(self, key: Hashable, most: int, *, now: float) -> float:
+        """Count one more and return 0, or the seconds to wait first."""
+        wait = self.wait(key, most, now=now)
+        if not wait:
+            self.add(key, now=now)
+        return wait
+
     def empty(self, key: Hashable) -> None:
         """Forget what was counted."""
         self._of.pop(key, None)
@@ -80,28 +81,6 @@ class Buckets:
     def _level(self, key: Hashable, now: float) -> float:
         level, at = self._of.get(key, (0.0, now))
         return max(0.0, level - (now - at) / self._seconds)
-
-
-class RateLimit(NamedTuple):
-    """So many at once, and one more each so many seconds."""
-
-    burst: int
-    seconds: float
-
-
-class RateLimits:
-    """Counts what began in the last minutes, in memory."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, Buckets] = {}
-
-    def take(self, what: str, address: str, *, pace: RateLimit, now: float) -> float:
-        """Count one more and return 0, or the seconds to wait first. `now` is any clock that does not go back."""
-        buckets = self._of.setdefault(what, Buckets(pace.seconds))
-        wait = buckets.wait(address, pace.burst, now=now)
-        if not wait:
-            buckets.add(address, now=now)
-        return wait
 
 
 # Rate limit on failed sign-ins: failures are counted by name and by address.
@@ -222,15 +201,3 @@ def _row(attempt: RefusedAttempt, times: int, *, at: datetime) -> AuditRow:
         detail=json.dumps(detail),
         address=attempt.address or None,
     )
-
-
-# Forms that count once: what a browser sends again, when its page is loaded anew, makes nothing again.
-
-FORM_TOKEN_BYTES = 16  # of randomness, as `secrets.token_urlsafe` writes it
-SENT_FORM_MOST = 1_000
-_VALUE: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-
-
-def is_form_token(text: str) -> bool:
-    """Return True when a text may be a token."""
-    return _VALUE.fullmatch(text) is not None

@@ -108,8 +108,9 @@ FILTERS = {
     "kind=Destination&until=2026-11-21T06:12:00.123Z": set[str](),
     "name=a&until=2026-11-21T06:12:01Z": {"created Destination a"},
     "name=a&until=2026-11-21T06:12:00Z": set[str](),
-    "kind=destinations&action=CREATED": {"created Destination a", "created Destination b"},
-    "kind=project": {"created Project"},
+    "kind=destinations&action=created": {"created Destination a", "created Destination b"},
+    "kind=Project": {"created Project"},
+    "kind=Nope": set[str](),
     "kind=Destination&name=gone": set[str](),
     "actor=user:gone": set[str](),
     "actor=key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C": set[str](),
@@ -137,10 +138,6 @@ async def test_filters_take_what_they_name(client: httpx2.AsyncClient, project: 
         "documents=yes",
         "since=2026-13-01T00:00:00Z",
         "since=2026-11-22T00:00:00Z&until=2026-11-21T00:00:00Z",
-        "kind=Nope",
-        "action=nope",
-        "actor=ana",
-        "actor=key:collector",
         "project=another",  # than the header names
         "project=",
     ],
@@ -354,12 +351,12 @@ async def test_refused_attempts_are_counted_and_written_together(services: Servi
     assert {one["address"] for one in found} == {HERE}
     told = [(one["name"], one["actor"].partition(":")[0], one.get("project", ""), one["detail"]) for one in found]
     assert told == [
-        ("429", "key", project, {"path": "/v1/projects/{name}", "times": 1}),
+        ("429", "key", "", {"path": "/v1/projects/{name}", "times": 1}),
         ("404", "unknown", "", {"path": "/hooks/{repository}", "times": 1}),
         ("404", "key", "default", {"path": "/v1/runs", "times": 1}),
         ("404", "key", "default", {"path": "/v1/projects/{name}/members", "times": 1}),
         ("403", "key", project, {"path": "/v1/apply", "times": 3}),
-        ("401", "unknown", project, {"path": "/v1/projects/{name}/members/{user}", "times": 1}),
+        ("401", "unknown", "", {"path": "/v1/projects/{name}/members/{user}", "times": 1}),
         ("401", "unknown", "", {"path": "/v1/projects/{name}", "times": 1}),
         ("401", "unknown", "", {"path": "/v1/me", "times": 1}),
         ("401", "unknown", "", {"times": 1}),

@@ -165,7 +165,7 @@ async def test_where_invitations_admit_nobody_none_is_made(
 async def test_a_code_in_a_url_is_refused(services: Services, path: str) -> None:
     async with connect(services, key="") as client:
         answer = await client.get(path.format(code=arrivals.code(1)))
-    assert (answer.status_code, answer.json()) == (400, {"errors": [auth.CODE_IN_A_URL], "codes": ANY})
+    assert (answer.status_code, answer.json()) == (400, {"errors": [auth.IN_A_URL], "codes": ANY})
 
 
 async def test_a_person_of_the_provider_is_shown_with_who_they_are_there(

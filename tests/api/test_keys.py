@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 Asking = Callable[..., Coroutine[Any, Any, Answer]]
 
-NOT_IN_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+NOT_IN_URL = auth.IN_A_URL
 UNKNOWN = "The key is not known."
 IN_400_DAYS = "2027-12-26T06:12:00.123Z"
 

@@ -124,7 +124,6 @@ path                  method stranger signed-in
 /sign-out             POST   415      415
 /signed-out           GET    200      200
 /docs                 GET    200      200
-/docs/                GET    303      303
 /docs/notifications   GET    200      200
 /assets/style.css     GET    200      200
 /assets/redoc.js      GET    200      200

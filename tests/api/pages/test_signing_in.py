@@ -97,7 +97,9 @@ def test_only_whoever_is_meant_becomes_the_first_admin(folder: Path) -> None:
 def test_whoever_was_not_invited_reads_why_and_what_to_do(world: World) -> None:
     browser = world.as_("stranger")
     seen = browser.sign_in()
-    assert reason(seen) == "You have no role in any project here; ask an administrator of one for an invitation."
+    assert reason(seen).startswith(
+        "You have no role in any project here; ask an administrator of one for an invitation. "
+    )
     links = seen.page.links()
     assert list(links) == [
         "Use an invitation code",
