@@ -93,7 +93,9 @@ async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
     with pytest.raises(changes.Conflict):
         await accounts.amend(removing("root"), actor="user:root", request="R2")
     [line] = caplog.records
-    assert line.getMessage() == 'user:root removed User una ({"organizationAdmin": false, "roles": {"payments": "user"}}).'
+    assert (
+        line.getMessage() == 'user:root removed User una ({"organizationAdmin": false, "roles": {"payments": "user"}}).'
+    )
     assert line.__dict__["fields"] == {"request": "R1"}
 
 

@@ -119,9 +119,7 @@ ROWS = {
     # Somebody new, where invitations count.
     "new: nobody invited them": Row(arrival(), AdmissionReason.NOT_INVITED),
     "new: a verified address for which nothing waits": Row(arrival(**VERIFIED), AdmissionReason.NOT_INVITED),
-    "new: an address that nobody vouches for": Row(
-        arrival(email="noa@example.com"), AdmissionReason.NOT_INVITED
-    ),
+    "new: an address that nobody vouches for": Row(arrival(email="noa@example.com"), AdmissionReason.NOT_INVITED),
     "new: claims admit": Row(arrival(**VIEWER), AS_VIEWER),
     "new: claims make an organization admin": Row(arrival(**ADMIN), ORGANIZATION_ADMIN),
     "new: claims that cannot be read": Row(arrival(**UNREADABLE), AdmissionReason.UNREADABLE_CLAIMS),

@@ -251,7 +251,9 @@ def test_a_key_means_nothing_to_a_page(local: Daemon) -> None:
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-@pytest.mark.parametrize("path", ["/acount", "/assets/none.css", "//v1/me", "/account/", "/v1/nothing", "/v1/me", "/hooks"])
+@pytest.mark.parametrize(
+    "path", ["/acount", "/assets/none.css", "//v1/me", "/account/", "/v1/nothing", "/v1/me", "/hooks"]
+)
 def test_what_is_no_page_asks_a_browser_who_it_is(local: Daemon, path: str) -> None:
     seen = Browser(local).get(path, HTML)
     assert (seen.status, seen.header("content-type")) == (401, "application/json")

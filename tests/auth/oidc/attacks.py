@@ -478,9 +478,7 @@ SIGNATURES: Final = (
         lambda t: hostile.signed({**t.header, "crit": ["exp"], "exp": 1}, t.claims, t.key),
     ),
     _forged("claims in the clear", _NO_FORM, lambda t: hostile.unsigned({**t.header, "b64": False}, t.claims)),
-    _forged(
-        "a key id that is a number", _NO_FORM, lambda t: hostile.signed({**t.header, "kid": 7}, t.claims, t.key)
-    ),
+    _forged("a key id that is a number", _NO_FORM, lambda t: hostile.signed({**t.header, "kid": 7}, t.claims, t.key)),
     _forged(
         "two algorithms",
         _ALGORITHM,
