@@ -168,8 +168,8 @@ IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 
 
 IN_A_URL = (
-    "A key or an invitation code does not belong in a URL, where logs keep it: send it in a header, revoke this one, and "
-    "make another."
+    "A key or an invitation code does not belong in a URL, where logs keep it: send it in a header, revoke this one, "
+    "and make another."
 )
 
 

@@ -186,8 +186,8 @@ class SigningIn:
         self._remembered[user.name] = _Remembered(user, proof, until)
 
 
-# Refusals as the operator reads them in the log. Of claims their names stand in it alone, bounded and on one line, since
-# the provider chose them.
+# Refusals as the operator reads them in the log. Of claims their names stand in it alone, bounded and on one line: the
+# provider chose them.
 
 MOST_NAMES = 30  # of claims
 LONGEST_NAME = 64  # characters of one of them

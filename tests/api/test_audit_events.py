@@ -109,7 +109,6 @@ FILTERS = {
     "name=a&until=2026-11-21T06:12:01Z": {"created Destination a"},
     "name=a&until=2026-11-21T06:12:00Z": set[str](),
     "kind=destinations&action=created": {"created Destination a", "created Destination b"},
-    "kind=Project": {"created Project"},
     "kind=Nope": set[str](),
     "kind=Destination&name=gone": set[str](),
     "actor=user:gone": set[str](),
