@@ -91,11 +91,8 @@ log = logging.getLogger(__name__)
 
 TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
-Decide = Callable[[Directory], Amendment]
-"""Returns the change to make, given the directory; raises an error to refuse it."""
-
-Settle = Callable[[Directory], Amendment | None]
-"""The same where there may be nothing to change."""
+Decide = Callable[[Directory], Amendment | None]
+"""Returns the change to make, given the directory, or None; raises an error to refuse it."""
 
 
 class Accounts:
@@ -134,23 +131,17 @@ class Accounts:
             return principal
         return self.directory.still(principal, since=since, now=rfc3339(self._clock()))
 
-    async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
-        """Decide one change on the present directory, store it, then make it visible.
+    async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
+        """Decide one change on the present directory, store it, then make it visible; nothing if `decide` returns None.
 
         A cancelled caller does not stop the change, because memory must not miss a write. The same step ends the
         sessions of people who lose access (`count_lost`). Raises StoreFault and the exceptions of `decide`.
         """
-        amendment = await self.settle(decide, actor=actor, request=request)
-        assert amendment is not None
-        return amendment
-
-    async def settle(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
-        """Do the same as `amend`, but write nothing if `decide` returns None."""
         return await asyncio.shield(
             asyncio.create_task(self._amend(decide, actor=actor, request=request), name="amend access")
         )
 
-    async def _amend(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
+    async def _amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
         async with self._changing:
             decided = decide(self.directory)
             if decided is None:
@@ -176,7 +167,7 @@ class Accounts:
         def decide(known: Directory) -> Amendment | None:
             return None if name in known.projects else changes.create_project(known, name, at=at)
 
-        return await self.settle(decide, actor="settings", request=None) is not None
+        return await self.amend(decide, actor="settings", request=None) is not None
 
     async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
         """Store the times of use of keys, until cancelled. Later ones are lost; no decision depends on them."""

@@ -2,13 +2,11 @@
 
 import asyncio
 import contextlib
-import hmac
 import logging
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -16,7 +14,7 @@ from reconciler.auth import admission as auth_admission
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.admission import Admission, Arrival, NotAdmitted
 from reconciler.auth.changes import Conflict
-from reconciler.auth.rate_limits import BoundedDict, SignInAttempts
+from reconciler.auth.rate_limits import SignInAttempts
 from reconciler.auth.sessions import SessionGone, Sessions
 from reconciler.model import errors, ids
 from reconciler.model import text as model_text
@@ -65,16 +63,11 @@ def is_right_password(password: str, encoded: str) -> bool:
 
 
 # Signing in with a name and a password, whichever door asks.
-#
-# HTTP Basic carries the password with every request, so what was right a moment ago is remembered, as an HMAC under a
-# key of this process: comparing costs 25 ms of a processor.
 
 log = logging.getLogger(__name__)
 
 AT_ONCE = 2  # passwords compared at a time: each takes a processor and 19 MiB
 WAITING = 64  # attempts that wait for that; more are turned away
-REMEMBERED_SECONDS = 300.0
-MOST_REMEMBERED = 1_000
 PASSWORD_LONGEST = 1_024  # characters of a password; nothing longer was ever accepted
 
 T = TypeVar("T")
@@ -88,15 +81,6 @@ class Throttled(errors.Transient):
         self.seconds = seconds
 
 
-@dataclass(frozen=True, slots=True)
-class _Remembered:
-    """A right password: the person at that time, and until when it counts. Another password makes it void."""
-
-    user: User
-    proof: bytes
-    until: float
-
-
 class SigningIn:
     """Compares passwords, at most two at a time."""
 
@@ -104,8 +88,6 @@ class SigningIn:
         self._accounts = accounts
         self._monotonic = monotonic
         self._attempts = SignInAttempts()
-        self._secret = os.urandom(32)
-        self._remembered: BoundedDict[str, _Remembered] = BoundedDict(MOST_REMEMBERED)
         self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="passwords")
         self._places = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
@@ -115,35 +97,26 @@ class SigningIn:
 
         `address` is where the attempt comes from, as text.
         """
+        async with self._turn():
+            is_right = await self._signs_in(name, password, address=address)
         user = self._accounts.directory.users.get(name)
-        proof = hmac.digest(self._secret, f"{name}\0{password}".encode("utf-8", "surrogatepass"), "sha256")
-        if not self._is_remembered(name, user, proof):
-            async with self._turn():
-                # Once more: what came at the same time may have been right by now, or wrong too often.
-                user = self._accounts.directory.users.get(name)
-                if not self._is_remembered(name, user, proof) and not await self._signs_in(
-                    name, user, password, proof=proof, address=address
-                ):
-                    return None
-        user = self._accounts.directory.users.get(name)
-        return None if user is None else self._accounts.directory.principal(user)
+        return self._accounts.directory.principal(user) if is_right and user is not None else None
 
-    async def _signs_in(self, name: str, user: User | None, password: str, *, proof: bytes, address: str) -> bool:
-        """Compare, count what fails, and remember what is right. Raises Throttled instead of comparing."""
+    async def _signs_in(self, name: str, password: str, *, address: str) -> bool:
+        """Compare, and count what fails. Raises Throttled instead of comparing."""
         if (seconds := self._attempts.wait(name, address, now=self._monotonic())) > 0:
             raise Throttled("Too many attempts to sign in failed; wait.", seconds=seconds)
-        if len(password) > PASSWORD_LONGEST or not await self._is_right(user, password):
-            self._attempts.failed(name, address, now=self._monotonic())
-            # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
-            if self._attempts.wait(name, address, now=self._monotonic()) > 0:
-                # A name that nobody has may be a password that was typed in its place.
-                who = "somebody unknown" if user is None else user.name
-                log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
-            return False
-        assert user is not None
-        self._attempts.succeeded(name, address)
-        self._remember(user, proof)
-        return True
+        user = self._accounts.directory.users.get(name)
+        if len(password) <= PASSWORD_LONGEST and await self._is_right(user, password):
+            self._attempts.succeeded(name, address)
+            return True
+        self._attempts.failed(name, address, now=self._monotonic())
+        # While anybody waits nothing is compared, so there are as many lines as failures that are forgotten.
+        if self._attempts.wait(name, address, now=self._monotonic()) > 0:
+            # A name that nobody has may be a password that was typed in its place.
+            who = "somebody unknown" if user is None else user.name
+            log.warning("Signing in as %s from %s fails again and again; it is slowed down.", who, address)
+        return False
 
     def close(self) -> None:
         """Compare no more; what is under way ends by itself."""
@@ -175,16 +148,6 @@ class SigningIn:
         finally:
             self._waiting -= 1
 
-    def _is_remembered(self, name: str, user: User | None, proof: bytes) -> bool:
-        found = self._remembered.get(name)
-        if found is None or user is None or found.user.password != user.password or found.user.id != user.id:
-            return False
-        return self._monotonic() < found.until and hmac.compare_digest(found.proof, proof)
-
-    def _remember(self, user: User, proof: bytes) -> None:
-        until = self._monotonic() + REMEMBERED_SECONDS
-        self._remembered[user.name] = _Remembered(user, proof, until)
-
 
 # Refusals as the operator reads them in the log. Of claims their names stand in it alone, bounded and on one line: the
 # provider chose them.
@@ -207,7 +170,6 @@ def refusal_sentence(refusal: NotAdmitted, claims: Mapping[str, object], *, who:
 # again.
 
 ACTOR = "sign-in"  # in the audit: neither the person nor an admin asked for it, the rules gave it
-TIMES = 3  # somebody is let in, before it is said that they are being removed as fast as they come
 
 
 class Entered(NamedTuple):
@@ -233,17 +195,15 @@ class People:
         """Let somebody in and begin a session; `code` of an invitation and `instead_of`, the token of a session that
         there was, may be empty. Raises NotAdmitted, Conflict, StoreFault.
         """
-        for _ in range(TIMES):
-            admission = await self._admitted(proved, code=code, request=request)
-            directory = self._accounts.directory
-            user = directory.user(admission.user)
-            if user is not None:
-                with contextlib.suppress(SessionGone):
-                    token = await self._sessions.begin(
-                        user, since=directory, id_token=proved.id_token, instead_of=instead_of
-                    )
-                    return Entered(token, user)
-            code = ""  # it was taken
+        admission = await self._admitted(proved, code=code, request=request)
+        directory = self._accounts.directory
+        user = directory.user(admission.user)
+        if user is not None:
+            with contextlib.suppress(SessionGone):
+                token = await self._sessions.begin(
+                    user, since=directory, id_token=proved.id_token, instead_of=instead_of
+                )
+                return Entered(token, user)
         raise Conflict("Your access was changed while you signed in; sign in once more.")
 
     async def _admitted(self, proved: ProvedIdentity, *, code: str, request: str) -> Admission:
@@ -272,7 +232,7 @@ class People:
             decided.append(auth_admission.admit(directory, arrival, self._policy))
             return decided[-1].amendment
 
-        await self._accounts.settle(decide, actor=ACTOR, request=request)
+        await self._accounts.amend(decide, actor=ACTOR, request=request)
         return decided[-1]
 
     def _tell(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:

@@ -1,12 +1,13 @@
 """Discovery of a provider: its document, algorithms, limits and faults."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from reconciler.model import errors
 from reconciler.model import text as model_text
@@ -23,38 +24,16 @@ PINNED: Final = (
 DEFAULT: Final = ("RS256",)  # of a provider that does not say (OpenID Connect Core 1.0, 15.1)
 
 
-# JSON that strangers wrote, as plain values.
-#
-# Refused is what two readers understand differently (a member given twice, NaN), and text that is no Unicode, which no
-# later step could write down.
-
-
 class NotAnObject(ValueError):
-    """The bytes are no JSON object, or not one that everybody reads alike."""
+    """The bytes are no JSON object."""
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
-    """The JSON object. Raises NotAnObject."""
+    """The JSON object that a stranger wrote. Raises NotAnObject."""
     try:
-        text = data.decode()
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise NotAnObject from None
-    if not isinstance(value, dict):
-        raise NotAnObject
-    return value
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise NotAnObject
-    return made
-
-
-def _refuse(_: str) -> object:
-    raise NotAnObject
 
 
 # Which provider, and as whom.
