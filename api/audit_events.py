@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from api import access, auth, errors, requests, responses
+from api import access, auth, requests, responses
 from api.calls import Call, Subject
 from api.routing import Routes
 from reconciler.model import names
@@ -75,7 +75,6 @@ PAGE, LARGEST_PAGE = 100, 1_000  # events of an answer in JSON
 LARGEST_EXPORT = 1_000_000_000  # of lines, which is as many as there are
 LINES = b"application/x-ndjson"
 EXPORT_SECONDS = 3600.0  # a slow client holds no read of the store open: each page is read by itself
-ORGANIZATION = ""  # the project of what concerns no single one
 _INSTANT = re.compile(
     r"([0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
     r"(?:\.([0-9]{1,3}))?Z"
@@ -91,9 +90,8 @@ async def list_all(call: Call) -> Response:
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
     limit = query.integer("limit", lowest=1, highest=highest, default=usual)
     documents = query.boolean("documents")
-    wanted = _wanted(query)._replace(projects=_projects(call))
+    wanted = _wanted(query)._replace(projects=_projects(call, query.text("project")))
     query.check()
-    wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
         return responses.Streamed(responses.stream_array(b"events", pages))
@@ -122,38 +120,22 @@ def _kind(text: str | None) -> str | None:
     return text if found is None else found.name
 
 
-def _projects(call: Call) -> frozenset[str] | None:
-    """The projects whose events are shown: those within reach of which the caller may read the audit.
+def _projects(call: Call, project: str | None) -> frozenset[str] | None:
+    """The projects whose events are shown: those within reach of which the caller may read the audit, or this one.
 
-    An organization admin who chooses no project reads all events, those of the organization among them. Raises
-    `Forbidden` when there is no such project.
+    An organization admin who chooses no project reads all events, those of the organization among them, which are of
+    the project without a name. Raises `Forbidden` when there is no such project, `NotFound`.
     """
     reachable = access.reach(call)
     if reachable is None and call.principal.organization_admin:
-        return None
+        return None if project is None else frozenset({project})
     known = call.directory.projects if reachable is None else reachable
     permitted = frozenset(one for one in known if access.permits(call, Permission.READ_AUDIT, project=one))
-    if not permitted:
-        raise access.forbidden(call, Permission.READ_AUDIT)
-    return permitted
-
-
-def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> frozenset[str] | None:
-    """Only those of one project of these; the empty name is for those of the organization. Raises `NotFound`,
-    `Forbidden`, `BadRequest`.
-    """
-    if project is None:
-        return within
-    if project == ORGANIZATION and within is None:
-        return frozenset({project})
-    if access.HEADER in call.named and not access.is_within(within, project):
-        raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
-    if project == ORGANIZATION:
-        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
-    call.project = access.reached(call, project)
-    if not access.is_within(within, project):
-        raise access.forbidden(call, Permission.READ_AUDIT)
-    return frozenset({project})
+    if project is not None and project not in permitted:
+        call.project = access.reached(call, project)
+    elif permitted:
+        return permitted if project is None else frozenset({project})
+    raise access.forbidden(call, Permission.READ_AUDIT)
 
 
 def _instant(text: str) -> str:

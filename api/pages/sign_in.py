@@ -14,7 +14,7 @@ from api.pages.forms import ACCOUNT, FailureLink, Mistake, PagePath, page
 from api.responses import Header
 from api.routing import Routes
 from reconciler.auth import admission, changes
-from reconciler.auth.admission import AdmissionReason, NotAdmitted
+from reconciler.auth.admission import NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
 from reconciler.auth.sessions import SessionGone
@@ -84,9 +84,6 @@ ANOTHER = "Sign out at the provider, to come as somebody else"
 NOT_SIGNED_IN = "You are not signed in"
 CHALLENGE: Header = (b"www-authenticate", auth.OF_KEYS)
 UNUSABLE = (discovery.ProviderUnreachable, discovery.ProviderUnfit)
-OPENS_NOTHING = "This code opens nothing"
-KEPT = "What you had here you still have."
-ANOTHER_CODE = FailureLink(PagePath.INVITATION, "Use another code")
 LOST = (
     "This sign-in was begun in another browser or window, took longer than ten minutes, or the browser keeps no "
     "cookies."
@@ -178,10 +175,6 @@ async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> R
 
 async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted) -> Response:
     """The provider knows this person, and nothing here is theirs."""
-    person = call.directory.person(proved.identity)
-    has_role = person is not None and (person.organization_admin or bool(call.directory.roles_of(person)))
-    if refusal.why is AdmissionReason.WRONG_CODE and has_role:  # which an invalid code does not take away
-        return _message(call, 403, OPENS_NOTHING, (refusal.message, KEPT), ACCOUNT, ANOTHER_CODE)
     links = [FailureLink(PagePath.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
     links.append(AGAIN)
     elsewhere = await _provider(call).end_session(id_token=proved.id_token)

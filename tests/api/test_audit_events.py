@@ -137,8 +137,6 @@ async def test_filters_take_what_they_name(client: httpx2.AsyncClient, project: 
         "documents=yes",
         "since=2026-13-01T00:00:00Z",
         "since=2026-11-22T00:00:00Z&until=2026-11-21T00:00:00Z",
-        "project=another",  # than the header names
-        "project=",
     ],
 )
 async def test_what_cannot_be_understood_is_refused(client: httpx2.AsyncClient, query: str) -> None:
@@ -167,13 +165,13 @@ async def test_an_admin_of_a_project_reads_its_events_and_no_others(services: Se
         found = await events(client)
         assert {one["project"] for one in found} == {project}
         assert await events(client, f"project={project}") == found
-        for query, status in (("project=", 403), ("project=default", 404), ("project=none-of-this", 404)):
+        for query, status in (("project=", 404), ("project=default", 404), ("project=none-of-this", 404)):
             assert (await client.get(f"/v1/audit-events?{query}")).status_code == status, query
     await make_key(services, Role.VIEWER, project=None)
     async with connect(services) as client:
         assert {"", project} <= {one.get("project", "") for one in await events(client, "limit=1000")}
         assert {one.get("project", "") for one in await events(client, "project=")} == {""}
-        assert (await client.get("/v1/audit-events?project=none-of-this")).status_code == 404
+        assert await events(client, "project=none-of-this") == []
     for role in (Role.USER, Role.VIEWER):
         key = await make_key(services, role, project=project)
         async with connect(services, key=key) as client:
@@ -196,16 +194,16 @@ ASKED = (
     Asked("both", None, OWN, 403, OWN),  # a viewer of it
     Asked("both", None, parts.DEFAULT, 404, parts.DEFAULT),
     Asked("both", None, UNKNOWN, 404),
-    Asked("both", None, "", 403, ""),
-    Asked("both", OTHER, OWN, 400),
-    Asked("both", OTHER, UNKNOWN, 400),
-    Asked("organization key of a viewer", None, OWN, 403, ""),
+    Asked("both", None, "", 404),
+    Asked("both", OTHER, OWN, 404, OWN),
+    Asked("both", OTHER, UNKNOWN, 404),
+    Asked("organization key of a viewer", None, OWN, 403, OWN),
     Asked("root", None, OWN, 200),
     Asked("root", None, "", 200),
-    Asked("root", None, UNKNOWN, 404),
+    Asked("root", None, UNKNOWN, 200),
     Asked("root", OWN, OWN, 200),
-    Asked("root", OWN, OTHER, 400),
-    Asked("root", OWN, "", 400),
+    Asked("root", OWN, OTHER, 404, OTHER),
+    Asked("root", OWN, "", 404),
 )
 
 

@@ -468,4 +468,4 @@ def test_two_keys_with_one_prefix_cannot_be_made() -> None:
     forged = prefix + directory.make_key(bytes(range(directory.RANDOM_BYTES)))[len(prefix) :]
     second = directories.key(forged, identifier="K2", role=Role.ADMIN)
     with pytest.raises(changes.Conflict, match=r"^Another key has this prefix; try again.$"):
-        changes.create_key(directories.directory(first), second, now=directories.AT)
+        changes.create_key(directories.directory(first), second)

@@ -53,7 +53,7 @@ def removing(name: str) -> Decide:
 
 async def test_what_changes_nothing_is_written_nowhere(accounts: Accounts, tmp_path: Path) -> None:
     before, there = accounts.directory, events(tmp_path)
-    assert await accounts.settle(lambda _: None, actor="sign-in", request="R1") is None
+    assert await accounts.amend(lambda _: None, actor="sign-in", request="R1") is None
     assert (accounts.directory is before, events(tmp_path)) == (True, there)
 
 

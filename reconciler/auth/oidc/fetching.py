@@ -1,7 +1,7 @@
 """Bounded requests to the provider.
 
 Each request has a client and a connection of its own: sign-ins are rare, and nothing is left open that outlives the
-loop. No redirect is followed, no cookie kept, nothing taken from the environment. Nothing is decompressed, so that little
+loop. No redirect is followed, no cookie kept, nothing taken from the environment, nothing decompressed, so that little
 can never become much.
 """
 
