@@ -120,14 +120,9 @@ class Cookies:
         return f"{PREFIX}{name}" if self.is_secure else name
 
 
-def cookies_of(web_url: str, *, has_tls: bool) -> Cookies:
-    """Ours, where people reach the service at this URL, and its listener has TLS or not."""
-    return Cookies(is_secure=has_tls or web_url.lower().startswith("https:"))
-
-
 def cookies(call: Call) -> Cookies:
-    """Those of the service."""
-    return cookies_of(call.services.web_url, has_tls=call.services.has_tls)
+    """Ours, where people reach the service at its `webURL`, and its listener has TLS or not."""
+    return Cookies(is_secure=call.services.has_tls or call.services.web_url.lower().startswith("https:"))
 
 
 def read_cookie(headers: Iterable[Header], name: str) -> str:

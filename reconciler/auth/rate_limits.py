@@ -83,16 +83,13 @@ class Buckets:
         return max(0.0, level - (now - at) / self._seconds)
 
 
-# Rate limit on failed sign-ins: failures are counted by name and by address.
+# Rate limit on failed sign-ins: failures are counted by name and address, and by address.
 #
-# A name alone would let anybody lock a person out; an address alone lets many addresses try one name. So each has a
-# bucket, and while it is full, nothing is compared. What succeeds empties the bucket of its name for this address only;
-# from there, that of the name alone does not count any more, so that many strangers together cannot lock out whoever
-# signed in before.
+# A name alone would let anybody lock a person out. Many addresses together are bounded by the few passwords that are
+# compared at a time (`sign_in`). While a bucket is full, nothing is compared. What succeeds empties that of its name.
 
 PER_PAIR = 5  # failures of one name from one address before waiting
 PER_ADDRESS = 20  # of any names from one address
-PER_NAME = 50  # of one name from any addresses
 SECONDS = 30.0  # in which one failure is forgotten
 LONGEST = 128  # characters of a name that tell it from others; nobody has a longer one
 
@@ -102,31 +99,20 @@ class SignInAttempts:
 
     def __init__(self) -> None:
         self._buckets = Buckets(SECONDS)
-        self._known: BoundedDict[tuple[str, str], None] = BoundedDict(MOST)  # who signed in from where
 
     def wait(self, name: str, address: str, *, now: float) -> float:
         """Seconds to wait before another attempt; 0 for none. `now` is any clock that does not go back."""
-        is_known = (name[:LONGEST], address) in self._known
-        limits = _limits(name, address)
-        return max(
-            self._buckets.wait(key, most, now=now) for key, most in limits if not (is_known and most == PER_NAME)
-        )
+        of_name = self._buckets.wait((name[:LONGEST], address), PER_PAIR, now=now)
+        return max(of_name, self._buckets.wait(address, PER_ADDRESS, now=now))
 
     def failed(self, name: str, address: str, *, now: float) -> None:
         """Count a failure."""
-        for key, _ in _limits(name, address):
-            self._buckets.add(key, now=now)
+        self._buckets.add((name[:LONGEST], address), now=now)
+        self._buckets.add(address, now=now)
 
     def succeeded(self, name: str, address: str) -> None:
-        """Forget the failures of this name from this address, and know it there."""
-        pair = (name[:LONGEST], address)
-        self._buckets.empty(pair)
-        self._known[pair] = None
-
-
-def _limits(name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    name = name[:LONGEST]
-    return (((name, address), PER_PAIR), (("", address), PER_ADDRESS), ((name, ""), PER_NAME))
+        """Forget the failures of this name from this address."""
+        self._buckets.empty((name[:LONGEST], address))
 
 
 # Attempts that were refused, counted by the minute, so that many fill neither memory nor the audit.
@@ -194,10 +180,6 @@ def _row(attempt: RefusedAttempt, times: int, *, at: datetime) -> AuditRow:
         action=ACTION,
         kind=KIND,
         name=str(attempt.status),
-        version_before=None,
-        version_after=None,
-        run=None,
-        request=None,
         detail=json.dumps(detail),
         address=attempt.address or None,
     )

@@ -72,7 +72,7 @@ def test_exactly_the_public_paths_need_no_credential() -> None:
 
 def test_the_cookie_of_a_session_is_a_credential_by_the_name_that_it_has_over_https() -> None:
     scheme = DOCUMENT["components"]["securitySchemes"]["session"]
-    name = auth.cookies_of("https://service.example", has_tls=False).session
+    name = auth.Cookies(is_secure=True).session
     assert (scheme["type"], scheme["in"], scheme["name"]) == ("apiKey", "cookie", name)
 
 

@@ -53,14 +53,6 @@ class Tokens:
     access_token: str = field(repr=False)
 
 
-class WrongClaim(Exception):
-    """A claim of the ID token is missing, or not what it must be; its name."""
-
-    def __init__(self, claim: str) -> None:
-        self.claim = claim
-        super().__init__(claim)
-
-
 async def authorization_url(configuration: ProviderConfiguration, document: ProviderDocument, flow: Flow) -> str:
     """Return the URL for the browser (OpenID Connect Core 1.0, 3.1.2.1; RFC 7636, 4.3)."""
     async with _client(configuration, document, _NoNetwork()) as client:
@@ -194,15 +186,15 @@ def proved_identity(
     except discovery.NotAnObject:
         raise NotProved(_sentence(_WRONG[""])) from None
     told = {name: value for name, value in claims.items() if value is not None}  # null counts as missing
-    try:
-        _check(told, client_id=configuration.client_id, now=now)
-        _validate(told, signed, tokens, configuration=configuration, nonce=nonce, now=now)
-    except WrongClaim as problem:
-        raise NotProved(_sentence(_WRONG.get(problem.claim, _WRONG[""]))) from None
+    wrong = _wrong(told, client_id=configuration.client_id, now=now)
+    if wrong is None:
+        wrong = _invalid(told, signed, tokens, configuration=configuration, nonce=nonce, now=now)
+    if wrong is not None:
+        raise NotProved(_sentence(_WRONG.get(wrong, _WRONG[""])))
     return ProvedIdentity(ProviderIdentity(configuration.issuer, str(told["sub"])), claims, tokens.id_token)
 
 
-def _validate(
+def _invalid(
     claims: Mapping[str, object],
     signed: "SignedPayload",
     tokens: Tokens,
@@ -210,8 +202,8 @@ def _validate(
     configuration: ProviderConfiguration,
     nonce: str,
     now: float,
-) -> None:
-    """Have Authlib check the claims (OpenID Connect Core 1.0, 3.1.3.7). Raises WrongClaim."""
+) -> str | None:
+    """Have Authlib check the claims (OpenID Connect Core 1.0, 3.1.3.7). Return the first that is wrong."""
     essential = {"iss": configuration.issuer, "aud": configuration.client_id}
     token = CodeIDToken(
         {name: claims[name] for name in CHECKED if name in claims},
@@ -222,22 +214,21 @@ def _validate(
     try:
         token.validate(now, LEEWAY_SECONDS)
     except ClaimError as problem:
-        raise WrongClaim(problem.claim.partition(",")[0]) from None
+        return str(problem.claim.partition(",")[0])
     except (JoseError, ValueError, TypeError, AttributeError):
-        raise WrongClaim("") from None
+        return ""
+    return None
 
 
-def _check(claims: Mapping[str, object], *, client_id: str, now: float) -> None:
-    """Check what Authlib takes more lightly than we do. Raises WrongClaim."""
+def _wrong(claims: Mapping[str, object], *, client_id: str, now: float) -> str | None:
+    """Check what Authlib takes more lightly than we do. Return the first claim that is wrong."""
     wrong = {
         "sub": not _is_subject(claims.get("sub")),
         "azp": claims.get("azp", client_id) != client_id,
         "iat": not _is_recent(claims.get("iat"), now),
         "at_hash": not _is_text(claims.get("at_hash", "none")),
     }
-    for claim, is_wrong in wrong.items():
-        if is_wrong:
-            raise WrongClaim(claim)
+    return next((claim for claim, is_wrong in wrong.items() if is_wrong), None)
 
 
 def _is_text(value: object) -> bool:
