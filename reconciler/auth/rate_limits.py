@@ -118,12 +118,11 @@ class SignInAttempts:
 # Attempts that were refused, counted by the minute, so that many fill neither memory nor the audit.
 #
 # Counting happens with each answer and costs a look into a dictionary. Of one minute a bounded number of sorts of
-# attempt are told apart, and all beyond are one count for each status. Strangers have one budget, which they can
-# exhaust together; each caller who is known has one of their own, so that nobody's attempts hide another's.
+# attempt are told apart, and all beyond are one count for each status. Each caller has a budget of their own, and so
+# have all strangers together, so that nobody's attempts hide another's.
 
-REFUSAL_MOST = 100  # sorts of attempt in one minute by strangers
-MOST_OF_ONE = 20  # by one caller who is known
-CALLERS = 100  # who are known and have a budget of their own in that minute; all others share one of `MOST`
+MOST_OF_ONE = 100  # sorts of attempt in one minute by one caller, or by strangers
+CALLERS = 100  # who have a budget of their own in that minute; all others share one
 KIND = "Request"
 ACTION = "refused"
 NOBODY = "unknown"  # who shows no credential, or a wrong one: what they call themselves may be a password
@@ -148,19 +147,13 @@ class RefusedAttempts:
 
     def note(self, attempt: RefusedAttempt) -> None:
         """One more."""
-        whose, most = self._budget(attempt.actor)
+        whose = attempt.actor
+        if whose != NOBODY and whose not in self._counts and len(self._counts) >= CALLERS:
+            whose = OTHERS
         counts = self._counts.setdefault(whose, Counter())
-        if attempt not in counts and len(counts) >= most:
-            actor = OTHERS if whose in (NOBODY, OTHERS) else attempt.actor
-            attempt = RefusedAttempt(attempt.status, actor, "", "")
+        if attempt not in counts and len(counts) >= MOST_OF_ONE:
+            attempt = RefusedAttempt(attempt.status, whose, "", "")
         counts[attempt] += 1
-
-    def _budget(self, actor: str) -> tuple[str, int]:
-        if actor == NOBODY:
-            return NOBODY, REFUSAL_MOST
-        if actor in self._counts or len(self._counts) < CALLERS:
-            return actor, MOST_OF_ONE
-        return OTHERS, REFUSAL_MOST
 
     def taken(self, at: datetime) -> Sequence[AuditRow]:
         """The events of what was counted, in order; from now on it counts anew."""

@@ -245,7 +245,6 @@ UNSTATED = (
     "body:",
     "/expiry: ",
     *(f"The query parameter `{name}` is " for name in ("since", "until")),  # the last day of a month, and their order
-    "The query parameter `project` is another project",
 )
 
 

@@ -64,8 +64,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "sorts of refused attempts that the audit tells apart",
-            f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
-            f"of {rate_limits.CALLERS} callers",
+            f"{rate_limits.MOST_OF_ONE} a minute of strangers, and of each of {rate_limits.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{intake.HUNG_SECONDS:g} s"),
         (
