@@ -211,29 +211,22 @@ class People:
         now = self._clock()
         identifier = ids.ulid(milliseconds=int(now.timestamp() * 1000), randomness=os.urandom(ids.RANDOM_BYTES))
         arrival = Arrival(proved, code=code, id=identifier, now=rfc3339(now))
+        decided: list[Admission] = []
+
+        def decide(directory: Directory) -> Amendment | None:
+            decided.append(auth_admission.admit(directory, arrival, self._policy))
+            return decided[-1].amendment
+
         try:
-            admission = await self._decided(arrival, request=request)
+            await self._accounts.amend(decide, actor=ACTOR, request=request)
         except NotAdmitted as refusal:
             self._tell(arrival, refusal.told, refusal)
             raise
+        [admission] = decided
         self._tell(arrival, admission.told, admission.refused)
         if admission.refused is not None:
             raise admission.refused
         return admission
-
-    async def _decided(self, arrival: Arrival, *, request: str) -> Admission:
-        admission = auth_admission.admit(self._accounts.directory, arrival, self._policy)
-        if admission.amendment is None:  # most times: nobody has to wait for the disk
-            return admission
-        decided: list[Admission] = []
-
-        def decide(directory: Directory) -> Amendment | None:
-            """Once more, on what there is now that nobody else changes it."""
-            decided.append(auth_admission.admit(directory, arrival, self._policy))
-            return decided[-1].amendment
-
-        await self._accounts.amend(decide, actor=ACTOR, request=request)
-        return decided[-1]
 
     def _tell(self, arrival: Arrival, sentences: tuple[str, ...], refusal: NotAdmitted | None) -> None:
         """Log what was decided, and for the operator why somebody is not let in."""

@@ -57,32 +57,21 @@ def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument)
     if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
         raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
     told = {name: values[0] for name, values in callback.items()}
-    _check_issuer(told.get("iss", ""), document)
-    if told.get("error"):
-        raise Declined(_declined(told["error"]), told=_told(told["error"], told.get("error_description", "")))
-    found = told.get("code", "")
-    if not _CODE.fullmatch(found):
-        raise NotProved(f"The provider's answer holds no code; {AGAIN}.")
-    return found
-
-
-def _check_issuer(told: str, document: ProviderDocument) -> None:
-    """An answer of another provider is not taken for ours (RFC 9207, 2.4)."""
-    if told and told != document.issuer:
+    issuer, error, code = told.get("iss", ""), told.get("error", ""), told.get("code", "")
+    # An answer of another provider is not taken for ours (RFC 9207, 2.4).
+    if issuer and issuer != document.issuer:
         raise NotProved(f"The answer is another provider's, not {document.issuer}'s; {AGAIN}.")
-    if not told and document.names_itself:
+    if not issuer and document.names_itself:
         raise NotProved(f"The answer does not say which provider it is from, as {document.issuer}'s do; {AGAIN}.")
-
-
-def _declined(error: str) -> str:
-    """As a sentence; what the provider adds (`error_description`) is its own text, and is not shown."""
-    known = error if _ERROR.fullmatch(error) else "an error that it does not name"
-    return f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
-
-
-def _told(error: str, description: str) -> str:
-    """Both, bounded and on one line."""
-    return quoted(error) + (f": {quoted(description)}" if description else "")
+    if error:
+        # What the provider adds is its own text: it is logged, bounded and on one line, and not shown.
+        known = error if _ERROR.fullmatch(error) else "an error that it does not name"
+        description = f": {quoted(told['error_description'])}" if told.get("error_description") else ""
+        sentence = f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
+        raise Declined(sentence, told=quoted(error) + description)
+    if not _CODE.fullmatch(code):
+        raise NotProved(f"The provider's answer holds no code; {AGAIN}.")
+    return code
 
 
 MOST_STATES = 20_000  # that came back once already, some 4 MB
