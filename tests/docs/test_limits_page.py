@@ -178,8 +178,8 @@ PROVIDER = discovery.LIMITS
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
-            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address; "
+            f"one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
