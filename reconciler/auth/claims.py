@@ -234,6 +234,9 @@ def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClai
         name, other = visible(names.groups), visible(names.group_ids)
         notes = (f"{name} has no entry, so {other} counts ({ClaimRule.GROUP_IDS}).",)
     role = claim_text(claims, names.default_role).strip()
+    if role and role not in _ROLES:
+        name = visible(names.default_role)
+        notes = (*notes, f"{name} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5}).")
     return ReadClaims(
         default_role=_ROLES.get(role, Role.VIEWER) if role else None,  # direct claims 5
         entries=_entries(claims, names),
