@@ -1,5 +1,6 @@
 """Forms, visitors and templates of pages of the service."""
 
+from collections.abc import Mapping
 from functools import cache
 from http import HTTPStatus
 from pathlib import Path
@@ -173,6 +174,16 @@ def _environment() -> "Environment":
 
 # A failure on the path of a page, as a page.
 
+HEADINGS: Mapping[int, str] = {
+    401: "You are not signed in",
+    403: "This was refused",
+    404: "There is no such page",
+    409: "This does not fit what is there",
+    413: "This is too large",
+    429: "Too many requests",
+    500: "Something went wrong",
+    503: "Not at this moment",
+}
 CHALLENGE = b"www-authenticate"
 
 
@@ -188,7 +199,7 @@ ACCOUNT = FailureLink(PagePath.ACCOUNT, "Go to your account")
 
 def failure_page(_call: Call, problem: Problem) -> Response:
     """The page of a failure."""
-    heading = HTTPStatus(problem.status).phrase
+    heading = HEADINGS.get(problem.status) or HTTPStatus(problem.status).phrase
     # With `Basic` among them a browser would ask for a password in a window of its own.
     headers = tuple((name, auth.OF_KEYS if name == CHALLENGE else value) for name, value in problem.headers)
     told = {"heading": heading, "sentences": problem.sentences, "links": (ACCOUNT,)}

@@ -65,7 +65,7 @@ def test_whoever_guesses_waits(local: Daemon) -> None:
     browser = Browser(local)
     answers = [browser.post("/sign-in", {"name": "guessed", "password": f"canary-{number}"}) for number in range(6)]
     assert [seen.status for seen in answers] == [401, 401, 401, 401, 401, 429]
-    assert answers[-1].page.words("h1") == ["Too Many Requests"]
+    assert answers[-1].page.words("h1") == ["Too many requests"]
     assert 0 < int(answers[-1].header("retry-after")) <= 30
 
 
@@ -120,7 +120,7 @@ def test_there_is_no_provider_and_no_invitation(local: Daemon) -> None:
     browser = signed_in(local, "ana")
     for path in ("/oidc/sign-in", "/oidc/redirect?code=x&state=y", "/invitation"):
         seen = browser.get(path)
-        assert (seen.status, seen.page.words("h1")) == (404, ["Not Found"])
+        assert (seen.status, seen.page.words("h1")) == (404, ["There is no such page"])
     assert browser.post("/invitation", {"code": "rci_" + "A" * 43}).status == 404
 
 
@@ -227,7 +227,7 @@ def test_another_password_ends_every_other_session(local: Daemon) -> None:
     assert "The password is changed." in browser.get(seen.location).page.text
     assert other.get("/v1/me").status == 401
     seen = other.post("/account/password", fields)
-    assert (seen.status, seen.page.words("h1")) == (401, ["Unauthorized"])
+    assert (seen.status, seen.page.words("h1")) == (401, ["You are not signed in"])
     assert signed_in(local, "eve", ANOTHER).get("/v1/me").status == 200
 
 
