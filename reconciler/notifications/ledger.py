@@ -13,22 +13,21 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.model.text import visible
-from reconciler.notifications import rendering
 from reconciler.notifications.models import (
-    AlertTarget,
     Cause,
     Domain,
-    Facts,
     Finding,
     Look,
     Notification,
     NotificationScope,
     NotificationState,
 )
+from reconciler.settings.models import AlertTarget
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
 MOST = 10_000  # that are kept, open and resolved
+LONGEST = 5_000  # characters of its title, and of its details
 MOST_LATE = 100  # open notifications that a target is told of late: a chat is no place for more
 
 NewId = Callable[[], str]
@@ -108,7 +107,8 @@ def _met(
         return replace(
             before,
             severity=finding.severity,
-            facts=_visible(finding.facts),
+            title=_text(finding.title),
+            details=_text(finding.details),
             began=now,
             modified=now,
             version=before.version + 1,
@@ -120,7 +120,8 @@ def _met(
         domain=domain,
         cause=finding.cause,
         severity=finding.severity,
-        facts=_visible(finding.facts),
+        title=_text(finding.title),
+        details=_text(finding.details),
         opened=now,
         began=now,
         modified=now,
@@ -128,25 +129,15 @@ def _met(
 
 
 def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notification:
-    after = replace(before, severity=finding.severity, facts=_visible(finding.facts))
-    if after.severity is before.severity and (
-        after.facts == before.facts
-        or now - before.modified < UPDATE
-        or rendering.text_of(after) == rendering.text_of(before)
-    ):
+    after = replace(before, severity=finding.severity, title=_text(finding.title), details=_text(finding.details))
+    if after == before or (after.severity is before.severity and now - before.modified < UPDATE):
         return before
     return replace(after, version=before.version + 1, modified=now)
 
 
-def _visible(facts: Facts) -> Facts:
-    """A name that a disk gave may be no text that can be stored."""
-    shown: dict[str, str | int | tuple[str, ...]] = {}
-    for name, value in facts.items():
-        if isinstance(value, tuple):
-            shown[name] = tuple(map(visible, value))
-        else:
-            shown[name] = visible(value) if isinstance(value, str) else value
-    return shown
+def _text(found: str) -> str:
+    """A name that a disk or a person gave may be no text that can be stored or shown."""
+    return visible(found)[:LONGEST]
 
 
 # Alerts that are due: each target is told that a cause began, at once, and that it ended. What is due follows from the

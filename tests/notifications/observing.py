@@ -7,11 +7,12 @@ from datetime import UTC, datetime, timedelta
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
 from reconciler.notifications.ledger import LedgerChanges
-from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look, Notification
+from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
+from reconciler.settings.models import AlertTarget
 
 START = datetime(2026, 11, 22, 2, 0, 0, tzinfo=UTC)
 CAUSE = Cause(NotificationType.REPOSITORY_UNREACHABLE, "telemetry", "default")
-FOUND = Finding(CAUSE, Severity.ERROR, {"state": "unreachable", "message": "It does not answer"})
+FOUND = Finding(CAUSE, Severity.ERROR, "The repository telemetry cannot be read", "It does not answer.")
 
 
 def at(**passed: float) -> datetime:

@@ -11,9 +11,10 @@ import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look, UserStatus
+from reconciler.notifications.models import Cause, Domain, Finding, Look, UserStatus
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Noted, NotificationRow, NotificationStatusRow
+from tests.notifications import boards
 from tests.notifications.boards import PLACE, World, brief, finding, look, shown
 from tests.store.engines import full
 
@@ -245,13 +246,13 @@ async def test_what_was_forgotten_or_came_back_while_nothing_could_be_written_is
 
 
 async def test_names_that_are_no_text_are_shown_and_kept(world: World) -> None:
-    odd = {"total": 1, "names": ("a\udcff",), "message": "b\udcff\n"}
+    odd = "a\udcff\n"
     async with world.board() as board:
-        await board.take(look(finding("a", facts=odd)))
+        await board.take(look(finding("a", title=f"{odd} cannot be read", details=odd)))
         found = await shown(board)
     async with world.board() as board:
         assert await shown(board) == found
-        await board.take(look(finding("a", facts=odd)))
+        await board.take(look(finding("a", title=f"{odd} cannot be read", details=odd)))
         assert await shown(board) == found
 
 
@@ -283,7 +284,7 @@ async def test_a_status_of_a_later_version_is_passed_over(world: World, caplog: 
 async def test_a_project_that_has_many_leaves_room_for_another(world: World) -> None:
     def many(project: str) -> list[Finding]:
         causes = [Cause(NotificationType.REPOSITORY_UNREACHABLE, f"r{number}", project) for number in range(100)]
-        return [Finding(cause, facts={"state": "unreachable", "message": "Gone"}) for cause in causes]
+        return [Finding(cause, title="The repository cannot be read") for cause in causes]
 
     async with world.board(most=100) as board:
         for _ in range(2):
@@ -313,7 +314,7 @@ async def test_of_what_is_unread_again_nothing_is_kept(world: World) -> None:
 
 
 async def test_on_a_full_disk_a_target_that_is_new_is_told_and_that_is_kept_once_it_can_be(world: World) -> None:
-    chat = AlertTarget("chat")
+    chat = boards.target("chat")
     async with world.board() as board:
         await board.take(look(*[finding(f"r{number}") for number in range(50)]))
     async with world.operations() as operations:
@@ -345,7 +346,7 @@ async def test_what_comes_back_is_open_and_unread_at_once(world: World) -> None:
 
 async def test_looks_that_meet_are_taken_one_after_the_other_and_a_target_hears_both(world: World) -> None:
     found = [finding(f"r{number}") for number in range(100)]
-    chat = AlertTarget("chat")
+    chat = boards.target("chat")
     async with world.board(chat) as board:
         await asyncio.gather(board.take(look(*found)), board.take(look()), board.tidy())
         opened = board.due(chat)
@@ -358,7 +359,7 @@ async def test_looks_that_meet_are_taken_one_after_the_other_and_a_target_hears_
 @pytest.mark.parametrize("turns", [0, 1, 2, 3, 5, 30])
 async def test_a_stop_leaves_nobody_told_of_what_is_not_kept_nor_the_other_way(world: World, turns: int) -> None:
     found = [finding(f"r{number}") for number in range(70)]
-    chat = AlertTarget("chat")
+    chat = boards.target("chat")
     async with world.board(chat) as board:
         taking = asyncio.create_task(board.take(look(*found)))
         for _ in range(turns):

@@ -13,9 +13,9 @@ from reconciler.notifications import ledger
 from reconciler.notifications.models import Cause, Finding, NotificationState
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
-OTHER = Finding(Cause(NotificationType.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
+OTHER = Finding(Cause(NotificationType.PRUNE_HELD, "telemetry", "default"), details="Held.")
 WORSE = replace(FOUND, severity=Severity.CRITICAL)
-SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants a password"})
+SAID_ELSE = replace(FOUND, details="It wants a password.")
 
 
 def forgotten(book: Book, **how: Any) -> list[str]:
@@ -81,13 +81,7 @@ def test_its_sentences_change_once_a_minute_and_at_once_when_it_grows_worse() ->
     assert book.look(SAID_ELSE, now=at(seconds=59)).put == []
     assert book.look(WORSE, now=at(seconds=59)).put[0].version == 2
     assert book.look(replace(SAID_ELSE, severity=Severity.CRITICAL), now=at(seconds=119)).put[0].version == 3
-    assert book.only.facts == SAID_ELSE.facts
-
-
-def test_facts_that_nobody_reads_change_nothing() -> None:
-    book = Book()
-    book.look(FOUND, now=START)
-    assert book.look(replace(FOUND, facts={**FOUND.facts, "unseen": 7}), now=at(hours=1)).put == []
+    assert book.only.details == SAID_ELSE.details
 
 
 def test_what_fades_keeps_what_is_open_and_opens_nothing() -> None:
@@ -124,7 +118,9 @@ def test_of_a_cause_that_is_given_twice_the_first_counts() -> None:
 
 def test_what_concerns_the_organization_finds_room_always() -> None:
     book = Book()
-    degraded = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
+    degraded = Finding(
+        Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, "The store cannot be used as it should"
+    )
     changes = book.look(FOUND, OTHER, degraded, now=START, most=1)
     assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE, degraded.cause], 1)
     assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), most=1).left_out == 1
