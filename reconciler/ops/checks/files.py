@@ -3,10 +3,8 @@
 Each check is one function: it looks, and returns its findings. Nothing of a secret's content stays.
 """
 
-import itertools
 import os
 import pwd
-import re
 import stat
 import time
 from collections import Counter
@@ -26,7 +24,7 @@ from reconciler.store import audit
 from reconciler.store import files as store_files
 from reconciler.store.audit import BrokenChain
 from reconciler.store.contract import StoreFault
-from reconciler.store.files import OPERATIONS, STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.files import OPERATIONS, STORE, DatabaseKind
 from reconciler.store.records import DamagedVersion
 
 MOST_BYTES = 4 << 20
@@ -98,42 +96,17 @@ def _named_file(named: NamedFile) -> Iterator[DoctorFinding]:
 
 
 def check_secrets_folder(path: Path | None) -> list[DoctorFinding]:
-    """Check the files below `secrets.directory`, of which resources name some."""
+    """Check that the service alone may enter `secrets.directory`."""
     if path is None:
         return []
     if not path.is_dir():
         told = f"{path}, the folder of `secrets.directory`, is no folder"
         return [error(NAME, told, "make it, or correct `secrets.directory`")]
-    found = list(itertools.islice(_read_by_everybody(path), MOST_ENTRIES))
-    if not found:
-        return []
-    told = f"{counted(len(found), 'file')} below {path}, the folder of `secrets.directory`, may be read by everybody"
-    todo = f"`chmod -R o-rwx {path}`, and replace the secrets if anybody else uses this machine"
-    return [error(NAME, f"{told}, as {found[0]}", todo)]
-
-
-def _read_by_everybody(folder: Path) -> Iterator[Path]:
-    """Yield files in one order. Without the right to enter a folder, the modes of what is in it do not matter."""
-    if not folder.stat().st_mode & OTHERS_ENTER:
-        return
-    for path in sorted(folder.iterdir()):
-        mode = path.lstat().st_mode
-        if stat.S_ISDIR(mode):
-            yield from _read_by_everybody(path)
-        elif stat.S_ISREG(mode) and mode & OTHERS_READ:
-            yield path
-
-
-def check_settings_file(path: Path | None, *, has_secret: bool) -> list[DoctorFinding]:
-    """Check the settings file itself, which may hold a client's secret."""
-    if path is None or not has_secret:
-        return []
     mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & OTHERS_READ:
+    if not mode & OTHERS_ENTER:
         return []
-    told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
-    todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
-    return [error(NAME, told, todo)]
+    told = f"{path}, the folder of `secrets.directory`, may be entered by everybody (mode {mode:04o})"
+    return [warning(NAME, told, f"`chmod o-rwx {path}`, and replace the secrets that others may have read")]
 
 
 # The state directory: its owner, and who else may look into it.
@@ -272,45 +245,12 @@ def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFi
     return [ok(DISK_NAME, left)]
 
 
-# Open files: the limit of the service's process while it runs, otherwise of this one.
-
-LIMIT_NAME = "open files"
-WANTED = 8192  # less is little for many destinations; the service takes up to 65,536
-LEAST = 1024
-FULL = 0.9  # of the limit
-TODO = "set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is started"
-_LINE = re.compile(r"^Max open files\s+(\d+|unlimited)\s+(\d+|unlimited)\s", re.MULTILINE)
-
-
-def check_open_files(process: int | None) -> list[DoctorFinding]:
-    """Check the hard limit, up to which a service helps itself, and how many a running one has open. Raises OSError."""
-    of_process = Path(f"/proc/{'self' if process is None else process}")
-    whose = "a service started from here" if process is None else f"the service (process {process})"
-    found = _LINE.search((of_process / "limits").read_text(encoding="ascii"))
-    if found is None or found[2] == "unlimited":
-        return [ok(LIMIT_NAME, f"{whose} may open any number")]
-    most = int(found[2])
-    try:
-        opened = 0 if process is None else sum(1 for _ in (of_process / "fd").iterdir())
-    except PermissionError:  # another user's process
-        opened = 0
-    if opened >= most * FULL:
-        told = f"{whose} has {opened:,} files open, and may open {most:,}: at that it refuses connections"
-        return [error(LIMIT_NAME, told, TODO)]
-    if most >= WANTED:
-        return [ok(LIMIT_NAME, f"{whose} may open {most:,}")]
-    told = f"{whose} may open {most:,}, and queues, connections and repositories take some each"
-    return [error(LIMIT_NAME, told, TODO) if most < LEAST else warning(LIMIT_NAME, told, TODO)]
-
-
 # Checks of the databases and the audit.
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
 ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_check'`, which has no limit"
-MUCH_FREE = 0.5  # of a file that nothing is in
 NAMED = 10  # damaged versions that a sentence names
-LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
 T = TypeVar("T")
 
@@ -343,11 +283,11 @@ def check_database(
     if verdict is None or damaged is None:
         told = f"{what}, too large to be looked through in {seconds:g} seconds"
         todo = ELSEWHERE if is_full else "look through it with `reconciler doctor --full`"
-        return [warning(name, told, todo), *_free(path, kind, found)]
+        return [warning(name, told, todo)]
     if verdict != "ok" or damaged:
         return [_damaged(path, kind, verdict, damaged)]
     later = f"; the next start brings it to version {kind.latest}" if found.version < kind.latest else ""
-    return [ok(name, f"{what}, whole{later}"), *_free(path, kind, found)]
+    return [ok(name, f"{what}, whole{later}")]
 
 
 def _damaged(path: Path, kind: DatabaseKind, verdict: str, damaged: list[DamagedVersion]) -> DoctorFinding:
@@ -370,14 +310,6 @@ def _in_time(look: Callable[[], T]) -> T | None:
         return look()
     except Refused:
         return None
-
-
-def _free(path: Path, kind: DatabaseKind, found: DatabaseIdentity) -> list[DoctorFinding]:
-    free = found.free_pages * found.page_bytes
-    if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
-        return []
-    told = f"{databases.size_text(free)} of {path} are unused, and go to what comes"
-    return [ok(kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
 
 
 def _names(damaged: list[DamagedVersion]) -> str:
