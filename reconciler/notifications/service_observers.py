@@ -203,7 +203,7 @@ class KeyObserver:
         findings = []
         for (project, maker), keys in changes.keys_to_review(self._directory(), now=rfc3339(self._clock())).items():
             of = f"the project {project}" if project else "the organization"
-            title = f"To review: {counted(len(keys), 'key')} of {of}, made by {maker}, who is no admin there any more"
+            title = f"{counted(len(keys), 'key')} of {of} to review: {maker} is no admin there any more"
             names = [f"{key.name} ({key.id})" for key in keys[:LISTED]]
             details = f"{rendering.named(names, total=len(keys))}."
             cause = Cause(NotificationType.KEYS_TO_REVIEW, maker, project)

@@ -1,7 +1,6 @@
 """Metrics of the service: their names and the sources of their values; those of delivery are in `delivery_metrics`."""
 
 import contextlib
-import gc
 import platform
 import resource
 import time
@@ -70,10 +69,9 @@ VIRTUAL = gauge("process_virtual_memory_bytes", "Its virtual memory.")
 FILES = gauge("process_open_fds", "Its open files.")
 MOST_FILES = gauge("process_max_fds", "The limit of its open files.")
 STARTED = gauge("process_start_time_seconds", "When it started, in Unix seconds.")
-COLLECTIONS = counter("python_gc_collections_total", "Runs of the garbage collector.", "generation")
 BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.", "python", "version")
 
-PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
+PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, BUILD)
 
 
 def process_steps() -> Iterator[Sample]:
@@ -89,8 +87,6 @@ def process_steps() -> Iterator[Sample]:
     if soft != resource.RLIM_INFINITY:
         yield Sample(MOST_FILES, soft)
     yield Sample(STARTED, BEGAN)
-    for generation, seen in enumerate(gc.get_stats()):
-        yield Sample(COLLECTIONS, seen["collections"], (str(generation),))
     yield Sample(BUILD, 1, (platform.python_version(), __version__))
 
 

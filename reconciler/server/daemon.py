@@ -43,21 +43,15 @@ class ErasePace:
 
 
 async def erase_loop(store: Store, pace: ErasePace) -> None:
-    """Try for ever; say when traces have to wait, and when they are gone then."""
-    waiting = False
+    """Try for ever; say when traces have to wait, and when they are gone."""
     while True:
         seconds = pace.seconds
         try:
-            traces = await store.erase_traces()
+            if await store.erase_traces() is Traces.ERASED:
+                log.info("The store's files hold no trace of what was rewritten any more.")
         except StoreFault as fault:
             log.warning("Traces of what was rewritten are still in the store's files. %s", fault.message)
-            waiting, seconds = True, pace.after_fault
-        else:
-            if traces is Traces.KEPT and not waiting:
-                log.info("Traces of what was rewritten stay in the store's files while an older revision is read.")
-            if traces is Traces.ERASED or (traces is Traces.NONE and waiting):
-                log.info("The store's files hold no trace of what was rewritten any more.")
-            waiting = traces is Traces.KEPT
+            seconds = pace.after_fault
         await asyncio.sleep(seconds)
 
 

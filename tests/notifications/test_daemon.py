@@ -351,7 +351,7 @@ def test_keys_of_an_admin_who_is_demoted_or_removed_are_told_until_they_are_revo
     as_role("user")
     [told] = becomes(daemon, "leaving", ("KeysToReview", "open"))
     assert told["metadata"]["displayName"] == (
-        "To review: 1 key of the project leaving, made by user:zoe, who is no admin there any more"
+        "1 key of the project leaving to review: user:zoe is no admin there any more"
     )
     assert message(told).startswith(f"robot ({shared['id']}). ")
     as_role("admin")
