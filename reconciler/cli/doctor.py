@@ -79,22 +79,13 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
-    asked = [
-        services.NamedRepository(one.name, one.source, one.suspended)
-        for one in following.watched_repositories(settings)
-    ]
-    return await services.check_repositories(asked, state=settings.state_dir)
+    return await services.check_repositories(following.watched_repositories(settings), state=settings.state_dir)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
-    store = places.store.stat().st_size if places.store.exists() else 0
-    sizes = {settings.state_dir: 0, places.store.parent: store}  # often the same folder
+    folders = dict.fromkeys((settings.state_dir, places.store.parent))  # often the same
     reserve = settings.delivery.free_bytes
-    return [
-        finding
-        for folder, size in sizes.items()
-        for finding in files.check_disk(folder, reserve=reserve, store_bytes=size)
-    ]
+    return [finding for folder in folders for finding in files.check_disk(folder, reserve=reserve)]
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:

@@ -16,7 +16,6 @@ from reconciler.notifications import ledger, models, rendering
 from reconciler.notifications.ledger import MOST, DueAlert
 from reconciler.notifications.models import (
     Cause,
-    Domain,
     Look,
     Notification,
     NotificationState,
@@ -69,17 +68,16 @@ class Board:
         self._changing = asyncio.Lock()  # whoever changes a notification holds it until that is shown
         self._changed = asyncio.Event()
         self._made = 0  # the time in the last id, in milliseconds
-        self._left_out: set[Domain] = set()  # in whose looks causes found no room
 
     async def load(self) -> None:
         """Load what an earlier start kept, and have targets told of what is open and what they did not hear of. Raises
         StoreFault for a file that cannot be read.
         """
-        rows = await self._operations.notifications()
-        self._kept = self._stored = {one.id: one for one in models.read_notifications(rows)}
-        for identifier, user, status in models.read_statuses(await self._operations.notification_statuses()):
-            if identifier in self._kept:
-                self._statuses.setdefault(identifier, {})[user] = status
+        kept = models.read_notifications(await self._operations.notifications())
+        self._kept = self._stored = {one.id: one for one in kept}
+        for row in await self._operations.notification_statuses():
+            if row.notification in self._kept:
+                self._statuses.setdefault(row.notification, {})[row.user] = UserStatus(row.status)
         if self._kept:  # the clock may have been set back since
             self._made = ids.milliseconds(max(self._kept))
         names = {target.name for target in self.targets}
@@ -94,7 +92,7 @@ class Board:
     async def take(self, look: Look) -> None:
         """Take over what a look found."""
         async with self._changing:
-            found = ledger.changes(
+            changes = ledger.changes(
                 self._kept.values(),
                 look,
                 now=self._clock(),
@@ -102,14 +100,7 @@ class Board:
                 targets=self.targets,
                 most=self._most,
             )
-            await self._put(found.put)
-        if not found.left_out:
-            self._left_out.discard(look.domain)
-            return
-        if not self._left_out:
-            told, there = counted(found.left_out, "cause"), counted(self.open.total(), "open notification")
-            log.warning("%s found no room beside %s; mend some of them.", told, there)
-        self._left_out.add(look.domain)
+            await self._put(changes)
 
     async def tidy(self) -> None:
         """Write what had to wait, forget what ended long ago, and have alerts sent that are due by now."""

@@ -33,13 +33,6 @@ MOST_LATE = 100  # open notifications that a target is told of late: a chat is n
 NewId = Callable[[], str]
 
 
-class LedgerChanges(NamedTuple):
-    """Notifications to keep in place of earlier ones, and the number of causes without room."""
-
-    put: list[Notification]
-    left_out: int
-
-
 def changes(
     kept: Collection[Notification],
     look: Look,
@@ -48,7 +41,7 @@ def changes(
     new_id: NewId,
     targets: Sequence[AlertTarget] = (),
     most: int = MOST,
-) -> LedgerChanges:
+) -> list[Notification]:
     """Return what a look changes. `kept` is in the order of ids; new ones get theirs in the order of the findings.
 
     Of `most`, a project takes no more than it leaves to all others: one alone gets half of all, the next half of the
@@ -61,7 +54,7 @@ def changes(
     found: dict[Cause, Finding] = {}
     for finding in look.findings:
         found.setdefault(finding.cause, finding)
-    put, left_out = [], 0
+    put = []
     for cause, finding in found.items():
         before = latest.get(cause)
         after = _met(before, finding, domain=look.domain, now=now, new_id=new_id)
@@ -69,7 +62,6 @@ def changes(
             continue
         if before is None or before.state is NotificationState.RESOLVED:
             if cause.scope is not NotificationScope.ORGANIZATION and taken[cause.project] >= room:
-                left_out += 1
                 continue
             taken[cause.project] += 1
             room -= 1
@@ -81,7 +73,7 @@ def changes(
         is_looked_at = look.projects is None or one.cause.project in look.projects
         if one.domain is look.domain and is_looked_at and one.cause not in found:
             put.append(replace(one, resolved=now, modified=now, version=one.version + 1))
-    return LedgerChanges(put, left_out)
+    return put
 
 
 def forgotten(kept: Collection[Notification], *, now: datetime, retention: timedelta, most: int = MOST) -> list[str]:

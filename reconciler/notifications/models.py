@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.store.records import NotificationRow, NotificationStatusRow
+from reconciler.store.records import NotificationRow
 
 log = logging.getLogger(__name__)
 
@@ -151,12 +151,3 @@ def read_notifications(rows: Iterable[NotificationRow]) -> Iterator[Notification
             yield _decoder.decode(each.body)
         except msgspec.MsgspecError:
             log.warning("The notification %s was written by another version, and is not shown.", each.id)
-
-
-def read_statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
-    """Yield notification, person and status. A status of a later version is passed over."""
-    for each in rows:
-        try:
-            yield each.notification, each.user, UserStatus(each.status)
-        except ValueError:
-            log.warning("What was done with %s was written by another version; it is unread.", each.notification)

@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -204,7 +203,6 @@ BEGINS = frozenset({FlowChange.STARTED, FlowChange.RESUMED})
 
 
 class _RunFlows(msgspec.Struct, frozen=True):
-    counts: dict[str, int]
     changes: tuple[Flow, ...]
 
 
@@ -216,15 +214,16 @@ class FlowRun(msgspec.Struct, frozen=True):
     flows: _RunFlows | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndedFlows:
-    """The flows that one commit ended, as sentences by Configuration and destination; `more` have no name."""
+class EndedFlow(NamedTuple):
+    """The commit that ended a flow, when that was, and the flow in a sentence."""
 
     commit: str
     at: datetime
-    flows: Mapping[tuple[str, str], str]
-    more: int
+    sentence: str
 
+
+EndedFlows: TypeAlias = Mapping[tuple[str, str], EndedFlow]
+"""By Configuration and destination."""
 
 read_flow_run = msgspec.json.Decoder(FlowRun).decode
 
@@ -250,32 +249,34 @@ class FlowObserver:
         self._followed = followed
         self._delivers = delivers
         self._clock = clock
-        self._read: dict[str, tuple[str, tuple[EndedFlows, ...]]] = {}  # the oldest first
+        self._read: dict[str, tuple[str, EndedFlows]] = {}
 
     async def look(self) -> Look:
         """All repositories. Raises StoreFault."""
         every = [one for one in self._reconcilers() if one.why_suspended is None]
         since, read = self._clock() - ENDED, dict(self._read)
-        self._read = {one.watched.name: read.get(one.watched.name, ("", ())) for one in every}
+        self._read = {one.watched.name: read.get(one.watched.name, ("", {})) for one in every}
         findings: list[Finding] = []
         for one in every:
             name, last = one.watched.name, one.memory.last_run or ""
             before, ended = self._read[name]
             if last != before:
                 ended = ended_flows(ended, await self._runs(name, before, since))
-            ended = tuple(each for each in ended if each.at > since)
+            ended = {flow: each for flow, each in ended.items() if each.at > since}
             self._read[name] = (last, ended)
-            findings += [found for each in ended for found in self._findings(one, each)]
+            findings += self._findings(one, ended)
         return Look(Domain.FLOWS, tuple(findings))
 
     def _findings(self, one: Reconciler, ended: EndedFlows) -> Iterator[Finding]:
         name, project = one.watched.name, one.watched.project
-        left = [text for flow, text in ended.flows.items() if not self._delivers(project, *flow)]
-        if left:
-            cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {ended.commit}", project)
-            total = len(left) + ended.more
-            title = f"{counted(total, 'flow')} ended with the commit {ended.commit} of the repository {name}"
-            details = rendering.sentence(named(left[:NAMED], total=total, between="; "))
+        by_commit: dict[str, list[str]] = {}
+        for flow, each in ended.items():
+            if not self._delivers(project, *flow):
+                by_commit.setdefault(each.commit, []).append(each.sentence)
+        for commit, flows in by_commit.items():
+            cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {commit}", project)
+            title = f"{counted(len(flows), 'flow')} ended with the commit {commit} of the repository {name}"
+            details = rendering.sentence(named(flows[:NAMED], total=len(flows), between="; "))
             yield Finding(cause, Severity.WARNING, title, details, fading=project not in self._followed())
 
     async def _runs(self, name: str, last: str, since: datetime) -> list[FlowRun]:
@@ -286,24 +287,20 @@ class FlowObserver:
         return [run for run in reversed(found) if run.id > last and ids.milliseconds(run.id) >= begin]
 
 
-def ended_flows(before: Iterable[EndedFlows], runs: Iterable[FlowRun]) -> tuple[EndedFlows, ...]:
-    """Add what these runs ended, in order, and take away what they began again."""
-    found = list(before)
+def ended_flows(before: EndedFlows, runs: Iterable[FlowRun]) -> EndedFlows:
+    """Add what these runs ended, in order, and take away what they began again. A flow counts for the last commit that
+    ended it.
+    """
+    found = dict(before)
     for run in runs:
-        if run.flows is None:
-            continue
-        changes = run.flows.changes
-        begun = {(one.configuration, one.destination) for one in changes if one.change in BEGINS}
-        ended = {
-            (one.configuration, one.destination): one.sentence() for one in changes if one.change is FlowChange.STOPPED
-        }
-        for index, one in enumerate(found):
-            found[index] = replace(one, flows={key: text for key, text in one.flows.items() if key not in begun})
-        if ended:
-            at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
-            more = run.flows.counts.get(FlowChange.STOPPED, 0) - len(ended)
-            found.append(EndedFlows((run.commit or "")[:12], at, ended, more))
-    return tuple(one for one in found if one.flows)
+        at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
+        for change in () if run.flows is None else run.flows.changes:
+            flow = change.configuration, change.destination
+            if change.change in BEGINS:
+                found.pop(flow, None)
+            elif change.change is FlowChange.STOPPED:
+                found[flow] = EndedFlow((run.commit or "")[:12], at, change.sentence())
+    return found
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
@@ -410,7 +407,6 @@ def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Look
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
 UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
-SLICE = 20  # destinations that are looked at at a stretch
 
 
 class DeliveryObserver:
@@ -437,11 +433,9 @@ class DeliveryObserver:
         lanes: dict[tuple[str, str], list[Lane]] = {}
         for lane in figures.lanes:
             lanes.setdefault((lane.project, lane.name), []).append(lane)
-        for place, ((project, name), of_one) in enumerate(sorted(lanes.items())):
+        for (project, name), of_one in sorted(lanes.items()):
             if project in findings:
                 findings[project] += _of_destination(project, name, of_one, now=now)
-            if place % SLICE == 0:
-                await asyncio.sleep(0)
         for project, found in findings.items():
             is_unrouted = self._is_unrouted(project, figures.unrouted.get(project, 0), now)
             is_young = now - self._began < UNROUTED  # what was counted before the start is not known any more

@@ -13,7 +13,6 @@ from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
 from reconciler.model.clock import Clock
-from reconciler.model.errors import ReconcilerError
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import AlertTally, Outbox
@@ -156,19 +155,18 @@ STORE_FAILURES = counter(
     "file.",
     "reason",
 )
-REVISION = gauge("reconciler_store_revision", "The revision of the store. Absent while the store cannot be read.")
 FILE = gauge("reconciler_store_file_bytes", "Size of the store's file.")
 LOG = gauge("reconciler_store_wal_bytes", "Size of its write-ahead log.")
 
-STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, REVISION, FILE, LOG)
+STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, FILE, LOG)
 
 
-def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Sample]:
-    """All of them. `revision` is None when it could not be read."""
+def store_steps(figures: StoreFigures) -> Iterator[Sample]:
+    """All of them."""
     yield Sample(STORE_SECONDS, figures.commits.seconds)
     yield Sample(STORE_FAILURES, figures.commits.failed, ("fault",))
     yield Sample(STORE_FAILURES, figures.commits.moved, ("moved",))
-    for family, value in ((REVISION, revision), (FILE, figures.file), (LOG, figures.log)):
+    for family, value in ((FILE, figures.file), (LOG, figures.log)):
         if value is not None:
             yield Sample(family, value)
 
@@ -243,16 +241,12 @@ class MetricSources:
 
     async def samples(self) -> Iterator[Sample]:
         """All of them. The sources are looked at while the samples are taken."""
-        try:
-            revision = await self.store.revision()
-        except ReconcilerError:
-            revision = None  # all else is told all the more
         now = int(self.clock().timestamp() * 1000)
         delivered = await delivery_metrics.delivery_steps(self.deliveries(), now=now)
         return chain(
             run_steps(self.repositories),
             git_steps(self.repositories.remote_tally),
-            store_steps(self.store.figures(), revision),
+            store_steps(self.store.figures()),
             traffic.request_steps(self.traffic, self.in_flight),
             delivered,
             notification_steps(self.board.open, () if self.outbox is None else self.outbox.tallies()),

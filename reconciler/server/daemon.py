@@ -142,7 +142,6 @@ async def _up(
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
         "sessions": services.sessions.keep(),
-        "first-password": sign_in.clear_first_admin(services.accounts, state_dir=settings.state_dir),
         "reloads": _reloads(plan, built, served, reload),
         "erasing": erase_loop(services.store, ErasePace()),
         "routes": built.delivery.keep(services.store),

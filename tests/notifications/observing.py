@@ -6,7 +6,6 @@ from datetime import UTC, datetime, timedelta
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.ledger import LedgerChanges
 from reconciler.notifications.models import Cause, Domain, Finding, Look, Notification
 from reconciler.settings.models import AlertTarget
 
@@ -34,11 +33,13 @@ class Book:
         self.new_id = ids()
         self.targets = targets
 
-    def look(self, *findings: Finding, now: datetime, part: str | None = None, most: int = 10_000) -> LedgerChanges:
+    def look(
+        self, *findings: Finding, now: datetime, part: str | None = None, most: int = 10_000
+    ) -> list[Notification]:
         """A look at all repositories, or those of one project; what it changes, which is kept."""
         look = Look(Domain.REPOSITORIES, findings, None if part is None else frozenset({part}))
         changes = ledger.changes(self.kept.values(), look, now=now, new_id=self.new_id, targets=self.targets, most=most)
-        self.kept |= {one.id: one for one in changes.put}
+        self.kept |= {one.id: one for one in changes}
         return changes
 
     @property

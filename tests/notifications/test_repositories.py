@@ -102,8 +102,10 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
 
 def ended(*runs: bytes) -> list[tuple[str, list[str]]]:
     """The commits of which flows are ended after these runs, with the flows."""
-    found = observers.ended_flows((), map(observers.read_flow_run, runs))
-    return [(one.commit, sorted(f"{name} to {destination}" for name, destination in one.flows)) for one in found]
+    found: dict[str, list[str]] = {}
+    for (name, destination), one in observers.ended_flows({}, map(observers.read_flow_run, runs)).items():
+        found.setdefault(one.commit, []).append(f"{name} to {destination}")
+    return [(commit, sorted(names)) for commit, names in found.items()]
 
 
 def commit_of(number: int) -> str:

@@ -214,17 +214,17 @@ def check_quarantine(state: Path) -> list[DoctorFinding]:
     ]
 
 
-# Room on the disks: for log records, for large changes, for the copy before an upgrade.
+# Room on the disks, for log records and for large changes.
 
 DISK_NAME = "disk"
 LARGE_CHANGE_BYTES = 128 << 20  # below that the store gives large changes up
 FEW_FILES = 1000
 
 
-def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFinding]:
+def check_disk(folder: Path, *, reserve: int) -> list[DoctorFinding]:
     """Check the disk of a folder, or of the nearest one above it that is there. Raises OSError.
 
-    `reserve` is `delivery.freeBytes`; `store_bytes` is the size of the store on this disk.
+    `reserve` is `delivery.freeBytes`.
     """
     place = next(each for each in (folder, *folder.parents) if each.is_dir())
     found = os.statvfs(place)
@@ -238,10 +238,6 @@ def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFi
         return [error(DISK_NAME, told, "make room")]
     if free < reserve + LARGE_CHANGE_BYTES:
         return [warning(DISK_NAME, f"{left}, little more than log records are refused at", "make room")]
-    if free < store_bytes + databases.SPARE_BYTES:
-        size = databases.size_text(store_bytes)
-        told = f"{left}, too little for the copy that an upgrade makes of the store ({size})"
-        return [warning(DISK_NAME, told, "make room before the next upgrade")]
     return [ok(DISK_NAME, left)]
 
 

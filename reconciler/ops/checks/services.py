@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +21,7 @@ from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.notifications import certificates
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
 from reconciler.worker import sandbox
 from reconciler.worker.sandbox import Protections
@@ -118,15 +118,7 @@ REPOSITORY_SECONDS = 30.0  # for one, however long `timeout` lets a git go on
 SHOWN = 12  # characters of a commit
 
 
-class NamedRepository(NamedTuple):
-    """A repository of the settings; a suspended one is not polled."""
-
-    name: str
-    source: Source
-    is_suspended: bool
-
-
-async def check_repositories(repositories: Sequence[NamedRepository], *, state: Path) -> list[DoctorFinding]:
+async def check_repositories(repositories: Sequence[WatchedRepository], *, state: Path) -> list[DoctorFinding]:
     """Poll all of them at once. `state` is the state directory, where no repository may lead."""
     if not repositories:
         return [ok(REPOSITORY_NAME, "the settings name none, so nothing is watched")]
@@ -153,8 +145,8 @@ def _folder_above(state: Path) -> Path | None:
     return state if runs_no_programs and is_ours else None
 
 
-async def _repository(named: NamedRepository, remotes: Remotes) -> DoctorFinding:
-    if named.is_suspended:
+async def _repository(named: WatchedRepository, remotes: Remotes) -> DoctorFinding:
+    if named.suspended:
         return ok(REPOSITORY_NAME, f"{named.name} is suspended in the settings, and nobody looked")
     try:
         async with asyncio.timeout(REPOSITORY_SECONDS):
