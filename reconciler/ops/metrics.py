@@ -17,7 +17,7 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import AlertTally, Outbox
 from reconciler.ops import delivery_metrics, traffic
-from reconciler.ops.metric_families import MetricFamily, Sample, counter, gauge, histogram
+from reconciler.ops.metric_families import Sample, counter, gauge, histogram
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.repositories import Repositories
 from reconciler.store.contract import Store
@@ -44,8 +44,6 @@ KINDS = tuple(
     for state in (*(each.value for each in RepositoryState if each not in SETTLED), "")
 )
 
-GIT_FAMILIES = (LOOKS, FETCHES, FAILURES)
-
 
 def git_steps(tally: RemoteTally) -> Iterator[Sample]:
     """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
@@ -69,8 +67,6 @@ FILES = gauge("process_open_fds", "Its open files.")
 MOST_FILES = gauge("process_max_fds", "The limit of its open files.")
 STARTED = gauge("process_start_time_seconds", "When it started, in Unix seconds.")
 BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.", "python", "version")
-
-PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, BUILD)
 
 
 def process_steps() -> Iterator[Sample]:
@@ -121,8 +117,6 @@ RESOURCES = gauge(
     "status",
 )
 
-RUN_FAMILIES = (RUNS, RUN_SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
-
 
 def run_steps(repositories: Repositories) -> Iterator[Sample]:
     """All of them."""
@@ -158,8 +152,6 @@ STORE_FAILURES = counter(
 FILE = gauge("reconciler_store_file_bytes", "Size of the store's file.")
 LOG = gauge("reconciler_store_wal_bytes", "Size of its write-ahead log.")
 
-STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, FILE, LOG)
-
 
 def store_steps(figures: StoreFigures) -> Iterator[Sample]:
     """All of them."""
@@ -190,8 +182,6 @@ ALERTS_GIVEN_UP = counter(
 )
 ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be sent.", *OF_A_TARGET)
 
-NOTIFICATION_FAMILIES = (OPEN_NOTIFICATIONS, ALERTS_SENT, ALERTS_FAILED, ALERTS_GIVEN_UP, ALERTS_WAITING)
-
 
 def notification_steps(
     found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
@@ -211,19 +201,7 @@ def notification_steps(
             yield Sample(family, value, (one.target,))
 
 
-# All metrics, in their one order, and where their values come from.
-#
-# A source is a function that yields samples, and its families. docs/metrics.md names each family.
-
-ALL_FAMILIES: tuple[MetricFamily, ...] = (
-    *RUN_FAMILIES,
-    *GIT_FAMILIES,
-    *STORE_FAMILIES,
-    *traffic.FAMILIES,
-    *delivery_metrics.FAMILIES,
-    *NOTIFICATION_FAMILIES,
-    *PROCESS_FAMILIES,
-)
+# The sources of all metrics. docs/metrics.md names each family.
 
 
 @dataclass(frozen=True, slots=True)

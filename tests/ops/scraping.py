@@ -5,8 +5,16 @@ from dataclasses import dataclass
 
 from prometheus_client import parser
 
+from reconciler.ops import delivery_metrics, metrics, traffic
+from reconciler.ops.metric_families import MetricFamily
 from tests.daemons import Daemon
 
+FAMILIES = [
+    one
+    for module in (metrics, traffic, delivery_metrics)
+    for one in vars(module).values()
+    if isinstance(one, MetricFamily)
+]
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
