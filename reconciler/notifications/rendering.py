@@ -11,7 +11,7 @@ import msgspec
 
 from reconciler.model.clock import rfc3339
 from reconciler.model.notification_types import NotificationType
-from reconciler.model.text import counted
+from reconciler.model.text import counted, visible
 from reconciler.notifications.models import Cause, Notification, UserStatus
 
 # Parts of sentences, for observers.
@@ -79,8 +79,9 @@ def text_of(one: Notification) -> NotificationText:
 
 def _typed(todo: str, cause: Cause) -> str:
     """Fill names into commands. One about a repository finds its project by itself."""
-    project = "" if cause.project in ("", "default") else f" --project {cause.project}"
-    return todo.replace("REPOSITORY", cause.subject).replace("DESTINATION", f"{cause.subject}{project}")
+    subject, project = visible(cause.subject)[:MOST], visible(cause.project)[:MOST]
+    of = "" if project in ("", "default") else f" --project {project}"
+    return todo.replace("REPOSITORY", subject).replace("DESTINATION", f"{subject}{of}")
 
 
 # A notification as the API shows it (interface, Notification resource).
