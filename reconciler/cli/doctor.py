@@ -59,7 +59,6 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
             check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
             for kind in KINDS
         ),
-        check(files.AUDIT, files.check_audit, places.store, is_full=is_full, seconds=deep),
         check(files.DISK_NAME, _disks, settings, places),
         check(services.CLOCK_NAME, services.check_clock, now, [settings.state_dir, PROGRAM]),
         check(services.CERTIFICATE_NAME, _certificates, settings, now),

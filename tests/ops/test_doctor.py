@@ -36,7 +36,6 @@ from tests.scenarios.remote_cases.remote import Upstream
 from tests.servers import https
 from tests.servers.certificates import Authority
 from tests.store import rows
-from tests.store.chains import tamper
 from tests.store.engines import flip
 
 Found = list[tuple[str, str, str]]
@@ -101,14 +100,12 @@ def test_of_a_service_that_is_well_nothing_is_wrong(service: Service, source: Re
         "repositories",
         "store.db",
         "ops.db",
-        "audit",
         "disk",
         "clock",
     ]
     told = {check: message for check, _, message in found}
     assert told["repositories"] == f"telemetry: refs/heads/main is at {source.head()[:12]}"
     assert told["service"] == "it does not run"
-    assert told["audit"] == "the chain fits: 1 link with 1 event"
     assert scenes.listing(service.state) == ["ops.db", "store.db"]
 
 
@@ -378,18 +375,6 @@ def test_a_store_that_is_damaged(service: Service) -> None:
     assert "malformed" in message or message.endswith("; stop the service, and restore a backup")
 
 
-def test_an_audit_that_is_damaged_waits_for_the_store(service: Service) -> None:
-    with closing(sqlite3.connect(service.state / "store.db")) as connection:
-        page = connection.execute("select rootpage from sqlite_schema where name = 'audit_link'").fetchone()[0]
-    with (service.state / "store.db").open("r+b") as file:
-        file.seek((page - 1) * 4096)
-        file.write(b"\xff" * 4096)
-    store, audit = service.wrong()
-    assert (store[:2], audit[:2]) == (("store.db", "error"), ("audit", "warning"))
-    assert audit[2].startswith("not looked at: The store could not be read (database disk image is malformed)")
-    assert audit[2].endswith("; mend the store first")
-
-
 def test_damage_that_only_a_full_look_finds(service: Service) -> None:
     with closing(sqlite3.connect(service.state / "store.db", isolation_level=None)) as connection:
         connection.execute("pragma writable_schema = on")
@@ -442,27 +427,6 @@ def test_an_older_store_will_be_brought_to_this_version(service: Service) -> Non
     _, found = service.examine()
     [told] = [message for check, _, message in found if check == "store.db"]
     assert told.endswith(f"whole; the next start brings it to version {STORE.latest}")
-    told = f"not looked at before the next start, which brings the store to version {STORE.latest}"
-    assert ("audit", "ok", told) in found
-
-
-def test_an_audit_whose_events_were_changed(service: Service) -> None:
-    tamper(service.state / "store.db", "update audit set actor = 'user:nobody'")
-    [(check, status, message)] = service.wrong()
-    assert (check, status) == ("audit", "error")
-    assert message.startswith("Link 1 of ")
-    assert message.endswith(
-        " does not fit: one of its events, or a link before it, is not what it was when written; keep a copy of the "
-        "file, look who may write it, and compare it with the heads in the service's log"
-    )
-
-
-def test_an_audit_that_there_is_no_time_for(service: Service) -> None:
-    moments = itertools.chain([0.0], itertools.repeat(files.QUICK_SECONDS + 1))
-    store = scenes.filled(service.folder / "large", *(f"n{number}" for number in range(3_000))).store
-    assert files.check_audit(store, is_full=False, clock=lambda: next(moments)) == [
-        ops_doctor.warning("audit", "too long to be looked through in time", "`reconciler audit verify` has no limit")
-    ]
 
 
 @pytest.mark.parametrize("is_full", [False, True])
@@ -481,7 +445,7 @@ def test_a_look_without_time_says_so_before_nobody_waits_for_it_any_more(is_full
     loaded = Loaded(settings=Settings(), warnings=(), config=None)
     found = doctor.doctor_checks(loaded, environment={}, now=datetime.now(UTC), is_full=is_full)
     seconds = {check.name: check.seconds for check in found}
-    for name in ("store.db", "ops.db", "audit"):
+    for name in ("store.db", "ops.db"):
         assert seconds[name] > (files.FULL_SECONDS if is_full else files.QUICK_SECONDS), name
 
 

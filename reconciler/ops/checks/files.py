@@ -20,10 +20,7 @@ from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
-from reconciler.store import audit
 from reconciler.store import files as store_files
-from reconciler.store.audit import BrokenChain
-from reconciler.store.contract import StoreFault
 from reconciler.store.files import OPERATIONS, STORE, DatabaseKind
 from reconciler.store.records import DamagedVersion
 
@@ -241,7 +238,7 @@ def check_disk(folder: Path, *, reserve: int) -> list[DoctorFinding]:
     return [ok(DISK_NAME, left)]
 
 
-# Checks of the databases and the audit.
+# Checks of the databases.
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
@@ -313,35 +310,3 @@ def _names(damaged: list[DamagedVersion]) -> str:
         f"version {one.version} of the {one.kind} {one.name} (project {one.project})" for one in damaged[:NAMED]
     )
     return f"{first} and {len(damaged) - NAMED} more" if len(damaged) > NAMED else first
-
-
-# The chain of the audit, as far as there is time.
-#
-# Events that are gone although they are to be kept are not looked for: the settings of today need not say for how long
-# older ones were to be kept (`reconciler audit verify --retention`).
-
-AUDIT = "audit"
-MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
-
-
-def check_audit(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> list[DoctorFinding]:
-    """Check the chain of the audit in a store; nothing for a store that cannot be used, which its own check reports."""
-    try:
-        version = store_files.identify(path, STORE).version if path.exists() else None
-    except ReconcilerError:
-        version = None
-    if version is None:
-        return []
-    if version != STORE.latest:
-        return [ok(AUDIT, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
-    watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
-    try:
-        verified = audit.verify(path, watched=partial(store_files.watched, watch=watch, what=AUDIT))
-    except BrokenChain as problem:
-        return [error(AUDIT, problem.message.rstrip("."), MENDING)]
-    except StoreFault as problem:
-        return [warning(AUDIT, f"not looked at: {problem.message.rstrip('.')}", "mend the store first")]
-    except Refused:
-        return [warning(AUDIT, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
-    links, events = counted(verified.links, "link"), counted(verified.events, "event")
-    return [ok(AUDIT, f"the chain fits: {links} with {events}")]
