@@ -84,12 +84,12 @@ class CertificateObserver:
         return tuple(found for file in files if (found := _finding(file, now)) is not None)
 
     def _of_settings(self) -> Iterator[ExpiringFile]:
-        if self._certificate is not None:
-            until = _leaf(_text(self._certificate))
-            yield ExpiringFile(_of_file(self._certificate), "The listener's certificate", until)
-        if self._authorities is not None:
-            until = last_authority(_text(self._authorities))
-            yield ExpiringFile(_of_file(self._authorities), "The last authority of `outbound.caFile`", until)
+        for path, what, ends in (
+            (self._certificate, "The listener's certificate", _leaf),
+            (self._authorities, "The last authority of `outbound.caFile`", last_authority),
+        ):
+            if path is not None:
+                yield ExpiringFile(_of_file(path), what, ends(_text(path)))
 
     def _of_destinations(self, lanes: Sequence[Lane]) -> Iterator[ExpiringFile]:
         endpoints = {
@@ -110,16 +110,11 @@ class CertificateObserver:
 
 
 def _of_repositories(repositories: Sequence[WatchedRepository]) -> Iterator[ExpiringFile]:
-    """Yield each file that repositories trust once, with the name of the first of them. It is in the settings, so it is
-    the organization's.
-    """
-    trusted: dict[Path, str] = {}
+    """Yield the files that repositories trust. They are in the settings, so they are the organization's."""
     for one in repositories:
-        if one.credentials.ca_file is not None:
-            trusted.setdefault(one.credentials.ca_file, one.name)
-    for file, name in sorted(trusted.items()):
-        what = f"The last authority in `credentials.caFile` of the repository {name}"
-        yield ExpiringFile(_of_file(file), what, last_authority(_text(file)))
+        if (file := one.credentials.ca_file) is not None:
+            what = f"The last authority in `credentials.caFile` of the repository {one.name}"
+            yield ExpiringFile(_of_file(file), what, last_authority(_text(file)))
 
 
 def _of_file(path: Path) -> Cause:
