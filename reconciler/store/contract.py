@@ -339,6 +339,11 @@ class PlanningView(Protocol):
     def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
         """The documents of the applied head that have one of these keys."""
 
+    def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
+        """Return those of these keys that the applied head of a repository of the project has, but for these
+        repositories, and that are not stored.
+        """
+
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""
 

@@ -1,6 +1,6 @@
 """The reads of a plan on SQLite, on a connection that cannot write."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -124,6 +124,10 @@ class SqlitePlanningView:
 
     def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
         return [records.WantedRow(*row) for row in self._batched("wanted_of", repository, keys)]
+
+    def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
+        rows = self._batched("unmet", project, keys)
+        return {Key(kind, name) for repository, kind, name in rows if repository not in without}
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return dict(self._batched("blobs", repository, paths))

@@ -160,6 +160,15 @@ from json_each(?2) k
 cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
                    and w.name = json_extract(k.value, '$[1]');
 
+-- What the repositories of a project want of these and the store does not have.
+-- name: unmet
+select w.repository, w.kind, w.name
+from json_each(?2) k
+cross join repository p on p.project = ?1
+cross join wanted w on w.repository = p.name and w.kind = json_extract(k.value, '$[0]')
+                   and w.name = json_extract(k.value, '$[1]')
+where not exists (select 1 from resource r where r.project = ?1 and r.kind = w.kind and r.name = w.name);
+
 -- name: wanted_count
 select count(*) from wanted where repository = ?;
 
