@@ -14,7 +14,8 @@ from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
 from reconciler.planner import planner
-from reconciler.planner.decisions import NAMED, TOGETHER, WRITING, Decided
+from reconciler.planner.decisions import NAMED, WRITING, Decided
+from reconciler.planner.stored import TOGETHER
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
@@ -103,13 +104,10 @@ class Origin:
 class ChangeRows:
     """The rows of one decision of one actor, read and made inside one snapshot of the store.
 
-    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, which must not reveal if an incoming
-    secret equals the stored one.
+    `first` is the rank of its first outcome in a run.
     """
 
-    def __init__(
-        self, decided: Decided, view: PlanningView, *, origin: Origin, first: int = 0, hide_guesses: bool = False
-    ) -> None:
+    def __init__(self, decided: Decided, view: PlanningView, *, origin: Origin, first: int = 0) -> None:
         self.decided = decided
         self.origin = origin
         self._first = first
@@ -120,7 +118,6 @@ class ChangeRows:
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
         self.restored: dict[Key, bytes] = {}  # the damaged resources that were made anew, as a reader gets them
-        self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
@@ -175,7 +172,7 @@ class ChangeRows:
                 self._parts.rows.past_routes.append(
                     records.PastRouteRow(self.origin.project, outcome.key.name, 0, None)
                 )
-            self._audit(outcome, self._come_from(None), version_after=None)
+            self._audit(outcome, version_after=None)
         return 0
 
     def _write(self, outcome: Outcome) -> int:
@@ -199,12 +196,9 @@ class ChangeRows:
         incomplete = standing.written.get(key, ())
         delivery = standing.delivery.get(key)
         status = rendering.with_standing(key.kind, rendering.LATEST, incomplete=incomplete, delivery=delivery)
-        flags, owner = (int(document.protected), int(bool(incomplete))), origin.repository
-        head = records.HeadRow(
-            origin.project, *key, identity.version, identity.id, document.digest, owner, path, line, *flags, status
-        )
+        head = self._head(key, document, identity.version, identity.id, status)
         self._parts.rows.heads.append(head if origin.repository else self._drifted(head, outcome))
-        self._audit(outcome, come_from, version_after=identity.version)
+        self._audit(outcome, version_after=identity.version)
         return len(body) + len(ready.secrets or b"") + len(status)
 
     def _prepared(self, document: Desired, key: Key, identity: ResourceIdentity) -> Prepared:
@@ -231,10 +225,8 @@ class ChangeRows:
         before = outcome.stored
         if before is None or before.owner is None:
             return head
-        status = head.status
-        if self._wanted.get(before.key) != head.digest:
-            drift: dict[str, Value] = {"repository": before.owner, "path": before.path, "line": before.line}
-            status = rendering.with_drift(status, drift)
+        drift: dict[str, Value] = {"repository": before.owner, "path": before.path, "line": before.line}
+        status = rendering.with_drift(head.status, drift)
         return head._replace(owner=before.owner, path=before.path, line=before.line, status=status, drifted=1)
 
     def _restore(self, outcome: Outcome) -> int:
@@ -252,7 +244,7 @@ class ChangeRows:
             records.StoredVersion(self.origin.project, *key, identity.version, body, ready.secrets)
         )
         self.restored[key] = rendering.shown((body, before.status, before.head, before.tail, stored.path, stored.line))
-        self._audit(outcome, self._come_from(None), version_after=identity.version)
+        self._audit(outcome, version_after=identity.version)
         weight = len(body) + len(ready.secrets or b"")
         return weight if document.place is None else weight + self._move_head(outcome)
 
@@ -268,24 +260,20 @@ class ChangeRows:
         if come_from is not None:
             self._parts.rows.origins.append(come_from)
         status = self._restated(before.key, rendering.with_drift(present.status, None))
-        head = records.HeadRow(
-            project=self.origin.project,
-            kind=before.key.kind,
-            name=before.key.name,
-            version=before.version,
-            resource_id=present.resource_id,
-            digest=before.digest,
-            owner=self.origin.repository,
-            path=document.place.path,
-            line=document.place.line,
-            protected=int(document.protected),
-            incomplete=int(bool(rendering.incomplete(status))),
-            status=status,
-            origin=None if come_from is None else come_from.id,
-            place=records.SourcePlace.OWN,
-        )
-        self._parts.rows.heads.append(head)
+        head = self._head(before.key, document, before.version, present.resource_id, status)
+        shown_origin = None if come_from is None else come_from.id
+        row = head._replace(digest=before.digest, origin=shown_origin, place=records.SourcePlace.OWN)
+        self._parts.rows.heads.append(row)
         return len(status)
+
+    def _head(self, key: Key, document: Desired, version: int, resource_id: str, status: bytes) -> records.HeadRow:
+        """The head of a document that is stored, or is already, for whoever brings it."""
+        path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
+        flags = int(document.protected), int(bool(rendering.incomplete(status)))
+        of_version = version, resource_id, document.digest
+        return records.HeadRow(
+            self.origin.project, *key, *of_version, self.origin.repository, path, line, *flags, status
+        )
 
     def _renew(self, outcome: Outcome) -> int:
         """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
@@ -332,15 +320,17 @@ class ChangeRows:
         origin = self.origin
         return origin_row(source, actor=origin.actor, run=origin.run, request=origin.request, created_at=origin.at)
 
-    def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
+    def _audit(self, outcome: Outcome, *, version_after: int | None) -> None:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
         action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         if outcome.change is Change.RESTORE:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
-        row = records.ChangeRow(self.origin.project, action, *outcome.key, before, version_after, come_from.id)
-        self._parts.rows.changed.append(row)
+        at, project, actor = self.origin.at, self.origin.project, self.origin.actor
+        run, request = self.origin.run, self.origin.request
+        row = records.AuditRow(at, project, actor, action, *outcome.key, before, version_after, run, request)
+        self._parts.rows.audit.append(row)
 
 
 def new_id(origin: Origin, ordinal: int) -> str:
@@ -351,19 +341,6 @@ def new_id(origin: Origin, ordinal: int) -> str:
     first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
     following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
     return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
-def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:
-    """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document, and
-    for a guess that is hidden: that has drifted, even when it is what its owner wants.
-    """
-    keys: dict[str, list[Key]] = {}
-    for outcome in decided.outcomes:
-        if outcome.change is Change.UPDATE and outcome.stored is not None and outcome.stored.owner is not None:
-            keys.setdefault(outcome.stored.owner, []).append(outcome.stored.key)
-    guessed = decided.guessed() if hide_guesses else set()
-    rows = (row for owner in sorted(keys) for row in view.wanted_of(owner, keys[owner]))
-    return {row.key: None if row.key in guessed else row.digest for row in rows if row.key is not None}
 
 
 def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:

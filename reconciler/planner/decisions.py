@@ -4,7 +4,7 @@ A new resource may bring its own `metadata.id`; no two resources of a project ha
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -19,16 +19,14 @@ from reconciler.model.principals import Actor
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
-from reconciler.planner import delivery, planner, resolving, stored
+from reconciler.planner import planner, resolving, stored
 from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
 from reconciler.planner.resolving import BlindTypes, Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import PlanningView
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
-TOGETHER = 100  # stored documents that are read together
 NAMED = 10  # a note names this many resources, and counts the rest
 
 
@@ -126,19 +124,6 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
             )
         )
     return tuple(found)
-
-
-def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project: str) -> tuple[str, ...]:
-    """Return the webhooks whose endpoint a change deletes, disables or points elsewhere; see `delivery`."""
-    later: dict[Key, Desired | None] = {}
-    for one in decided:
-        for outcome in one.outcomes:
-            if outcome.key is not None and outcome.change is Change.UPDATE:
-                later[outcome.key] = one.document(outcome)
-            elif outcome.key is not None and outcome.change is Change.DELETE:
-                later[outcome.key] = None
-    lookup = TypeLookup(view, project=project, coming={})
-    return delivery.changed_endpoints(view, project=project, later=later, lookup=lookup)
 
 
 class _Change:
@@ -323,12 +308,10 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
         if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
     ]
     renewed = {}
-    for start in range(0, len(differing), TOGETHER):
-        found = snapshot.view.documents(snapshot.project, differing[start : start + TOGETHER])
-        for key, document in found.items():
-            digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
-            if digest is not None:
-                renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
+    for key, document in snapshot.documents(differing):
+        digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
+        if digest is not None:
+            renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 

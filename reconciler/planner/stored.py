@@ -4,7 +4,7 @@ The body of a stored document is masked and without `status`; its secrets are be
 is the one that comes with the change, otherwise the stored one, otherwise the built-in one.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -160,6 +160,9 @@ def types_after(arriving: Mapping[Key, Desired], type_of: TypeOf) -> TypeOf:
     return found
 
 
+TOGETHER = 100  # stored documents that are read together
+
+
 @dataclass(frozen=True, slots=True)
 class StoreSnapshot:
     """One snapshot of the store, with what is built in and the rules of the day."""
@@ -185,6 +188,13 @@ class StoreSnapshot:
         wanted = set(keys)
         reserved = {key: self._built_in(key) for key in wanted & builtins.RESERVED}
         return reserved | self.view.stored(self.project, wanted)
+
+    def documents(self, keys: Iterable[Key]) -> Iterator[tuple[Key, StoredDocument]]:
+        """Yield the stored documents of these keys in order, some read together: all may be gigabytes."""
+        ordered = sorted(keys)
+        for start in range(0, len(ordered), TOGETHER):
+            found = self.view.documents(self.project, ordered[start : start + TOGETHER])
+            yield from sorted(found.items())
 
     def removable(self, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """Return the stored and built-in resources of these keys. A built-in one cannot be deleted."""

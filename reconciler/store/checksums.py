@@ -38,11 +38,7 @@ def judge_some(connection: Connection) -> bool:
     """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
     `StoreFault`.
     """
-    with (
-        database.faults("checked"),
-        database.unsynced(connection),
-        database.transaction(connection, kind="immediate"),
-    ):
+    with database.faults("checked"), database.transaction(connection, kind="immediate"):
         rows = connection.all("unchecked", JUDGED)
         judged = (
             (checksum_of(body, secrets) if rendering.is_json(body) else UNSOUND, number)
@@ -68,23 +64,21 @@ class Damage:
     """The versions that reads and looks found damaged. It is used from several threads."""
 
     def __init__(self) -> None:
-        self._fresh: dict[DamagedVersion, None] = {}  # not told yet
-        self._told: dict[DamagedVersion, None] = {}
+        self._found: dict[DamagedVersion, None] = {}
 
     def note(self, one: DamagedVersion) -> None:
         """One is damaged."""
-        if one in self._told or one in self._fresh or len(self._told) + len(self._fresh) >= MOST:
+        if one in self._found or len(self._found) >= MOST:
             return
-        self._fresh[one] = None
+        self._found[one] = None
         told = "Version %d of the %s %s of the project %s is damaged in the store: it is not what was stored."
         log.error(told, one.version, one.kind, one.name, one.project)
 
     def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
-        """Those that are new, also if they were restored meanwhile, and those of before that are damaged still."""
-        fresh, self._fresh = self._fresh, {}
-        lasting = [one for one in self._told if is_damaged(one)]
-        self._told = dict.fromkeys([*lasting, *fresh])
-        return sorted(self._told)
+        """Return those that are damaged still."""
+        for one in [each for each in self._found if not is_damaged(each)]:
+            del self._found[one]
+        return sorted(self._found)
 
 
 def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:

@@ -107,8 +107,7 @@ class Store(Protocol):
         """Read every version in the background, and note the damaged ones for `damaged`. Raises `StoreFault`."""
 
     async def damaged(self) -> list[records.DamagedVersion]:
-        """Return the versions that were found damaged and still are, sorted. One that was found since the last call is
-        among them even if it was restored."""
+        """Return the versions that were found damaged and still are, sorted."""
 
     def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
         """Note versions that a plan found damaged."""
@@ -224,7 +223,7 @@ class Operations(Protocol):
         """Remove the sessions with these digests."""
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        """Note when sessions were seen last, by digest. It may be lost in a crash."""
+        """Note when sessions were seen last, by digest."""
 
     async def notifications(self) -> list[records.NotificationRow]:
         """Return every notification in the order of ids."""

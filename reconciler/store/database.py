@@ -145,19 +145,6 @@ def is_damage(cause: Exception) -> bool:
 
 
 @contextlib.contextmanager
-def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit without waiting for the disk: the next commit that waits makes these durable as well.
-
-    Outside of transactions.
-    """
-    connection.execute("pragma synchronous = normal")
-    try:
-        yield
-    finally:
-        connection.execute("pragma synchronous = full")
-
-
-@contextlib.contextmanager
 def transaction(connection: sqlite3.Connection, *, kind: str) -> Iterator[None]:
     """`begin` of a kind (`deferred`, `immediate`), then commit; on any exception roll back."""
     connection.execute(f"begin {kind}")

@@ -54,27 +54,16 @@ def _some(connection: Connection, name: str, *arguments: object, named: int) -> 
 
 
 _encoder = msgspec.json.Encoder()
+_SHOWN_AS = {"started_at": "startedAt", "finished_at": "finishedAt", "duration_ms": "durationMs"}
 
 
 def _render_run(values: Row) -> bytes:
     row = records.RunRow(*values)
-    shown: dict[str, object] = {
-        "id": row.id,
-        "repository": row.repository,
-        "project": row.project,
-        "trigger": row.trigger,
-        "actor": row.actor,
-        "phase": "finished",
-        "commit": row.commit,
-        "outcome": row.outcome,
-        "message": row.message,
-        "counts": msgspec.Raw(row.counts),
-        "rewound": bool(row.rewound),
-        "startedAt": row.started_at,
-        "finishedAt": row.finished_at,
-        "durationMs": row.duration_ms,
-    }
-    if row.flows is not None:
+    shown: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in row._asdict().items()}
+    shown |= {"phase": "finished", "counts": msgspec.Raw(row.counts), "rewound": bool(row.rewound)}
+    if row.flows is None:
+        del shown["flows"]
+    else:
         shown["flows"] = msgspec.Raw(row.flows)
     return _encoder.encode(shown)
 

@@ -33,7 +33,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
-from reconciler.planner import decisions, delivery_changes, planner, pruning
+from reconciler.planner import delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.decisions import DocumentBatch
@@ -392,7 +392,7 @@ def _write(
     for part in chain(*(change.parts() for change in changes), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else decision.decisions
-    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    endpoints = delivery_changes.changed_endpoints(decided, commit.world())
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(

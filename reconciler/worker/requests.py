@@ -95,13 +95,13 @@ def _plan(
             check=time_left.check,
         )
         decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
-        rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
+        rows = ChangeRows(decided, view, origin=_origin(job))
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
         changed = not is_dry and _emit(decided, chain(parts, remasking.parts()), emit=emit)
-        endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
+        endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
         fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)

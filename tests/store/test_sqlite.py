@@ -191,16 +191,6 @@ async def _fill(path: Path) -> None:
     await operations.close()
 
 
-def _without_a_table(path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("drop table session")
-
-
-def _without_a_column(path: Path) -> None:
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("alter table session drop column id_token")
-
-
 def _without_a_version(path: Path) -> None:
     with contextlib.closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma user_version = 0")
@@ -212,8 +202,6 @@ DAMAGES: dict[str, Callable[[Path], object]] = {
     "a few bytes": lambda path: path.write_bytes(path.read_bytes()[:100]),
     "half of it": lambda path: os.truncate(path, path.stat().st_size // 2),
     "zeros": lambda path: path.write_bytes(bytes(path.stat().st_size)),
-    "a missing table": _without_a_table,
-    "a missing column": _without_a_column,
     "no version": _without_a_version,
 }
 
