@@ -269,11 +269,9 @@ class ChangeRows:
     def _head(self, key: Key, document: Desired, version: int, resource_id: str, status: bytes) -> records.HeadRow:
         """The head of a document that is stored, or is already, for whoever brings it."""
         path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
+        project, owner = self.origin.project, self.origin.repository
         flags = int(document.protected), int(bool(rendering.incomplete(status)))
-        of_version = version, resource_id, document.digest
-        return records.HeadRow(
-            self.origin.project, *key, *of_version, self.origin.repository, path, line, *flags, status
-        )
+        return records.HeadRow(project, *key, version, resource_id, document.digest, owner, path, line, *flags, status)
 
     def _renew(self, outcome: Outcome) -> int:
         """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""

@@ -6,6 +6,7 @@ A new resource may bring its own `metadata.id`; no two resources of a project ha
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import structs
@@ -170,7 +171,8 @@ class _Change:
                     arriving.add(one.key)
                 if batch.accept_invalid:
                     accepting.add(one.key)
-        targets = set[Key]().union(*[document.references for document in judged.values()])
+        every = chain(judged.values(), *(documents.values() for documents in self.apart))
+        targets = set[Key]().union(*(document.references for document in every))
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
         return Coming(judged, arriving, there, accepting, invalid=invalid)

@@ -166,9 +166,12 @@ def _endpoints_changed(
 
 
 def _changed(decided: Iterable[Decided]) -> dict[Key, Desired | None]:
-    """Return what is stored anew, and None for what is deleted."""
+    """Return what is stored of another version, and None for what is deleted."""
     found: dict[Key, Desired | None] = {}
     for one in decided:
-        found |= one.written()
-        found |= {each.key: None for each in one.outcomes if each.change is Change.DELETE and each.key is not None}
+        for outcome in one.outcomes:
+            if outcome.key is not None and outcome.change is Change.UPDATE:
+                found[outcome.key] = one.document(outcome)
+            elif outcome.key is not None and outcome.change is Change.DELETE:
+                found[outcome.key] = None
     return found

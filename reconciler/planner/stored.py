@@ -124,13 +124,13 @@ class JudgedBefore:
     """
 
     def __init__(self) -> None:
-        self._fits: dict[bytes, tuple[dict[Key, ComponentType | None], Fit]] = {}  # by JSON, with their types
+        self._fits: dict[bytes, tuple[tuple[tuple[Key, ComponentType | None], ...], Fit]] = {}  # by JSON, with types
 
     def fit(self, owned: bytes, lookup: Lookup, *, available: AvailableSecrets | None, refuse_unknown: bool) -> Fit:
         """Judge a document, given as its JSON, if it was not before by the same types. Raises Damaged."""
-        types, fit = self._fits.get(owned, ({}, None))
-        if fit is not None and all(lookup(key) is one for key, one in types.items()):
-            return fit
+        known = self._fits.get(owned)
+        if known is not None and all(lookup(key) is one for key, one in known[0]):
+            return known[1]
         asked: dict[Key, ComponentType | None] = {}
 
         def noted(key: Key) -> ComponentType | None:
@@ -139,7 +139,7 @@ class JudgedBefore:
 
         document: dict[str, Value] = msgspec.json.decode(owned)
         fit = type_checks.fit(document, noted, available=available, refuse_unknown=refuse_unknown)
-        self._fits[owned] = asked, fit
+        self._fits[owned] = tuple(asked.items()), fit
         return fit
 
 

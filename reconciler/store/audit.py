@@ -21,9 +21,8 @@ from reconciler.store.audit_chain import ChainAnchor, ChainHead, ChainHeader, Ch
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
-LINKS = 200  # that go in one step
+LINKS = 20  # that go in one step: most have few events
 EVERY_LINK = -1
-EVENTS = 500  # rows that are deleted in one step: about 10 ms
 NEWEST = AuditPlace(2**62, 0)
 
 
@@ -54,14 +53,10 @@ class ChainedEvent(NamedTuple):
 
 
 def forget(connection: Connection, *, before: str) -> bool:
-    """One step of removing links whose events are all from before an instant, the oldest first and none behind one that
-    stays; return True when there may be more to do. Raises `StoreFault`.
-
-    Links are removed first, so that their events are not shown any more; the rows are removed a few at a time.
+    """Remove some links whose events are all from before an instant, the oldest first and none behind one that stays;
+    return True when there may be more. Raises `StoreFault`.
     """
     with database.faults("swept"), database.transaction(connection, kind="immediate"):
-        if connection.run("sweep_events", EVENTS).rowcount > 0:
-            return True
         with closing(read_links(connection, LINKS)) as oldest:
             gone = list(itertools.takewhile(lambda link: link.header.last_at < before, oldest))
         if not gone:
@@ -79,6 +74,7 @@ def forget(connection: Connection, *, before: str) -> bool:
         events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
         connection.run("put_anchor", *last.head, events, last_event, proof)
         connection.run("remove_links", number)
+        connection.run("remove_events", number)
         connection.run("remove_rewrites", number)
     return True
 

@@ -7,19 +7,15 @@ checksum too.
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.model import rendering
 from reconciler.model.rendering import LATEST, is_source
-from reconciler.store import database
-from reconciler.store.database import Connection
 from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
 
-UNSOUND = -1  # in place of a checksum: a body from before there were any that is not even JSON
-JUDGED = 100  # versions in one transaction: about 10 ms
 EXAMINED = 500  # versions in one step: a few milliseconds
 MOST = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
 
@@ -29,32 +25,16 @@ def checksum_of(body: bytes, secrets: bytes | None) -> int:
     return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
 
 
-def is_damaged(body: bytes, secrets: bytes | None, checksum: int | None) -> bool:
-    """Return True if a version differs from what was stored. A version without a checksum counts as undamaged."""
-    return checksum is not None and checksum != checksum_of(body, secrets)
+def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
+    """Return True if a version differs from what was stored."""
+    return checksum != checksum_of(body, secrets)
 
 
-def judge_some(connection: Connection) -> bool:
-    """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
-    `StoreFault`.
-    """
-    with database.faults("checked"), database.transaction(connection, kind="immediate"):
-        rows = connection.all("unchecked", JUDGED)
-        judged = (
-            (checksum_of(body, secrets) if rendering.is_json(body) else UNSOUND, number)
-            for number, body, secrets in rows
-        )
-        connection.each("put_checksum", judged)
-    return bool(rows)
-
-
-def damaged(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
-    """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
-    of the last that was read: `after` at the end. Versions without a checksum are left out. Raises sqlite3.Error.
-    """
+def damaged(rows: Iterable[tuple[Any, ...]], *, after: int) -> tuple[list[DamagedVersion], int]:
+    """Return the damaged versions of these rows, and the number of the last one: `after` when there is none."""
     found = []
     last = after
-    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
+    for last, project, kind, name, version, *held in rows:  # noqa: B007
         if is_damaged(*held):
             found.append(DamagedVersion(project, kind, name, version))
     return found, last
@@ -98,6 +78,6 @@ def is_damaged_row(row: tuple[Any, ...]) -> bool:
     Every resource of every list comes by here, so most of them are decided by few calls.
     """
     body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
-    if checksum is not None and checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
+    if checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
         return True
     return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))

@@ -1,7 +1,6 @@
 """One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
-All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's. A plan
-for a project holds until a commit changes that project, so each commit names the projects that it changes.
+All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
 A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites what a commit frees, but
 when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages.
@@ -127,13 +126,11 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
     """Write all of it; return the revision that it makes."""
     link = NextLink(connection)
     every = (record, *record.beside)
-    projects = {project for one in every for project in _projects_of_record(connection, one)}
     for one in every:
         _write_record(connection, one, link)
     is_seen = any(_is_seen(one) for one in every)
     rewrites = record.redacts
     for part in coming:
-        projects |= _projects_of_part(part)
         is_seen = _write_part(connection, part, link) or is_seen
         rewrites = rewrites or bool(part.rewritten)
     link.close(address=record.address)
@@ -142,7 +139,6 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
     if not is_seen:
         return revision
     connection.run("put_revision", revision + 1)
-    connection.each("put_changed", ((revision + 1, project) for project in sorted(projects)))
     return revision + 1
 
 
@@ -150,21 +146,6 @@ def _is_seen(record: records.Record) -> bool:
     """Tell if a record changes what a plan or a reader of resources sees."""
     seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
     return record.redacts or any(one is not None for one in seen)
-
-
-def _projects_of_record(connection: Connection, record: records.Record) -> set[str]:
-    """Name the projects before anything is written, since releasing a repository removes whose it was."""
-    repositories = {record.release_repository, record.resume}
-    repositories |= {one.repository for one in (record.suspension, record.approval) if one is not None}
-    projects = {row.project for row in (record.run, record.repository, *record.audit) if row is not None}
-    for name in repositories - {None}:
-        projects |= {project for (project,) in connection.run("projects_of_repository", name)}
-    return projects
-
-
-def _projects_of_part(part: records.Changes) -> set[str]:
-    named = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages)
-    return {row.project for rows in named for row in rows}
 
 
 def _write_record(connection: Connection, record: records.Record, link: NextLink) -> None:

@@ -6,8 +6,7 @@ what it is given. One suite of tests proves these promises on every engine (`tes
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
 - A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
 - The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-  record and statuses alone do not count. `PlanningView.changed_since` returns the revision of a project's last such
-  commit. A suspension, a resume, a release and an approval change the repository's project.
+  record and statuses alone do not count.
 - Reads see a whole commit or nothing of it. A list, a history or a run in pages is one revision from its first page to
   its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
@@ -252,11 +251,6 @@ class PlanningView(Protocol):
 
     def snapshot(self) -> AbstractContextManager[int]:
         """Hold one revision for as long as the context lasts; yields its number."""
-
-    def changed_since(self, project: str) -> int:
-        """The revision of the project's last change, 0 when there was none. A plan of the project holds that was made
-        at this revision or later.
-        """
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """The stored resources among these keys. `damaged` is set where the body is, since its digest tells nothing."""

@@ -25,10 +25,6 @@ class SqlitePlanningView:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             yield int(self._reader.value("revision"))
 
-    def changed_since(self, project: str) -> int:
-        row = self._reader.first("changed_since", project)
-        return 0 if row is None else int(row[0])
-
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         rows = self._batched("stored", project, keys)
         found = (_stored(row[:10], damaged=checksums.is_damaged(*row[10:])) for row in rows)
@@ -167,7 +163,7 @@ class SqlitePlanningView:
                 yield from rows
 
 
-def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[bytes, bytes | None]:
+def _whole(body: bytes, secrets: bytes | None, checksum: int) -> tuple[bytes, bytes | None]:
     """A body and its secrets; nothing of those that are damaged."""
     return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
 

@@ -527,19 +527,6 @@ where owner = ?;
 -- name: remove_repository
 delete from repository where name = ?;
 
--- The revision of a project's last change.
--- name: changed_since
-select changed from project where name = ?;
-
--- Of which project a repository is, and of which its resources are: another one where its settings changed.
--- name: projects_of_repository
-select project from repository where name = ?1
-union all
-select distinct project from resource where owner = ?1;
-
--- name: put_changed
-update project set changed = ? where name = ?;
-
 -- Who may do what
 
 -- name: all_projects
@@ -639,12 +626,6 @@ order by kind, name;
 
 -- Checksums
 
--- name: unchecked
-select id, body, secrets from version where checksum is null order by id limit ?;
-
--- name: put_checksum
-update version set checksum = ? where id = ?;
-
 -- name: examined
 select id, project, kind, name, version, body, secrets, checksum from version where id > ? order by id limit ?;
 
@@ -718,10 +699,8 @@ delete from audit_link where number <= ?;
 -- name: remove_rewrites
 delete from audit_rewrite where link <= ?;
 
--- name: sweep_events
-delete from audit
-where id in (select id from audit where link between 1 and (select number from audit_anchor where id = 1)
-             order by link, id limit ?);
+-- name: remove_events
+delete from audit where link between 1 and ?;
 
 -- Verifying
 

@@ -214,12 +214,10 @@ class SqliteStore:
         return records.StoreFigures(self._commits, file and file.st_size, log and log.st_size)
 
     async def examine(self) -> None:
-        while await self._on_writer(checksums.judge_some):  # noqa: ASYNC110 - a pause, not a wait
-            await asyncio.sleep(EXAMINING_PAUSE)
         last, before = 0, -1
         while last != before:
             before = last
-            found, last = await self._read_apart(partial(checksums.damaged, after=before))
+            found, last = await self._read_apart(partial(database.damaged_versions, after=before))
             self.suspect(found)
             await asyncio.sleep(EXAMINING_PAUSE)
 

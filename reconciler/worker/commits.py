@@ -1,6 +1,6 @@
 """The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
 
-Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
+Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the store changed
 meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
 is read from their mirrors.
 
@@ -291,7 +291,7 @@ def plan_commit(
     allowance: Allowance,
     terms: PlanMode = RECONCILE,
 ) -> Steps[CommitPlanned]:
-    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the project changed
+    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the store changed
     meanwhile.
 
     Raises GitFault, StoreFault.
@@ -309,7 +309,7 @@ def plan_commit(
     changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
     yield
     with view.snapshot() as revision:
-        if view.changed_since(job.context.project) > judged_at:
+        if revision > judged_at:
             # Of one that is not read whole, the files that matter may have changed, and they are few.
             readings = [
                 reading if reading.full else commit.read(known=reading.files)
