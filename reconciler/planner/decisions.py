@@ -119,9 +119,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
                 fits=fits,
                 unresolved=frozenset().union(*(one.violations.keys() | one.faults.keys() for one in (together, own))),
                 kept=kept,
-                standing=standing
-                if index == 0
-                else replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=()),
+                standing=standing if index == 0 else standing.told_elsewhere(),
             )
         )
     return tuple(found)

@@ -334,7 +334,7 @@ def _decide(
     first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
     standing = decided[first].decided.standing
-    own = replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+    own = standing.told_elsewhere()
     return [
         replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
         for number, one in enumerate(decided)
