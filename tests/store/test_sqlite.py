@@ -108,9 +108,7 @@ async def test_only_the_owner_may_read_the_files(path: Path) -> None:
     assert modes == dict.fromkeys(["ops.db", "ops.db-shm", "ops.db-wal"], 0o600)
 
 
-async def test_each_change_of_a_session_waits_for_the_disk(
-    operations: SqliteOperations, path: Path
-) -> None:
+async def test_each_change_of_a_session_waits_for_the_disk(operations: SqliteOperations, path: Path) -> None:
     levels: list[int] = []
 
     def look(statement: str) -> None:
