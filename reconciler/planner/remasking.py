@@ -4,7 +4,7 @@ A value that was stored in clear becomes a secret if its type now calls the para
 or if a new version of the resource has the value as a secret.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -20,7 +20,7 @@ from reconciler.planner import stored
 from reconciler.planner.changes import ChangeParts, ChangeRows
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, StoredVersion
+from reconciler.store.records import Changes, StoredDocument, StoredVersion
 
 HOLDING = (*sorted(components.KINDS), "Configuration")
 """The kinds of resources that hold components."""
@@ -30,7 +30,7 @@ MOST_TEXTS = 64  # that are looked for in a version before it is read
 
 @dataclass(frozen=True, slots=True)
 class MarkedSecret:
-    """A document that is stored now, and its secrets."""
+    """A document that is stored now, and what of its secrets was none, or another, in the version before."""
 
     document: dict[str, Value] = field(repr=False)
     secrets: Secrets = field(repr=False)
@@ -53,7 +53,7 @@ class Remasking:
         self._check = check
         self._project = origin.project
         self._hmac_key = origin.hmac_key
-        self._marked = {key: one for change in changes for key, one in _marked(change)}
+        self._marked = {key: one for change in changes for key, one in _marked(change, view)}
         coming: dict[Key, Desired] = {}  # of the types, since no others are looked up
         for change in changes:
             coming |= change.decided.written(components.TYPES)
@@ -149,11 +149,34 @@ def _is_stricter(key: Key, before: TypeLookup, after: TypeLookup) -> bool:
     return True  # what a damaged type let be shown nobody knows
 
 
-def _marked(change: ChangeRows) -> Iterator[tuple[Key, MarkedSecret]]:
-    """Yield the present secrets that may have been stored in clear before."""
-    for key, outcome, secrets in change.decided.storing_secrets():
-        if outcome.change is Change.UPDATE or key in change.last_versions:
-            yield key, MarkedSecret(change.decided.document(outcome).document(), secrets)
+def _marked(change: ChangeRows, view: PlanningView) -> Iterator[tuple[Key, MarkedSecret]]:
+    """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
+    is left out: it was searched for then.
+    """
+    storing = list(change.decided.storing_secrets())
+    updated = [key for key, outcome, _ in storing if outcome.change is Change.UPDATE]
+    before = view.documents(change.origin.project, updated)
+    for key, outcome, secrets in storing:
+        if outcome.change is Change.CREATE and key not in change.last_versions:
+            continue
+        document = change.decided.document(outcome).document()
+        fresh = tuple(_fresh(document, secrets, key, before.get(key)))
+        if fresh:
+            yield key, MarkedSecret(document, fresh)
+
+
+def _fresh(
+    document: dict[str, Value], secrets: Secrets, key: Key, before: StoredDocument | None
+) -> Iterator[tuple[Pointer, Value]]:
+    held: Mapping[Pointer, Value] = {}
+    if before is not None and before.secrets is not None:
+        with suppress(Damaged):
+            held = stored.held_secrets(key, before)
+            matching = Matching(document, stored.masked_document(key, before))
+    for place, value in secrets:
+        found = matching.find(place) if held else Unmatched.ABSENT
+        if isinstance(found, Unmatched) or found not in held or not model_values.is_same(held[found], value):
+            yield place, value
 
 
 def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[Pointer, Value]]:
