@@ -104,10 +104,13 @@ class Origin:
 class ChangeRows:
     """The rows of one decision of one actor, read and made inside one snapshot of the store.
 
-    `first` is the rank of its first outcome in a run.
+    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, which must not reveal if an incoming
+    secret equals the stored one.
     """
 
-    def __init__(self, decided: Decided, view: PlanningView, *, origin: Origin, first: int = 0) -> None:
+    def __init__(
+        self, decided: Decided, view: PlanningView, *, origin: Origin, first: int = 0, hide_guesses: bool = False
+    ) -> None:
         self.decided = decided
         self.origin = origin
         self._first = first
@@ -118,6 +121,7 @@ class ChangeRows:
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
         self.restored: dict[Key, bytes] = {}  # the damaged resources that were made anew, as a reader gets them
+        self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
@@ -225,8 +229,10 @@ class ChangeRows:
         before = outcome.stored
         if before is None or before.owner is None:
             return head
-        drift: dict[str, Value] = {"repository": before.owner, "path": before.path, "line": before.line}
-        status = rendering.with_drift(head.status, drift)
+        status = head.status
+        if self._wanted.get(before.key) != head.digest:
+            drift: dict[str, Value] = {"repository": before.owner, "path": before.path, "line": before.line}
+            status = rendering.with_drift(status, drift)
         return head._replace(owner=before.owner, path=before.path, line=before.line, status=status, drifted=1)
 
     def _restore(self, outcome: Outcome) -> int:
@@ -339,6 +345,19 @@ def new_id(origin: Origin, ordinal: int) -> str:
     first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
     following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
     return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
+
+
+def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:
+    """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document, and
+    for a guess that is hidden: that has drifted, even when it is what its owner wants.
+    """
+    keys: dict[str, list[Key]] = {}
+    for outcome in decided.outcomes:
+        if outcome.change is Change.UPDATE and outcome.stored is not None and outcome.stored.owner is not None:
+            keys.setdefault(outcome.stored.owner, []).append(outcome.stored.key)
+    guessed = decided.guessed() if hide_guesses else set()
+    rows = (row for owner in sorted(keys) for row in view.wanted_of(owner, keys[owner]))
+    return {row.key: None if row.key in guessed else row.digest for row in rows if row.key is not None}
 
 
 def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:

@@ -164,6 +164,7 @@ def test_a_dry_run_over_a_suspended_repository_tells_drift_of_every_guess(world:
         assert resource_of(answered)["status"]["drift"]["repository"] == "a"
         seen.append(answered.body)
     assert seen[0] == seen[1]
+    assert "drift" not in resource_of(world.apply([HELD]))["status"]
 
 
 def as_shown(holder: Resource) -> Resource:
