@@ -231,6 +231,11 @@ def beside(path: Path) -> tuple[Path, ...]:
     return tuple(path.with_name(path.name + suffix) for suffix in ("", *LOGS))
 
 
+def damage(path: Path) -> str:
+    """Return what is wrong with a damaged `ops.db`; empty when it is not damaged."""
+    return operations.damage(path)
+
+
 def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
     """Rename a damaged `ops.db` and its logs, so that a new one takes its place; return where it is now.
 

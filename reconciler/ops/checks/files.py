@@ -22,7 +22,7 @@ from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
-from reconciler.store import audit, operations
+from reconciler.store import audit
 from reconciler.store import files as store_files
 from reconciler.store.audit import BrokenChain
 from reconciler.store.contract import StoreFault
@@ -324,7 +324,7 @@ def check_database(
     name = kind.file
     if not path.exists():
         return [_missing(path, kind)]
-    if kind is OPERATIONS and (wrong := operations.damage(path)):
+    if kind is OPERATIONS and (wrong := store_files.damage(path)):
         todo = "restart the service: it sets the file aside and begins a new one, and everybody signs in again"
         return [error(name, f"{path} is damaged ({wrong})", todo)]
     seconds = FULL_SECONDS if is_full else QUICK_SECONDS
