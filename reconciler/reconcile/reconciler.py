@@ -29,7 +29,7 @@ from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, RepositoryFiles, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, RepositoryFiles, ReviewJob
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class RepositoryMemory:
     branch: str | None = None  # of the applied commit, when it was seen last: a short name, or the full name of a ref
     verified: tuple[str, str, str] | None = None  # the last signed commit and tag, and the digest of the signers
     fault: errors.ReconcilerError | None = None  # of the last run
+    exhausted: tuple[str, str | None, Exhausted] | None = None  # a commit over a limit, the fingerprint, and the limit
     unwritten: RepositoryRow | None = None  # what the last run found, if that was news that the store did not take
     is_lineage_due: bool = True  # there may be some to search, of an earlier process for instance
     succeeded: datetime | None = None  # when a run last found that all is stored as the head says
@@ -204,7 +205,14 @@ class Reconciler:
                 return None
             return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
-        planned = await self.group.commit(job, record=record)
+        if memory.exhausted is not None and memory.exhausted[:2] == (head.commit, run.fingerprint):
+            if not run.is_requested:
+                raise memory.exhausted[2]  # it would take as much again
+        try:
+            planned = await self.group.commit(job, record=record)
+        except Exhausted as fault:
+            memory.exhausted = (head.commit, run.fingerprint, fault)
+            raise
         memory.waits_for_store = planned.waits_for_store
         memory.is_lineage_due |= not planned.explained
 

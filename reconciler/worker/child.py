@@ -1,12 +1,11 @@
 """The main program of the worker process.
 
 `client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
-a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while there
-is anything else to do. The process ends when its input does: the service is gone then.
+a thread of their own, a lane, so that a request does not wait behind a large commit. The
+process ends when its input does: the service is gone then.
 """
 
 import contextlib
-import ctypes
 import gc
 import os
 import queue
@@ -78,10 +77,6 @@ class Worker:
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
             self._lanes[tag].put(order)
 
-    def _is_wanted(self) -> bool:
-        """Return True while there is work that somebody waits for."""
-        return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
-
     def _go_on(self, number: int, steps: Steps) -> bool:
         """Run a job to its end, or to where it waits for the project's lock: then return True."""
         try:
@@ -120,7 +115,7 @@ class Worker:
             case messages.RequestJob() as job:
                 planned = yield from requests.plan_request(job, view, emit=emit)
             case messages.LineageJob() as job:
-                planned = commits.explain_lineage(job, view, emit=emit, rests=self._is_wanted)
+                planned = commits.explain_lineage(job, view, emit=emit)
             case messages.RedactJob() as job:
                 planned = requests.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
@@ -131,8 +126,6 @@ class Worker:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))
         send(planned)
-        if isinstance(planned, messages.CommitPlanned) and any(one.full for one in (planned, *planned.beside)):
-            _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
 
     def _send(self, number: int, answer: messages.Answer) -> None:
         frame = messages.framed(messages.Reply(number, answer))
@@ -151,26 +144,17 @@ class JobLane:
         self._go_on = go_on
         self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
         self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
-        self._is_running = False
         threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
 
     def put(self, order: messages.Order) -> None:
         """Queue an order."""
         self._orders.put(order)
 
-    @property
-    def is_busy(self) -> bool:
-        """Return True while a job runs or waits for the thread."""
-        return self._is_running or not self._orders.empty()
-
     def _work(self) -> None:
         open_view = cache(engines.open_view)
         try:
             while True:
-                order = self._orders.get()
-                self._is_running = True
-                self._run(order, open_view)
-                self._is_running = False
+                self._run(self._orders.get(), open_view)
         except BaseException:
             _end()  # without its thread the lane would take jobs, and nobody would do them
 
@@ -219,14 +203,3 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-
-
-def _give_back_memory() -> None:
-    """Return freed memory to the machine, where the C library can: allocators keep it otherwise.
-
-    Takes some milliseconds, in most of which the interpreter is free.
-    """
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)

@@ -526,8 +526,7 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
 
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
 FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
-BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
-REST_SECONDS = 0.01
+BACKGROUND_SECONDS = 300.0  # of one search in the background
 MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
 LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
 
@@ -545,20 +544,14 @@ def explain_lineage(
     view: PlanningView,
     *,
     emit: Emit,
-    rests: Callable[[], bool],
 ) -> LineageFound:
-    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
-
-    Raises StoreFault.
-    """
+    """Search for the unknown lineage of a repository's resources. Raises StoreFault."""
     with view.snapshot():
         unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
         come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
     end = time.monotonic() + BACKGROUND_SECONDS
 
     def go_on() -> bool:
-        while rests() and time.monotonic() < end:
-            time.sleep(REST_SECONDS)
         return time.monotonic() < end
 
     rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
@@ -596,7 +589,6 @@ def _lineage_rows(
             continue  # the mirror was made anew after a force-push, for instance
         for one, path in paths.items():
             if path in found:
-                go_on()  # rests; what was found is told even when the time is up
                 yield known.row(project, one, found[path])
 
 

@@ -23,7 +23,7 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import client, requests, routes, sandbox
+from reconciler.worker import client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
@@ -33,7 +33,7 @@ SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
 FILE = positions.FILE_LIMITS
-REQUEST = client.SECONDS[RequestJob]
+REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -251,12 +251,12 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "a commit in the worker",
-            f"{client.SECONDS[CommitJob].run / 60:g} minutes; "
-            f"{(client.SECONDS[CommitJob].locked or 0) / 60:g} while its "
+            f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
+            f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
             "project is locked",
         ),
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
-        ("a file of a commit that is read apart from all others", f"{client.SECONDS[CommitJob].file:g} s"),
+        ("a file of a commit that is read apart from all others", f"{process.SECONDS[CommitJob].file:g} s"),
         (
             "files over which the worker ended or hung twice",
             f"the last {client.MOST_REMEMBERED:,}, until the service is started again",
@@ -267,7 +267,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{client.CHANGE_BYTES // 2**30} GiB",
+            f"{process.CHANGE_BYTES // 2**30} GiB",
         ),
     ],
 )

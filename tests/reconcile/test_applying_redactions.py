@@ -10,7 +10,8 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.reconcile.apply import Applier, ApplyRequest
 from reconciler.store.records import Record
-from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.process import Answered
 from reconciler.worker.messages import ApplyOptions, Job, RedactJob
 from tests.api.parts import DEFAULT, SERVICE, destination, started
 from tests.reconcile import writers

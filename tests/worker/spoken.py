@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from reconciler.worker import messages
-from reconciler.worker.client import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
+from reconciler.worker.process import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
 from reconciler.worker.messages import Answer, Job, Order, Reply
 from tests.waiting import until
 
