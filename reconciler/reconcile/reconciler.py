@@ -205,9 +205,9 @@ class Reconciler:
                 return None
             return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
-        if memory.exhausted is not None and memory.exhausted[:2] == (head.commit, run.fingerprint):
-            if not run.is_requested:
-                raise memory.exhausted[2]  # it would take as much again
+        exhausted = None if run.is_requested else memory.exhausted
+        if exhausted is not None and exhausted[:2] == (head.commit, run.fingerprint):
+            raise exhausted[2]  # it would take as much again
         try:
             planned = await self.group.commit(job, record=record)
         except Exhausted as fault:

@@ -137,9 +137,7 @@ class WorkerClient:
         return await self._plan(job, JobLock())
 
     @contextlib.asynccontextmanager
-    async def planned(
-        self, job: Job, lock: Callable[[], AbstractAsyncContextManager[None]]
-    ) -> AsyncIterator[Answered]:
+    async def planned(self, job: Job, lock: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[Answered]:
         """Have a job planned. `lock` is taken when all is read that can be read without it, and held until the context
         ends. A worker that ends meanwhile releases it; the job is then begun anew.
 
