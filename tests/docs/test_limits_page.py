@@ -77,10 +77,9 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("polls of a repository while they fail", f"{loop.MOST} in {loop.WINDOW:g} s"),
         (
-            "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{loop.MOST_LASTING} in {loop.WINDOW:g} s; {loop.MOST_OF_HEAD}",
+            "polls of a repository while they fail",
+            f"{loop.MOST} in {loop.WINDOW:g} s, 1 where no fetch can bring the head",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"

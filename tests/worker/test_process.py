@@ -14,7 +14,6 @@ import pytest
 from reconciler.model.errors import Refused
 from reconciler.model.principals import Actor, Role
 from reconciler.worker import messages, process
-from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from reconciler.worker.messages import (
     Abandon,
     Answer,
@@ -33,6 +32,7 @@ from reconciler.worker.messages import (
     ReviewJob,
     Verb,
 )
+from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.waiting import until
 from tests.worker.spoken import SpokenWorker
