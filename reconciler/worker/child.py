@@ -8,10 +8,10 @@ process ends when its input does: the service is gone then.
 import contextlib
 import gc
 import os
-import queue
 import threading
 import traceback
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias, get_args
@@ -66,23 +66,39 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        self._lanes = {
-            job.__struct_config__.tag: JobLane(job.__name__, self._steps, self._go_on) for job in get_args(messages.Job)
-        }
+        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
+        # A lane: one thread with its own views of stores, since a connection and a snapshot belong to one thread.
+        tags = [str(job.__struct_config__.tag) for job in get_args(messages.Job)]
+        self._lanes = {tag: ThreadPoolExecutor(1, thread_name_prefix=f"lane-{tag}") for tag in tags}
+        self._views = {tag: cache(engines.open_view) for tag in tags}
+        for lane in self._lanes.values():
+            lane.submit(int).result()  # starts its thread: later, none may be started
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
-            self._lanes[tag].put(order)
+            self._lanes[tag].submit(self._run, order, self._views[tag])
 
-    def _go_on(self, number: int, steps: Steps) -> bool:
-        """Run a job to its end, or to where it waits for the project's lock: then return True."""
+    def _run(self, order: messages.Order, open_view: OpenView) -> None:
+        try:
+            if isinstance(order, messages.Envelope):
+                self._go_on(order.number, self._steps(order, open_view))
+            elif order.is_wanted:
+                self._go_on(order.number, self._ready.pop(order.number))
+            else:
+                self._ready.pop(order.number).close()
+        except BaseException:
+            _end()  # nobody would be told
+
+    def _go_on(self, number: int, steps: Steps) -> None:
+        """Run a job to its end, or to where it waits for the project's lock."""
         try:
             for _ in steps:
+                self._ready[number] = steps
                 self._send(number, messages.Ready())
-                return True
+                return
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
@@ -91,7 +107,6 @@ class Worker:
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
             self._send(number, messages.Failed(FAULT, transient=True, trace=traceback.format_exc()))
-        return False
 
     def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         send = partial(self._send, envelope.number)
@@ -132,39 +147,6 @@ class Worker:
         with self._lock:
             self._answers.write(frame)
             self._answers.flush()
-
-
-class JobLane:
-    """One thread with its own views of stores, since a connection and a snapshot belong to one thread."""
-
-    def __init__(
-        self, name: str, begin: Callable[[messages.Envelope, OpenView], Steps], go_on: Callable[[int, Steps], bool]
-    ) -> None:
-        self._begin = begin
-        self._go_on = go_on
-        self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
-        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
-        threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
-
-    def put(self, order: messages.Order) -> None:
-        """Queue an order."""
-        self._orders.put(order)
-
-    def _work(self) -> None:
-        open_view = cache(engines.open_view)
-        try:
-            while True:
-                self._run(self._orders.get(), open_view)
-        except BaseException:
-            _end()  # without its thread the lane would take jobs, and nobody would do them
-
-    def _run(self, order: messages.Order, open_view: OpenView) -> None:
-        number = order.number
-        steps = self._begin(order, open_view) if isinstance(order, messages.Envelope) else self._ready.pop(number)
-        if isinstance(order, messages.Abandon):
-            steps.close()
-        elif self._go_on(number, steps):
-            self._ready[number] = steps
 
 
 def _end() -> NoReturn:

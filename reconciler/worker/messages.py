@@ -180,20 +180,16 @@ class Envelope(msgspec.Struct, frozen=True, tag="job"):
 
 
 class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
-    """The service holds the project's lock for this job, which is `Ready`. `job` is the job's tag."""
+    """The service holds the project's lock for this job, which is `Ready`. If the job is not wanted, its caller is gone
+    and it is dropped. `job` is the job's tag.
+    """
 
     number: int
     job: str
+    is_wanted: bool = True
 
 
-class Abandon(msgspec.Struct, frozen=True, tag="abandon"):
-    """Drop this job, which is `Ready`: its caller is gone. `job` is the job's tag."""
-
-    number: int
-    job: str
-
-
-Order: TypeAlias = Envelope | Proceed | Abandon
+Order: TypeAlias = Envelope | Proceed
 """Everything that the service sends."""
 
 

@@ -316,7 +316,7 @@ class WorkerProcess:
     def _abandon(self, number: int, waiting: _Waiting) -> None:
         """Drop a job that waits for its lock: its caller is gone."""
         if self._waiting.pop(number, None) is not None:
-            self._send(messages.Abandon(number, waiting.tag))
+            self._send(messages.Proceed(number, waiting.tag, is_wanted=False))
 
     def _take(self, reply: messages.Reply) -> None:
         """Take an answer. Raises ValueError if it makes no sense."""

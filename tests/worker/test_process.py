@@ -15,7 +15,6 @@ from reconciler.model.errors import Refused
 from reconciler.model.principals import Actor, Role
 from reconciler.worker import messages, process
 from reconciler.worker.messages import (
-    Abandon,
     Answer,
     At,
     Begun,
@@ -231,7 +230,7 @@ async def test_a_job_whose_caller_is_gone_is_abandoned_where_it_would_need_its_l
         await cancelled(asked)
         if moment != "while it waits":
             worker.say(1, Ready())
-        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+        await until(lambda: worker.orders()[1:] == [Proceed(1, "request", is_wanted=False)])
         assert "held" not in lock.seen
 
 
@@ -246,7 +245,7 @@ async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) ->
         worker.say(1, Begun(), Ready())
         with pytest.raises(Busy):
             await asked
-        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+        await until(lambda: worker.orders()[1:] == [Proceed(1, "request", is_wanted=False)])
 
 
 async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worker(worker: SpokenWorker) -> None:
