@@ -128,7 +128,7 @@ class Loop:
         self._pace = PollPace(interval=reconciler.watched.interval, full_due=math.inf)
         self._credentials = BoundedIO("the files with credentials")
         self._tasks: list[asyncio.Task[None]] = []
-        self._explaining: asyncio.Task[None] | None = None
+        self._is_unexplained = asyncio.Event()  # there may be lineage to search
         self._is_corrected = False  # credentials changed, or a hook came, since the last run began
 
     def start(self, trigger: Trigger) -> None:
@@ -143,6 +143,7 @@ class Loop:
         self._tasks = [
             asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=log_context.unbound()),
             asyncio.create_task(self._watch(), name=f"watch-{name}", context=log_context.unbound()),
+            asyncio.create_task(self._explain(), name=f"explain-{name}", context=log_context.unbound()),
         ]
 
     def ask(self, trigger: Trigger, *, actor: str) -> Run:
@@ -170,10 +171,9 @@ class Loop:
         """
         self._stop.set()
         running = [] if self.running is None else [self.running.again()]
-        tasks = self._tasks if self._explaining is None else [*self._tasks, self._explaining]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reconciler.group.end(self.reconciler.watched.name)
         self.queue = [run for run in running + self.queue if run.is_requested]
 
@@ -181,9 +181,6 @@ class Loop:
         while not self._stop.is_set():
             identities = await self._identities()  # before the run, so that no change during it is missed
             await self._run()
-            if self.reconciler.memory.is_lineage_due and (self._explaining is None or self._explaining.done()):
-                name = f"explain-{self.reconciler.watched.name}"
-                self._explaining = asyncio.create_task(self.reconciler.explain(), name=name)
             await self._rest(identities)
 
     async def _run(self) -> None:
@@ -203,6 +200,8 @@ class Loop:
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
             self.running = None
+        if run.planned is not None or run.trigger is Trigger.START:
+            self._is_unexplained.set()
         self._pace = after_poll(self._pace, fault, now=_now(), asked=run.is_requested)
         if is_full_due and fault is None:
             self._pace = replace(self._pace, full_due=self._next_full())
@@ -245,6 +244,12 @@ class Loop:
             except WatchEnded as fault:
                 log.debug("%s: %s", self.reconciler.watched.name, fault.message)
             await asyncio.sleep(WATCH_AGAIN_SECONDS)
+
+    async def _explain(self) -> None:
+        while True:
+            await self._is_unexplained.wait()
+            self._is_unexplained.clear()
+            await self.reconciler.explain()
 
     def _next_full(self) -> float:
         return _now() + self.reconciler.watched.full_interval * (1 - JITTER * _randomness())

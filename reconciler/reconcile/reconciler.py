@@ -56,7 +56,6 @@ class RepositoryMemory:
     fault: errors.ReconcilerError | None = None  # of the last run
     exhausted: tuple[str, str | None, Exhausted] | None = None  # a commit over a limit, the fingerprint, and the limit
     unwritten: RepositoryRow | None = None  # what the last run found, if that was news that the store did not take
-    is_lineage_due: bool = True  # there may be some to search, of an earlier process for instance
     succeeded: datetime | None = None  # when a run last found that all is stored as the head says
     planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # in the last plan: by kind, then status
 
@@ -214,7 +213,6 @@ class Reconciler:
             memory.exhausted = (head.commit, run.fingerprint, fault)
             raise
         memory.waits_for_store = planned.waits_for_store
-        memory.is_lineage_due |= not planned.explained
 
     async def _finish(self, run: Run) -> None:
         """Record and log a run, and remember what it found."""
@@ -307,22 +305,18 @@ class Reconciler:
         """Search in the background for the commits that changed what was read, until all are found. Raises nothing.
 
         A run stores what it could not find in a moment, of a first read above all, without lineage. The store knows
-        what is left to find, also after a restart. The worker rests from the search while it has other work.
+        what is left to find, also after a restart.
         """
         if not self._following.is_ready:
             return
-        name, memory, is_more = self.watched.name, self.memory, True
+        name = self.watched.name
         try:
-            while is_more:
-                memory.is_lineage_due = False  # what a run leaves to find from now on makes it due again
-                is_more = await self._applier.explain(name, self.mirror, project=self.watched.project)
-        except errors.ReconcilerError as fault:
+            while await self._applier.explain(name, self.mirror, project=self.watched.project):
+                log.debug("%s: more lineage is searched for.", name)
+        except errors.ReconcilerError as fault:  # the next run that plans something tries anew
             log.debug("%s: %s", name, fault.message)
         except Exception:
             log.exception("The search for the lineage of %s met a fault of the program.", name)
-            is_more = False  # it would meet it again; the next run that leaves something to find tries anew
-        finally:
-            memory.is_lineage_due |= is_more
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends.
 

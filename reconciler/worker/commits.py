@@ -366,9 +366,7 @@ def write_commits(
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else changes
-        planned[number] = _write(
-            commit, decision, changes, flows_changed=told[number], revision=revision, changed_by=changed_by, emit=emit
-        )
+        planned[number] = _write(commit, decision, changes, flows_changed=told[number], revision=revision, emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -382,7 +380,6 @@ def _write(
     *,
     flows_changed: Sequence[Flow],
     revision: int,
-    changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
@@ -412,7 +409,6 @@ def _write(
         note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
-        explained=decision.paths <= changed_by.keys(),
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
         flows=tuple(flows_changed[: flows.MOST]),

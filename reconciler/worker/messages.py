@@ -243,7 +243,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     note: str | None = None
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
-    explained: bool = True  # it is known of all that this stores which commit changed its file
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()
