@@ -40,7 +40,8 @@ class WorkerSeconds:
     """The limits of one job; None where there is none.
 
     `wait`: until it is begun. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
-    that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads.
+    that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads; then
+    `run` counts from the last of them.
     """
 
     run: float
@@ -160,16 +161,14 @@ class _Waiting:
     locked_until: float | None = None
     blob: str = ""
     limit: asyncio.TimerHandle | None = None
-    file_limit: asyncio.TimerHandle | None = None
     overdue: Overdue | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)
     size: int = 0  # of these, in bytes
 
-    def end_limits(self) -> None:
-        """Stop the timers."""
-        for limit in (self.limit, self.file_limit):
-            if limit is not None:
-                limit.cancel()
+    def end_limit(self) -> None:
+        """Stop the timer."""
+        if self.limit is not None:
+            self.limit.cancel()
 
     def take(self, part: messages.Part) -> None:
         """Keep a part, or end the job when it is one too many."""
@@ -193,7 +192,7 @@ class _Waiting:
 
     def over(self, found: messages.Planned | Exception) -> None:
         """End the job: the process is done with it."""
-        self.end_limits()
+        self.end_limit()
         self.answer(found)
         self.begun.set()
         self.ready.set()
@@ -311,7 +310,7 @@ class WorkerProcess:
             waiting.is_at_work = True
             seconds = waiting.seconds.locked or waiting.seconds.run
             waiting.locked_until = asyncio.get_running_loop().time() + seconds
-            waiting.limit = self._limit(waiting, seconds)
+            self._limit(waiting, seconds)
 
     def _abandon(self, number: int, waiting: _Waiting) -> None:
         """Drop a job that waits for its lock: its caller is gone."""
@@ -328,33 +327,33 @@ class WorkerProcess:
                 if not waiting.begun.is_set():  # saying so again gives it no more time
                     waiting.is_at_work = True
                     waiting.begun.set()
-                    waiting.limit = self._limit(waiting, waiting.seconds.run)
+                    self._limit(waiting, waiting.seconds.run)
             case messages.Ready():
-                waiting.end_limits()
+                waiting.end_limit()
                 waiting.is_at_work = False
                 waiting.ready.set()
                 if waiting.future.done():
                     self._abandon(reply.number, waiting)
             case messages.At(blob=blob):
                 waiting.blob = blob
-                if waiting.file_limit is not None:
-                    waiting.file_limit.cancel()
-                if blob and waiting.seconds.file is not None:
-                    waiting.file_limit = self._limit(waiting, waiting.seconds.file, blob)
+                self._limit(waiting, (blob and waiting.seconds.file) or waiting.seconds.run)
             case messages.Part():
                 waiting.take(answer)
             case _:
                 waiting.over(_failure(answer) if isinstance(answer, messages.Failed) else answer)
                 del self._waiting[reply.number]
 
-    def _limit(self, waiting: _Waiting, seconds: float, blob: str = "") -> asyncio.TimerHandle:
+    def _limit(self, waiting: _Waiting, seconds: float) -> None:
+        """Give the job so many seconds from now."""
+        waiting.end_limit()
         loop = asyncio.get_running_loop()
-        return loop.call_later(seconds, self._give_up, waiting, seconds, blob, context=self._context)
+        waiting.limit = loop.call_later(seconds, self._give_up, waiting, seconds, context=self._context)
 
-    def _give_up(self, waiting: _Waiting, seconds: float, blob: str) -> None:
+    def _give_up(self, waiting: _Waiting, seconds: float) -> None:
         """End the process for what one job does. The others that are under way are not to blame."""
-        waiting.overdue = Overdue(seconds, blob)
-        self._tell(f"The worker was ended, since {'a file' if blob else 'a job'} took longer than {seconds:g} seconds")
+        waiting.overdue = Overdue(seconds, waiting.blob)
+        what = "a file" if waiting.blob else "a job"
+        self._tell(f"The worker was ended, since {what} took longer than {seconds:g} seconds")
         self._stop.set()
 
     def _tell(self, told: str) -> None:
