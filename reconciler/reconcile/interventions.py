@@ -163,8 +163,6 @@ def _event(action: str, name: str, project: str, by: Intervention, *, detail: st
         action=action,
         kind="Repository",
         name=name,
-        version_before=None,
-        version_after=None,
         run=by.run,
         request=by.request,
         detail=detail,

@@ -553,9 +553,6 @@ class _Redaction:
                 action="redacted",
                 kind=self._job.kind,
                 name=self._job.name,
-                version_before=None,
-                version_after=None,
-                run=None,
                 request=self._job.request,
                 detail=f"{told}; places: {self.places}",
             )

@@ -132,10 +132,7 @@ PROVIDER = discovery.LIMITS
             "a `.serviceignore`",
             f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
         ),
-        (
-            "the `.serviceignore` files of a commit",
-            f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
-        ),
+        ("patterns in the `.serviceignore` files of a commit", f"{COMMIT.patterns:,}"),
         (
             "patterns in `include`, in `exclude`",
             f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
