@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import cast
 
 import msgspec
 from msgspec import structs
@@ -44,7 +43,7 @@ from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import Changes, PruneRow, RepositoryRow
+from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
 from reconciler.worker import messages, trees
 from reconciler.worker.messages import (
     CommitJob,
@@ -526,8 +525,6 @@ BACKGROUND_SECONDS = 300.0  # of one search in the background
 MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
 LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
 
-Source = dict[str, Value]
-
 
 def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
     """`changedBy` of these files of a commit, as far as it is found in a moment."""
@@ -544,37 +541,37 @@ def explain_lineage(
     """Search for the unknown lineage of a repository's resources. Raises StoreFault."""
     with view.snapshot():
         unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
-        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
+        origins = view.origins(one for row in unexplained for one in (row.origin, row.shown))
     end = time.monotonic() + BACKGROUND_SECONDS
 
     def go_on() -> bool:
         return time.monotonic() < end
 
-    rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
-    for part in messages.batches(rows, LINEAGE_PART):
-        origins = {origin.id: origin for _, come_from in part for origin in come_from}
-        emit(Changes(origins=list(origins.values()), lineages=[row for row, _ in part]))
+    explained = list(_explained(Path(job.mirror), job.context.project, unexplained, origins, go_on=go_on))
+    for part in messages.batches(explained, LINEAGE_PART):
+        named = {origin.id: origin for _, come_from in part for origin in come_from}
+        emit(Changes(origins=list(named.values()), lineages=[row for row, _ in part]))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
-    is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
-    return LineageFound(explained=len(rows), more=is_left and bool(rows))
+    is_left = len(unexplained) == MOST_EXPLAINED or (len(explained) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(explained=len(explained), more=is_left and bool(explained))
 
 
-def _lineage_rows(
+def _explained(
     mirror: Path,
     project: str,
     resources: Sequence[records.Unexplained],
-    come_from: Mapping[int, records.OriginRow],
+    origins: Mapping[int, OriginRow],
     *,
     go_on: Callable[[], bool],
-) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
-    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
-    them were read from.
+) -> Iterator[tuple[LineageRow, list[OriginRow]]]:
+    """Yield a row for each resource that is explained, with the origins that it names; one walk for each commit that
+    some of them were read from.
     """
-    known = _Origins(come_from)
     by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
     for one in resources:
-        commit, path = known.place(one)
-        by_commit[commit][one] = path
+        # A file may have moved since, and of what was adopted without a new version the status alone knows.
+        path = one.path if _is_of_one_commit(one, origins) else one.shown_path
+        by_commit[str(_source(origins[one.shown]).get("commit"))][one] = str(path)
     for commit, paths in by_commit.items():
         if not go_on():
             return
@@ -585,66 +582,54 @@ def _lineage_rows(
             continue  # the mirror was made anew after a force-push, for instance
         for one, path in paths.items():
             if path in found:
-                yield known.row(project, one, found[path])
+                yield _lineage_row(project, one, found[path], origins)
+
+
+def _lineage_row(
+    project: str, one: records.Unexplained, changed_by: Value, origins: Mapping[int, OriginRow]
+) -> tuple[LineageRow, list[OriginRow]]:
+    """Return the row that tells of that commit what it may be told of, with its origins."""
+    version = origins[one.origin]
+    if _is_of_one_commit(one, origins):
+        version = _with_lineage(version, changed_by)
+    status = None if one.status is None else _with_lineage(origins[one.status], changed_by)
+    row = LineageRow(
+        project,
+        *one.key,
+        one.version,
+        before=one.origin,
+        origin=version.id,
+        status_before=one.status,
+        status=None if status is None else status.id,
+    )
+    return row, [version] if status is None else [version, status]
+
+
+def _with_lineage(origin: OriginRow, changed_by: Value) -> OriginRow:
+    return origin_row(
+        {**_source(origin), "changedBy": changed_by},
+        actor=origin.actor,
+        run=origin.run,
+        request=origin.request,
+        created_at=origin.created_at,
+    )
+
+
+def _is_of_one_commit(one: records.Unexplained, origins: Mapping[int, OriginRow]) -> bool:
+    """Return True if the status tells of the commit that the version is of."""
+    version, shown = _source(origins[one.origin]), _source(origins[one.shown])
+    return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))
+
+
+def _source(origin: OriginRow) -> dict[str, Value]:
+    source: dict[str, Value] = msgspec.json.decode(origin.head + origin.tail)
+    return source
 
 
 def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
     found = snapshot.last_changes(list(paths), go_on=go_on)
-    shown = {commit.id: _shown_commit(commit) for commit in set(found.values())}
+    shown: dict[str, Value] = {
+        commit.id: {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
+        for commit in set(found.values())
+    }
     return {path: shown[commit.id] for path, commit in found.items()}
-
-
-def _shown_commit(commit: CommitInfo) -> Value:
-    return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
-
-
-class _Origins:
-    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
-
-    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
-        self._rows = rows
-        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
-        self._told: dict[tuple[int, object], records.OriginRow] = {}
-
-    def place(self, one: records.Unexplained) -> tuple[str, str]:
-        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
-        what was adopted without a new version the status alone knows.
-        """
-        shown = self._sources[one.shown]
-        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
-
-    def row(
-        self, project: str, one: records.Unexplained, changed_by: Value
-    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
-        """The row that tells of that commit what it may be told of, with its origins."""
-        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
-        status = None if one.status is None else self._with(one.status, changed_by)
-        row = records.LineageRow(
-            project,
-            *one.key,
-            one.version,
-            before=one.origin,
-            origin=version.id,
-            status_before=one.status,
-            status=None if status is None else status.id,
-        )
-        return row, (version,) if status is None else (version, status)
-
-    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
-        commit = cast("Source", changed_by)["commit"]
-        told = self._told.get((origin, commit))
-        if told is None:
-            before = self._rows[origin]
-            told = self._told[origin, commit] = origin_row(
-                {**self._sources[origin], "changedBy": changed_by},
-                actor=before.actor,
-                run=before.run,
-                request=before.request,
-                created_at=before.created_at,
-            )
-        return told
-
-    def _is_same(self, one: records.Unexplained) -> bool:
-        """The status tells of the commit that the version is of."""
-        version, shown = self._sources[one.origin], self._sources[one.shown]
-        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))
