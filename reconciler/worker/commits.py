@@ -147,13 +147,6 @@ class CommitReading:
             refuse_unknown=context.refuse_unknown,
         )
 
-    def decide(self, reading: TreeReading, world: StoreSnapshot) -> HeadDecision:
-        """Decide about what was read. Raises GitFault."""
-        head = self.head(reading, world)
-        # Without pruning, a repository drops nothing.
-        claims = self._claims(head.removed.gone, world) if self.rules.prune and head.removed.gone else []
-        return planner_heads.judge_head(head, claims, world)
-
     def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
         """Return what is judged of what was read. Raises GitFault."""
         repository, project, remembered = self.rules.name, world.project, self.remembered
@@ -165,10 +158,6 @@ class CommitReading:
         gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
         return Head(reading, gone, self.rules, around, tell)
-
-    def has_claims(self, head: Head, world: StoreSnapshot) -> bool:
-        """Return True if a repository that is not judged with this one may define what its head drops."""
-        return self.rules.prune and bool(head.removed.gone and self._claims(head.removed.gone, world))
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
@@ -198,14 +187,17 @@ class CommitReading:
             stayed=frozenset(self.view.stays(repository)),
         )
 
-    def _claims(self, gone: Iterable[StoredState], world: StoreSnapshot) -> list[OwnershipClaim]:
-        """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner.
+    def claims(self, head: Head, world: StoreSnapshot) -> list[OwnershipClaim]:
+        """Find the neighbours that define resources that the head drops; of several, the first by name becomes the
+        owner.
 
         What the others define counts as if this commit defined it. Raises GitFault, and Transient when it cannot be
         read.
         """
+        if not head.removed.gone or not self.rules.prune:  # without pruning, a repository drops nothing
+            return []
         allowance = self.allowance.beside()  # the files of others are read again when this is decided again
-        left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
+        left = {stored.key: structs.replace(stored, owner=None) for stored in head.removed.gone}
         found = []
         for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
             row = self.view.repository(neighbour.rules.name) if left else None
@@ -302,7 +294,7 @@ def plan_commit(
     # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
     # more often it still holds once the project is locked.
     with view.snapshot() as judged_at:
-        decided = _decide(commits, readings, world)
+        decided = decide(commits, readings, world)
     is_first = any(one.remembered is None or one.remembered.commit is None for one in commits)
     paths = frozenset[str]().union(*(decision.paths for decision in decided))
     changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
@@ -314,21 +306,19 @@ def plan_commit(
                 reading if reading.full else commit.read(known=reading.files)
                 for commit, reading in zip(commits, readings, strict=True)
             ]
-            decided = _decide(commits, readings, world)
+            decided = decide(commits, readings, world)
         return write_commits(commits, decided, world, revision=revision, changed_by=changed_by, emit=emit)
 
 
-def _decide(
+def decide(
     commits: Sequence[CommitReading], readings: Sequence[TreeReading], world: StoreSnapshot
 ) -> Sequence[HeadDecision]:
     """Decide about what was read, as one change. Raises GitFault, and Refused for what has to be decided apart."""
-    if len(commits) == 1:
-        return [commits[0].decide(readings[0], world)]
     found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
-    for commit, head in zip(commits, found, strict=True):
-        if commit.has_claims(head, world):
-            raise errors.Refused(f"What {commit.rules.name} drops may pass to a repository at another commit.")
-    decided = planner_heads.judge_heads(found, world)
+    claims = [claim for commit, head in zip(commits, found, strict=True) for claim in commit.claims(head, world)]
+    if claims and len(commits) > 1:
+        raise errors.Refused("What one of them drops may pass to a repository at another commit.")
+    decided = planner_heads.judge_heads(found, world, claims)
     # What follows for others is told with the first head, which may have nothing else to tell.
     first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)

@@ -57,7 +57,7 @@ from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeadStatusRow, HeldRow
-from reconciler.worker import trees
+from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
@@ -406,7 +406,7 @@ def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None]
         allowance = Allowance(aside=job.commit.aside, at=at)
         with view.snapshot() as revision:
             read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
-            [entry] = _entries([read], [read.commit.decide(read.reading, read.world)], merged)
+            [entry] = _entries([read], merged)
         return ReviewPlanned(
             revision=revision,
             entry=msgspec.msgpack.encode(entry),
@@ -426,13 +426,13 @@ def review_together(
         found = [
             _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
         ]
-        judged = heads.judge_heads([one.commit.head(one.reading, one.world) for one in found], found[0].world)
-        return tuple(_entries(found, judged, merged))
+        return tuple(_entries(found, merged))
 
 
-def _entries(found: Sequence[ReadMerge], judged: Sequence[HeadDecision], merged: Merged) -> Iterator[PlanEntry]:
+def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     """Yield the entries of repositories that are applied as one change."""
     world = found[0].world
+    judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
     applied = [each for decision in judged if not decision.refused for each in decision.decisions]
     every = [each for decision in judged for each in decision.decisions]
     affected, lookup = Affected(every, world), _types_after(every, world)
