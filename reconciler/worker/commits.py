@@ -280,7 +280,6 @@ def plan_commit(
     *,
     emit: Emit,
     allowance: Allowance,
-    terms: PlanMode = RECONCILE,
 ) -> Steps[CommitPlanned]:
     """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the project changed
     meanwhile.
@@ -288,7 +287,7 @@ def plan_commit(
     Raises GitFault, StoreFault.
     """
     with view.snapshot():
-        commits = [CommitReading(one, snapshot, view, allowance=allowance, terms=terms) for one in (job, *job.beside)]
+        commits = [CommitReading(one, snapshot, view, allowance=allowance) for one in (job, *job.beside)]
         readings = [commit.read() for commit in commits]
     world = commits[0].world()
     # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
@@ -297,7 +296,7 @@ def plan_commit(
         decided = decide(commits, readings, world)
     is_first = any(one.remembered is None or one.remembered.commit is None for one in commits)
     paths = frozenset[str]().union(*(decision.paths for decision in decided))
-    changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
+    changed_by = lineage_of_run(snapshot, paths, is_first=is_first)
     yield
     with view.snapshot() as revision:
         if view.changed_since(job.context.project) > judged_at:
