@@ -175,7 +175,7 @@ class Row(NamedTuple):
     sentence: str = "{message}"
 
 
-MOVED = "What is held changed each time before this was stored; nothing was changed: send it again."
+MOVED = "What is held changed before this was stored; nothing was changed: send it again."
 FAILED = "The service failed to answer; its log has the cause under the id {request}."
 TABLE: Mapping[type[Exception], Row] = {
     auth_changes.Missing: Row(404, ErrorCode.NOT_FOUND),

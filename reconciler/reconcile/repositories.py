@@ -136,9 +136,12 @@ class Repositories:
             group=group,
             tell_group=partial(self._tell_group, one),
         )
+        made = 0  # the time in the id of the last run
 
         def new_run(why: Trigger, actor: str) -> Run:
-            milliseconds = int(self._environment.clock().timestamp() * 1000)
+            nonlocal made
+            # Two within a millisecond have an order too: runs are listed by their ids.
+            made = milliseconds = max(int(self._environment.clock().timestamp() * 1000), made + 1)
             run_id = ids.ulid(milliseconds=milliseconds, randomness=os.urandom(ids.RANDOM_BYTES))
             return Run(id=run_id, repository=one.name, project=one.project, trigger=why, actor=actor)
 
