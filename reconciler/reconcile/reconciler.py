@@ -155,8 +155,6 @@ class Reconciler:
         # Resume, if the time of the suspension is over.
         if self.is_suspension_over:
             await self.resume(by=Intervention(interventions.SYSTEM, rfc3339(self._clock()), run=run.id))
-            if run.trigger in (Trigger.POLL, Trigger.WATCH):
-                run.trigger = Trigger.RESUME  # it ended between the wait and this run
         run.suspended = self.why_suspended
         if run.suspended is not None:
             return

@@ -14,7 +14,6 @@ import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -34,24 +33,13 @@ MOST_ENDS = 20  # processes that one commit may end in one run: ten files are fo
 WINDOW_SECONDS = 60.0
 PAUSE_SECONDS = 2.0  # before the next start, after a second end within a WINDOW
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
-
-
-def remember(known: dict[K, V], key: K, value: V) -> None:
-    """Make a value the newest one; the oldest over the limit is forgotten."""
-    known.pop(key, None)
-    known[key] = value
-    if len(known) > MOST_REMEMBERED:
-        del known[next(iter(known))]
-
 
 class CrashMemory:
     """The files that ended processes, and the commits and proposals that are read apart from all others for it."""
 
     def __init__(self) -> None:
-        self._ends: dict[str, int] = {}  # by blob
-        self._suspects: dict[Hashable, bool] = {}  # by `_head`
+        self._ends: dict[Hashable, int] = {}  # of processes, by blob
+        self._suspects: dict[Hashable, int] = {}  # the same, by `_head`
 
     def prepared(self, job: Job, *, careful: bool) -> Job:
         """The job, with the files that are set aside."""
@@ -61,17 +49,23 @@ class CrashMemory:
             return replace(job, commit=commit)
         if not isinstance(job, CommitJob):
             return job
-        aside = frozenset(blob for blob, ends in self._ends.items() if ends >= TWICE)
+        aside = frozenset(str(blob) for blob, ends in self._ends.items() if ends >= TWICE)
         return replace(job, aside=aside, careful=careful)
 
     def ended_at(self, blob: str) -> None:
         """A process ended while it read this file, and nothing else was under way in it."""
-        remember(self._ends, blob, self._ends.get(blob, 0) + 1)
+        self._count(self._ends, blob)
 
     def suspect(self, job: Job) -> None:
         """A process ended, or had to be ended, while it worked on this."""
         if isinstance(job, CommitJob | ReviewJob):
-            remember(self._suspects, _head(job), value=True)
+            self._count(self._suspects, _head(job))
+
+    def _count(self, ends: dict[Hashable, int], key: Hashable) -> None:
+        """Count one more; the oldest over the limit is forgotten."""
+        ends[key] = ends.pop(key, 0) + 1
+        if len(ends) > MOST_REMEMBERED:
+            del ends[next(iter(ends))]
 
     def trust(self, job: Job) -> None:
         """It was planned to its end."""
@@ -172,24 +166,20 @@ class WorkerClient:
         """Plan a job apart from all others, without the files that end the process. Raises WorkerGone when it is no
         file, Overdue.
         """
-        for ends in itertools.count(1):
+        ends = 0
+        while True:
+            child = await self._start()
+            self._apart.add(child)
             try:
-                return await self._plan_apart(self.memory.prepared(job, careful=True), lock)
+                return await child.plan(next(self._numbers), self.memory.prepared(job, careful=True), lock)
             except (WorkerGone, Overdue) as end:
+                ends += 1
                 if not end.blob or ends == MOST_ENDS or self._stopped.is_set():
                     raise
                 self.memory.ended_at(end.blob)
-        raise AssertionError("it is tried until it is planned, or an end is raised")
-
-    async def _plan_apart(self, job: Job, lock: JobLock) -> Answered:
-        """Plan a job in a process of its own."""
-        child = await self._start()
-        self._apart.add(child)
-        try:
-            return await child.plan(next(self._numbers), job, lock)
-        finally:
-            self._apart.discard(child)
-            await child.end()
+            finally:
+                self._apart.discard(child)
+                await child.end()
 
     async def _plan_shared(self, job: Job, lock: JobLock) -> Answered:
         """Plan a job in the shared process, or in the next one while it was not begun."""
