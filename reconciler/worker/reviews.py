@@ -203,32 +203,19 @@ class EntryWriter:
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
+        told = [one for one in self._decision.decided.outcomes if one.status is not UpdateStatus.UNCHANGED]
+        held = [
+            Outcome(stored.key, UpdateStatus.DELETED, Change.DELETE, stored=stored)
+            for stored in self._decision.pruning.held
+        ]
         renamed, room = self._renames(), plan.MOST_CONTENTS
-        for outcome in self._decision.decided.outcomes:
-            if outcome.status is not UpdateStatus.UNCHANGED:
-                other = None if outcome.key is None else renamed.get(outcome.key)
-                is_whole = outcome.change is not Change.UPDATE
-                most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
-                status = self._status(outcome, renamed=other, most=most)
-                room -= len(status.fields) if is_whole else 0
-                yield status
-        for held in self._decision.pruning.held:
-            at = _stored_place(held)
-            existing = self._was_held(held)
-            most = min(plan.MOST_FIELDS, room)
-            shown, left_out = ((), 0) if existing else field_changes.bounded(self._removed(held.key), most=most)
-            room -= len(shown)
-            yield PlanStatus(
-                status=UpdateStatus.DELETED,
-                kind=held.key.kind,
-                name=held.key.name,
-                at=at,
-                existing=existing,
-                fields=shown,
-                fields_left_out=left_out,
-                owners=() if at is None else self._owners.of(at.path),
-                held=True,
-            )
+        for number, outcome in enumerate((*told, *held)):
+            other = None if outcome.key is None else renamed.get(outcome.key)
+            is_whole = outcome.change is not Change.UPDATE
+            most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
+            status = self._status(outcome, renamed=other, most=most, held=number >= len(told))
+            room -= len(status.fields) if is_whole else 0
+            yield status
 
     def _was_held(self, held: StoredState) -> bool:
         return HeldRow(self._rules.name, *held.key, "held") in self._decision.stayed
@@ -241,11 +228,11 @@ class EntryWriter:
         pairs = heads.renamed_resources(self._decision.decided, gone, self._world)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
-    def _status(self, outcome: Outcome, *, renamed: str | None, most: int) -> PlanStatus:
+    def _status(self, outcome: Outcome, *, renamed: str | None, most: int, held: bool) -> PlanStatus:
         at = self._place(outcome)
-        existing = self._is_existing(outcome, at)
+        existing = self._is_existing(outcome, at, held=held)
         shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
-        affected = self._affected.by(outcome)
+        affected = () if held else self._affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
         if at is not None:
@@ -268,6 +255,7 @@ class EntryWriter:
             unresolved=self._unresolved(outcome),
             owners=() if at is None else self._owners.of(at.path),
             notes=notes,
+            held=held,
         )
 
     def _place(self, outcome: Outcome) -> PlanPlace | None:
@@ -286,11 +274,11 @@ class EntryWriter:
         position = locations.of(document.position, pointer)
         return self._lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
 
-    def _is_existing(self, outcome: Outcome, at: PlanPlace | None) -> bool:
+    def _is_existing(self, outcome: Outcome, at: PlanPlace | None, *, held: bool) -> bool:
         """It was so before, in a file that the change does not touch."""
         if outcome.ordinal is None:
             assert outcome.key is not None  # what goes is stored
-            return HeldRow(self._rules.name, *outcome.key, "in-use") in self._decision.stayed
+            return HeldRow(self._rules.name, *outcome.key, "held" if held else "in-use") in self._decision.stayed
         if at is None or at.path in self._read.changed:
             return False
         document = (at.path, *(outcome.key or (None, None)))
