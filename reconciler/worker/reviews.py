@@ -189,12 +189,24 @@ class EntryWriter:
         notes = list(dict.fromkeys(self._notes()))
         if len(notes) > MOST_NOTES:
             notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
+        outcomes = decision.decided.outcomes
+        if self._terms.live:  # most of what the repository owns was not read
+            told = {
+                one.key
+                for one in outcomes
+                if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
+                if one.stored.owner == rules.name
+            }
+            owned = self._world.view.owned_count(rules.name, self._world.project)
+            unchanged = owned - len(told) - len(decision.pruning.held)
+        else:
+            unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
             name=rules.name,
             project=self._world.project,
             path=rules.path,
             statuses=plan.in_order(self._statuses()),
-            unchanged=sum(one.status is UpdateStatus.UNCHANGED for one in decision.decided.outcomes),
+            unchanged=unchanged,
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
             notes=tuple(notes),
             refused=decision.refused,

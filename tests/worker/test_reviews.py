@@ -262,14 +262,13 @@ def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tre
         assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
 
 
-def test_what_is_read_and_stays_as_it_is_is_counted(world: World) -> None:
-    files = {"a.yaml": f"{destination('a')}\n---\n{destination('b')}", "c.yaml": destination("c")}
+def test_what_is_not_touched_is_counted(world: World) -> None:
+    files = {f"{number}.yaml": destination(f"d{number}") for number in range(5)}
     world.push("a", files)
     world.settle()
-    edited = f"{destination('a', port=1)}\n---\n{destination('b')}"
-    head = world.mirrors["a"].propose({**files, "a.yaml": edited}, onto=world.heads["a"])
+    head = world.mirrors["a"].propose({**files, "0.yaml": destination("d0", port=1)}, onto=world.heads["a"])
     entry = world.review("a", head)
-    assert entry.counts == {"unchanged": 1, "configured": 1}
+    assert entry.counts == {"unchanged": 4, "configured": 1}
 
 
 def test_a_plan_of_a_repository_that_was_never_read_is_one_against_an_empty_store(world: World) -> None:
