@@ -104,7 +104,7 @@ def _plan(
         changed = not is_dry and (bool(decided.standing.rows) or any(map(_is_change, decided.outcomes)))
         for part in chain(parts, remasking.parts()) if changed else ():
             emit(part)
-        endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
+        endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
         fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)
