@@ -17,7 +17,7 @@ record can pass for a frame when a damaged file is searched. `docs/queue-format.
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -326,8 +326,6 @@ DEAD = 2
 
 DRAINED = 1  # a flag: all batches left, and the bytes are gone
 
-WRITTEN, EMPTIED, REMOVED = "written", "emptied", "removed"  # what the disk may refuse to a segment
-
 # Magic, version, kind, flags, mark, first number, batches, records and bytes before, made at, zero; then the checksum.
 _SEGMENT = struct.Struct("<8sHBBIQQQQQI")
 
@@ -401,7 +399,7 @@ class Segment:
     `end` is where the last committed frame ends, `left` is what has not left. A sealed segment gets no more frames. A
     drained one has no frames that count, though bytes of it may still be on disk. `counted` is how many bytes of it are
     in the journal's sum. `is_changed` says that its acknowledgements are to be written, `is_busy` that the thread works
-    on it, `retry_at` when it does so again after a fault, `faults` what the disk refuses: to write, empty or remove it.
+    on it, `is_stuck` that the disk refused what it did last, `retry_at` when it does so again.
     """
 
     path: Path
@@ -419,7 +417,7 @@ class Segment:
     is_changed: bool = False
     is_busy: bool = False
     retry_at: float = 0.0
-    faults: set[str] = field(default_factory=set)
+    is_stuck: bool = False
 
     @property
     def acknowledgements_path(self) -> Path:
@@ -435,11 +433,6 @@ class Segment:
     def holds_bytes(self) -> bool:
         """More of it is on disk than a header."""
         return self.end > SEGMENT_HEADER_BYTES or self.acknowledged.length > 0
-
-    @property
-    def is_stuck(self) -> bool:
-        """The disk refuses to give its bytes back."""
-        return bool(self.faults & {REMOVED, EMPTIED})
 
 
 @dataclass(eq=False, slots=True)

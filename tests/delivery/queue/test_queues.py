@@ -45,8 +45,8 @@ async def test_a_destination_finds_its_queue_again_whatever_its_name_is(tmp_path
 
 async def test_what_is_made_is_for_its_owner_alone(tmp_path: Path) -> None:
     async with places.opened(tmp_path / "queues") as queue:
-        await fill(queue, b"text")
-        [batch] = await claimed(queue)
+        await fill(queue, b"text", b"more")
+        batch, _ = await claimed(queue)
         await queue.bury(batch, [b"text"], OBITUARY, records=1)
     modes = {
         str(path.relative_to(queue.folder)): stat.S_IMODE(path.stat().st_mode)
