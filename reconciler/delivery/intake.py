@@ -83,7 +83,6 @@ class Matcher:
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
 HUNG_SECONDS = 30.0  # after which who waits for the disk hears that it does not answer
-MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
 
 KEEP = "Keep the records and send them again."
 READING = "The service is reading the project's Configurations; try again."
@@ -196,15 +195,13 @@ class Intake:
 
 
 async def _send(inline: Sequence[Wanted]) -> None:
-    """Send to destinations without a queue, some at a time, each with its own time limit. Raises the first failure."""
-    turns = asyncio.Semaphore(MOST_AT_ONCE)
+    """Send to destinations without a queue, each with its own time limit. Raises the first failure."""
 
     async def send(lane: Lane, share: RecordShare) -> str:
-        async with turns:
-            try:
-                await lane.sender.deliver(share.pieces)
-            except Undelivered as failed:
-                return failed.message
+        try:
+            await lane.sender.deliver(share.pieces)
+        except Undelivered as failed:
+            return failed.message
         lane.counts.taken += share.records
         return ""
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.exporter import Exporter
+from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import Queue, QueueFault, Shortage
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
 from reconciler.delivery.reporting import DeliveryCounts
@@ -117,7 +118,7 @@ NOWHERE = "none"
 MEMORY = "memory"
 
 
-DRAIN_LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
+DRAIN_LOOK_SECONDS = 0.5  # between two looks whether something is left
 
 
 class DrainingLanes:
@@ -127,7 +128,7 @@ class DrainingLanes:
         self._queues = queues
         self._ended = ended
         self._lanes: list[Lane] = []
-        self._drains: dict[Lane, asyncio.Task[None]] = {}
+        self._looking: asyncio.Task[None] | None = None
         self._ends: dict[asyncio.Task[None], Lane] = {}
 
     def __iter__(self) -> Iterator[Lane]:
@@ -141,19 +142,14 @@ class DrainingLanes:
         """Let a lane drain. It takes nothing more."""
         lane.leaving = True
         self._lanes.append(lane)
-        self.drain(lane)
-
-    def drain(self, lane: Lane) -> None:
-        """End a lane once it is empty, if it is one that sends."""
-        if lane.exporter is not None:
-            self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="draining-lanes")
 
     def take_back(self, project: str, name: str, place: str) -> Lane | None:
         """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
         for lane in self.of(project, name):
             if lane.place == place:
                 self._lanes.remove(lane)
-                self._stop(lane)
                 lane.leaving = False
                 return lane
         return None
@@ -162,36 +158,44 @@ class DrainingLanes:
         """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
         is cancelled, they end nevertheless.
         """
-        ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
-        if ends:
-            await asyncio.wait(ends)
+        await self._wait([self._end(lane) for lane in self if lane.exporter is None and lane.is_empty])
 
     async def until_ended(self, project: str, name: str, place: str) -> None:
-        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again."""
-        ends = [
+        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again.
+
+        A disk that hangs is not waited for longer than at the end of the service.
+        """
+        await self._wait(
             task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
-        ]
-        if ends:
-            await asyncio.wait(ends)
+        )
+
+    async def all_ended(self) -> None:
+        """Wait for all ending lanes, as long as for one."""
+        await self._wait(self._ends)
+
+    async def _wait(self, ends: Iterable[asyncio.Task[None]]) -> None:
+        waited = [*ends]
+        if waited:
+            await asyncio.wait(waited, timeout=appender.END_SECONDS)
 
     def stop(self) -> None:
         """Stop to end lanes."""
-        for lane in [*self._drains]:
-            self._stop(lane)
+        if self._looking is not None:
+            self._looking.cancel()
 
-    async def _drained(self, lane: Lane) -> None:
-        await lane.sender.drained()
-        while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
+    async def _look(self) -> None:
+        """End each lane that sends once it is empty, of dead letters too, until the service stops."""
+        while True:
+            for lane in self:
+                if lane.exporter is not None and lane.is_empty:
+                    self._end(lane)
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
-            await lane.sender.drained()
-        self._end(lane)
 
     def _end(self, lane: Lane) -> asyncio.Task[None]:
         """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
         to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
         """
         self._lanes.remove(lane)
-        self._drains.pop(lane, None)
         self._ended(lane)
         ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
         self._ends[ends] = lane
@@ -204,11 +208,6 @@ class DrainingLanes:
         if lane.queue is not None:
             await self._queues.remove(lane.queue)
         log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
-
-    def _stop(self, lane: Lane) -> None:
-        task = self._drains.pop(lane, None)
-        if task is not None:
-            task.cancel()
 
 
 class OrphanedQueues:
@@ -248,24 +247,7 @@ class OrphanedQueues:
                     faults.append(fault)
         if not faults:
             self._opened.add(project)
-            _tell_copies(found)
         return faults
-
-
-def _tell_copies(found: Sequence[FoundIdentity]) -> None:
-    """Log destinations with queues in several folders: a folder was copied or restored. Each is sent."""
-    folders: dict[tuple[str, str], list[FoundIdentity]] = {}
-    for one in found:
-        folders.setdefault((one.name, one.directory), []).append(one)
-    for (name, _), several in sorted(folders.items()):
-        if len(several) > 1:
-            log.warning(
-                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
-                "Where that is not wanted, stop the service and move one of them away.",
-                name,
-                len(several),
-                ", ".join(str(one.folder) for one in several),
-            )
 
 
 LATER_SECONDS = 15.0  # after which a disk that did not answer may

@@ -251,10 +251,7 @@ class Manager:
         """
         for lane in self._leaving.of(project):
             if lane.name in known:
-                was_sending = lane.exporter is not None
                 self._adjust(lane, known[lane.name])
-                if not was_sending:
-                    self._leaving.drain(lane)
 
         def opened(found: FoundIdentity, queue: Queue) -> None:
             place = lanes.disk_place(found.directory)
@@ -361,6 +358,7 @@ class Manager:
             for lane in self._everyone():
                 if lane.place == lanes.MEMORY and (lost := lane.records):
                     log.warning("This stop loses %s that %s had in memory alone.", counted(lost, "record"), lane.name)
+            await self._leaving.all_ended()
             await self._queues.close()
 
     def _named(self, project: str, name: str) -> list[Lane]:
