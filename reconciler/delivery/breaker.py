@@ -6,8 +6,8 @@ the breaker by arriving, or by being refused for its content, since somebody ans
 longer. A `Retry-After` is respected, whichever request the endpoint answers with it. Times are seconds of a monotonic
 clock.
 
-**Windows.** A schedule and an instant give the window. Windows that overlap or meet are one. A window of an hour lasts
-an hour, even if the clocks change in it.
+**Windows.** A schedule and an instant give the window. A window of an hour lasts an hour, even if the clocks change in
+it.
 """
 
 import asyncio
@@ -64,16 +64,10 @@ class SendEnvironment:
     patience: float = PATIENCE_SECONDS
 
 
-MOST_JOINED = 50  # windows that are joined in one answer, so that it takes a few milliseconds at most
-
-_MINUTE = timedelta(minutes=1)
-
-
 class DeliveryWindow(NamedTuple):
     """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
 
-    Of many windows that meet, `until` may be the end of one of them: who waits for it asks again then. Then `next` is
-    the same instant.
+    Where the next window begins before this one ends, `next` is `until`: ask again then.
     """
 
     open: bool
@@ -89,24 +83,7 @@ def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
     if begun > now:
         return DeliveryWindow(open=False, until=None, next=begun)
     until = begun + length
-    for _ in range(MOST_JOINED):
-        last = _last_window(cron, until, length)
-        if last is None:
-            return DeliveryWindow(open=True, until=until, next=cron.after(until))
-        until = last + length
-    return DeliveryWindow(open=True, until=until, next=until)
-
-
-def _last_window(cron: Cron, until: datetime, length: timedelta) -> datetime | None:
-    """The beginning of a window that goes on beyond `until`, if there is one; where they are dense, a late one."""
-    back = _MINUTE
-    while True:
-        found = cron.after(until - min(back, length))
-        if found <= until:
-            return found
-        if back >= length:
-            return None
-        back *= 4
+    return DeliveryWindow(open=True, until=until, next=max(until, cron.after(begun)))
 
 
 OPENS_AFTER = 5

@@ -47,7 +47,6 @@ class Exporter:
         self._channel = outlet.channel(destination, project=project)
         self._gate = SendGate(environment, destination)
         self._report = SendReport(environment, project=project, name=destination.name)
-        self._limit = asyncio.Semaphore(destination.buffering.consumers)
         self._numbers = 0
         self.in_flight = 0
 
@@ -61,12 +60,9 @@ class Exporter:
             self._channel = self._outlet.channel(destination, project=self._project)
             self._gate.hurry()
         self._gate.change(destination)
-        if destination.buffering.consumers != before.buffering.consumers:
-            self._limit = asyncio.Semaphore(destination.buffering.consumers)
 
-    async def stop(self, *, seconds: float) -> None:  # noqa: ARG002 - nothing is queued here
+    async def stop(self, *, seconds: float) -> None:
         """Lease nothing more; wait for what is in flight at most so long; the rest is queued still."""
-        self._report.stop()
 
     def withdraw(self) -> int:
         """Release what waits for another attempt, so that `discard`, called right after this without a pause, finds it.
@@ -155,61 +151,47 @@ class Exporter:
             self._report.change(self._state)
 
     async def _deliver(self, bodies: list[bytes]) -> None:
+        """Send them all, one after another of the format `single`. An outage ends that."""
         if not bodies:
             return
         self._numbers += 1
-        delivery = f"{self._origin()}:inline-{self._numbers}"
-        if self._destination.endpoint.format is Format.SINGLE:
-            await self._each(self._channel, bodies, delivery)
+        channel, delivery = self._channel, f"{self._origin()}:inline-{self._numbers}"
+        if self._destination.endpoint.format is not Format.SINGLE:
+            verdict = await self._one(channel, http_sender.json_array(bodies), delivery, records=len(bodies))
+            if not verdict.delivered:
+                raise Undelivered(verdict.cause)
             return
-        verdict = await self._one(self._channel, http_sender.json_array(bodies), delivery, records=len(bodies))
-        if not verdict.delivered:
-            raise Undelivered(verdict.cause)
+        arrived, cause = 0, ""
+        for place, body in enumerate(bodies):
+            verdict = await self._one(channel, body, f"{delivery}:{place}", records=1)
+            arrived += verdict.delivered
+            cause = cause or verdict.cause
+            if verdict.outage:
+                break
+        if arrived < len(bodies):
+            count = "" if len(bodies) == 1 else f"{len(bodies) - arrived} of {len(bodies)} records did not arrive: "
+            raise Undelivered(f"{count}{cause}")
 
     def _origin(self) -> str:
         at = self._environment.clock()
         return http_sender.endpoint_origin(project=self._project, destination=self._destination.name, at=at)
 
-    async def _each(self, channel: Channel, bodies: Sequence[bytes], delivery: str) -> None:
-        """Send a request for each record; the first one first, since it may show that the endpoint is down."""
-        verdicts = [await self._one(channel, bodies[0], f"{delivery}:0", records=1)]
-        refusals: list[str] = []
-        left = iter(() if verdicts[0].outage else enumerate(bodies[1:], 1))
-
-        async def send() -> None:
-            for place, body in left:
-                try:
-                    verdicts.append(await self._one(channel, body, f"{delivery}:{place}", records=1))
-                except Undelivered as refusal:
-                    refusals.append(refusal.message)
-                    return
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._destination.buffering.consumers, len(bodies) - 1)):
-                group.create_task(send(), name=f"send-{self._destination.name}")
-        failed = len(bodies) - sum(verdict.delivered for verdict in verdicts)
-        if failed:
-            causes = [*(verdict.cause for verdict in verdicts if not verdict.delivered), *refusals]
-            count = "" if len(bodies) == 1 else f"{failed} of {len(bodies)} records did not arrive: "
-            raise Undelivered(f"{count}{causes[0]}")
-
     async def _one(self, channel: Channel, body: bytes, delivery: str, *, records: int) -> AnswerVerdict:
-        """Send one request. Raises Undelivered if nothing may be sent any more: that may change while it waits."""
-        async with self._limit:
-            self._refuse_closed()
-            is_probe = not self._gate.is_up
+        """Send one request. Raises Undelivered if nothing may be sent any more."""
+        self._refuse_closed()
+        is_probe = not self._gate.is_up
+        if is_probe:
+            if channel is not self._channel:  # the next probe is for the endpoint that there is now
+                name = self._destination.name
+                raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
+            self._gate.probe()
+        try:
+            return await self._post(
+                body, channel=channel, delivery=delivery, attempt=1, records=records, is_probe=is_probe
+            )
+        finally:
             if is_probe:
-                if channel is not self._channel:  # the next probe is for the endpoint that there is now
-                    name = self._destination.name
-                    raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
-                self._gate.probe()
-            try:
-                return await self._post(
-                    body, channel=channel, delivery=delivery, attempt=1, records=records, is_probe=is_probe
-                )
-            finally:
-                if is_probe:
-                    self._gate.abandon()  # no more than that if it has an outcome
+                self._gate.abandon()  # no more than that if it has an outcome
 
     def _refuse_closed(self) -> None:
         """Raise Undelivered if nothing may be sent now."""

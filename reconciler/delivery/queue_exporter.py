@@ -84,7 +84,6 @@ class QueueExporter(Exporter):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         self._leases.release_all()
-        await super().stop(seconds=0)
 
     def withdraw(self) -> int:
         """See Exporter."""

@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import logging
 import os
-import shutil
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,23 +267,13 @@ def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
             continue
         elif not is_served:
             path.rename(place)
-        elif not _link(path, place):  # a file system without links
-            if place == first:  # only one copy: else each start would add one
-                shutil.copyfile(path, place)
-            return first
+        else:
+            os.link(path, place)
         if not is_served:
             with contextlib.suppress(FileNotFoundError):
                 path.with_suffix(segments.ACKNOWLEDGED).rename(beside)
         return place
     raise AssertionError
-
-
-def _link(path: Path, place: Path) -> bool:
-    try:
-        os.link(path, place)
-    except OSError:
-        return False
-    return True
 
 
 def report_quarantine(path: Path, failure: Exception | None) -> None:
