@@ -219,27 +219,19 @@ class SendGate:
         """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
         self.breaker = breaker_abandoned(self.breaker, at=self._environment.monotonic() + seconds)
 
-    def note(self, verdict: AnswerVerdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
-        """Note the outcome of a request; tell whether the breaker opened or closed by it.
-
-        `is_elsewhere` says that the endpoint was changed since it went: the one that there is now waits for nothing by
-        it, nor is it back by it.
-        """
+    def note(self, verdict: AnswerVerdict, *, is_probe: bool) -> bool:
+        """Note the outcome of a request; tell whether the breaker opened or closed by it."""
         before = self.breaker.is_closed
         if verdict.delivered or not verdict.outage:
-            if before or not is_elsewhere:
-                self.breaker = CLOSED
-            elif is_probe:
-                self.abandon()
+            self.breaker = CLOSED
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            own = retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random)
             self.breaker = breaker_failed(
                 self.breaker,
                 is_probe=is_probe,
                 now=self._environment.monotonic(),
-                delay=0.0 if is_elsewhere else own,
-                retry_after=0.0 if is_elsewhere else verdict.retry_after,
+                delay=retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random),
+                retry_after=verdict.retry_after,
             )
         return before is not self.breaker.is_closed
 

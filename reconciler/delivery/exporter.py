@@ -114,18 +114,21 @@ class Exporter:
     ) -> AnswerVerdict:
         """Send one request, and note what came of it."""
         verdict = await channel.post(body, delivery=delivery, attempt=attempt)
-        is_elsewhere = channel is not self._channel
+        is_elsewhere = channel is not self._channel  # the next attempt is at another endpoint
         if is_elsewhere:
-            verdict = verdict._replace(retry_after=0.0)  # the next attempt is at another endpoint
+            verdict = verdict._replace(retry_after=0.0)
         self._report.outcome(verdict, records=records)
         if attempt > 1:
             self._report.counts.retried += records
-        self._learn(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere)
+        if not is_elsewhere:
+            self._learn(verdict, is_probe=is_probe)
+        elif is_probe:
+            self._gate.abandon()
         return verdict
 
-    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False, is_elsewhere: bool = False) -> None:
+    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False) -> None:
         """Follow the outcome of a request, by which the breaker may open or close."""
-        if self._gate.note(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere):
+        if self._gate.note(verdict, is_probe=is_probe):
             self._report.up() if self._gate.is_up else self._report.down(verdict.cause)
 
     async def deliver(self, pieces: Sequence[Piece]) -> None:

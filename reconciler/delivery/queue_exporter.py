@@ -306,9 +306,9 @@ class QueueExporter(Exporter):
 
     # The endpoint as a whole, and the dead letters of its outages.
 
-    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False, is_elsewhere: bool = False) -> None:
+    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False) -> None:
         was_up = self._gate.is_up
-        super()._learn(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere)
+        super()._learn(verdict, is_probe=is_probe)
         if self._gate.is_up and not was_up:
             self._pending.end_outage()
             self._is_replay_owed = True
