@@ -129,7 +129,7 @@ class DrainingLanes:
         self._ended = ended
         self._lanes: list[Lane] = []
         self._looking: asyncio.Task[None] | None = None
-        self._ends: dict[asyncio.Task[None], Lane] = {}
+        self._ends: dict[asyncio.Task[None], tuple[Lane, float]] = {}  # with the time of the loop until it is awaited
 
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._lanes])
@@ -166,7 +166,9 @@ class DrainingLanes:
         A disk that hangs is not waited for longer than at the end of the service.
         """
         await self._wait(
-            task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
+            task
+            for task, (lane, _) in self._ends.items()
+            if (lane.project, lane.name, lane.place) == (project, name, place)
         )
 
     async def all_ended(self) -> None:
@@ -176,7 +178,8 @@ class DrainingLanes:
     async def _wait(self, ends: Iterable[asyncio.Task[None]]) -> None:
         waited = [*ends]
         if waited:
-            await asyncio.wait(waited, timeout=appender.END_SECONDS)
+            seconds = max(self._ends[one][1] for one in waited) - asyncio.get_running_loop().time()
+            await asyncio.wait(waited, timeout=max(seconds, 0.0))
 
     def stop(self) -> None:
         """Stop to end lanes."""
@@ -198,7 +201,7 @@ class DrainingLanes:
         self._lanes.remove(lane)
         self._ended(lane)
         ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
-        self._ends[ends] = lane
+        self._ends[ends] = lane, asyncio.get_running_loop().time() + appender.END_SECONDS
         ends.add_done_callback(self._ends.pop)
         return ends
 

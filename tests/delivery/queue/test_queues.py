@@ -82,7 +82,7 @@ async def test_another_directory_is_another_queue(tmp_path: Path) -> None:
     await fill(one, b"x")
     assert (one.depth().batches, other.depth().batches) == (1, 0)
     assert [found.directory for found in (await queues.found())[0]] == ["here", "there"]
-    with pytest.raises(QueueFault, match="is open already"):
+    with pytest.raises(QueueFault, match="is still being closed"):
         await places.open_queue(queues, Wanted())
     for directory in ("..", ".", "a/b", "", "/etc", "-x"):
         with pytest.raises(QueueFault, match="choose a plain name"):
