@@ -201,11 +201,6 @@ class SendGate:
             return None
         return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
 
-    @property
-    def probe_in(self) -> float:
-        """Seconds until the breaker lets a probe through; not above 0 when it would now."""
-        return self.breaker.probe_at - self._environment.monotonic()
-
     def probe(self) -> None:
         """The probe goes now."""
         self.breaker = begin_probe(self.breaker)

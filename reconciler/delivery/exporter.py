@@ -10,7 +10,6 @@ what is queued is `queue_exporter`.
 import asyncio
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from reconciler.delivery import http_sender
 from reconciler.delivery.breaker import SendEnvironment, SendGate
@@ -27,7 +26,6 @@ HELD = (
     "Nothing is sent: the Configurations that deliver to it cannot by their present version, and their last good route "
     "led elsewhere. status.delivery of each says what to correct; records wait in the queue."
 )
-TOLD_SECONDS = 60.0  # the shortest wait whose end is shown: that of a `Retry-After`, or of a long interval
 
 
 class Undelivered(errors.Transient):
@@ -97,11 +95,6 @@ class Exporter:
     @property
     def _is_busy(self) -> bool:
         return self.in_flight > 0
-
-    @property
-    def _next_in(self) -> float | None:
-        """Seconds until something that waits is due, as far as that is known."""
-        return self._gate.probe_in
 
     def buried(self, records: int, obituary: Obituary) -> None:
         """Count and log a dead letter."""
@@ -269,10 +262,4 @@ class Exporter:
         if state is ExporterState.CLOSED:
             return "Outside of its delivery window; records are queued until it opens."
         last = self._report.last_failure
-        if last is None or state not in (ExporterState.DOWN, ExporterState.WAITING):
-            return ""
-        wait = self._next_in
-        if wait is None or wait < TOLD_SECONDS:
-            return last.cause
-        at = datetime.fromtimestamp(self._environment.clock() / 1000 + wait, UTC)
-        return f"{last.cause} It is tried again from {at:%Y-%m-%dT%H:%M:%SZ} on."
+        return last.cause if last is not None and state in (ExporterState.DOWN, ExporterState.WAITING) else ""

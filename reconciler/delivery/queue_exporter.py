@@ -56,7 +56,6 @@ class QueueExporter(Exporter):
         self._tasks: set[asyncio.Task[None]] = set()
         self._settled = asyncio.Event()
         self._timer: Timer | None = None
-        self._timer_at = 0.0
         self._timers: set[Timer] = set()
 
     def start(self) -> None:
@@ -110,10 +109,6 @@ class QueueExporter(Exporter):
     def _is_busy(self) -> bool:
         return bool(self.in_flight or self._consumers)
 
-    @property
-    def _next_in(self) -> float | None:
-        return self._pending.next_in()
-
     # The loop.
 
     def _kick(self) -> None:
@@ -154,12 +149,8 @@ class QueueExporter(Exporter):
 
     def _arm(self, wait: float) -> None:
         """Set the one timer to ring for what is due first."""
-        at = self._environment.monotonic() + wait
         if self._timer is not None:
-            if self._timer_at <= at:
-                return
             self._timer.cancel()
-        self._timer_at = at
         self._timer = self._environment.later(wait, self._ring)
 
     def _ring(self) -> None:
