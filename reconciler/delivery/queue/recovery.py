@@ -78,7 +78,7 @@ def recover(folder: Path, *, kind: int, mark: int) -> Recovered:
     before = Totals()
     for one, following in itertools.zip_longest(served, served[1:]):
         before = _add(recovered, one, following, before)
-    recovered.damaged = quarantined(folder, kind=kind)
+    recovered.damaged += quarantined(folder, kind=kind)
     highest = max([highest, *map(_highest_of, recovered.damaged), *(one.highest for one in served)])
     recovered.header = recovered.header._replace(first=highest + 1, before=before)
     with contextlib.suppress(OSError):
@@ -174,6 +174,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
             put_in_quarantine(one.path, kind=kind, is_served=True)
         except OSError as fault:
             failure = fault
+            recovered.damaged.append(one.path)
         report_quarantine(one.path, failure)
     segment = _segment(one, begins, held, kind=kind, mark=mark)
     if recovered.segments:
