@@ -28,6 +28,7 @@ from reconciler.model.routes import Destination, Format
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 0.05  # between two looks whether the queue is empty, when the service stops
 REPLAY_AGAIN_SECONDS = 30.0
 STUMBLED_SECONDS = 30.0  # that a batch waits after a mistake of the service itself
 
@@ -54,7 +55,6 @@ class QueueExporter(Exporter):
         self._is_replay_coming = False
         self._consumers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settled = asyncio.Event()
         self._timer: Timer | None = None
         self._timers: set[Timer] = set()
 
@@ -92,13 +92,8 @@ class QueueExporter(Exporter):
 
     async def drained(self) -> None:
         """See Exporter."""
-        while len(self._leases) or self._queue.depth().batches:
-            self._settled.clear()
-            try:
-                async with asyncio.timeout(1.0):  # the queue may be emptied from elsewhere
-                    await self._settled.wait()
-            except TimeoutError:
-                continue
+        while len(self._leases) or self._queue.depth().batches:  # noqa: ASYNC110 - it may be emptied from elsewhere
+            await asyncio.sleep(LOOK_SECONDS)
 
     @property
     def waiting(self) -> int:
@@ -133,7 +128,6 @@ class QueueExporter(Exporter):
         try:
             while job is not None:
                 await self._run(job)
-                self._settled.set()
                 job = self._next() if self._consumers <= self._destination.buffering.consumers else None
         finally:
             self._consumers -= 1
@@ -289,11 +283,6 @@ class QueueExporter(Exporter):
             is_outage,
         )
         await self._leases.give_up(batch, obituary)
-
-    def buried(self, records: int, obituary: Obituary) -> None:
-        """See Exporter."""
-        super().buried(records, obituary)
-        self._settled.set()
 
     # The endpoint as a whole, and the dead letters of its outages.
 
