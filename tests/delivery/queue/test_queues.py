@@ -12,7 +12,7 @@ from reconciler.delivery.queue.contract import QueueFault, Shortage
 from reconciler.model import errors
 from reconciler.model.routes import Storage, Sync
 from tests.delivery.queue import places
-from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill
+from tests.delivery.queue.places import OBITUARY, Wanted, claimed, fill
 
 pytestmark = pytest.mark.anyio
 
