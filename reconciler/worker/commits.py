@@ -1,6 +1,6 @@
 """The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
 
-Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
+Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the store changed
 meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
 is read from their mirrors.
 
@@ -33,7 +33,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
-from reconciler.planner import decisions, delivery_changes, planner, pruning
+from reconciler.planner import delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.decisions import DocumentBatch
@@ -291,7 +291,7 @@ def plan_commit(
     allowance: Allowance,
     terms: PlanMode = RECONCILE,
 ) -> Steps[CommitPlanned]:
-    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the project changed
+    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the store changed
     meanwhile.
 
     Raises GitFault, StoreFault.
@@ -309,7 +309,7 @@ def plan_commit(
     changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
     yield
     with view.snapshot() as revision:
-        if view.changed_since(job.context.project) > judged_at:
+        if revision > judged_at:
             # Of one that is not read whole, the files that matter may have changed, and they are few.
             readings = [
                 reading if reading.full else commit.read(known=reading.files)
@@ -334,7 +334,7 @@ def _decide(
     first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
     standing = decided[first].decided.standing
-    own = replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+    own = standing.told_elsewhere()
     return [
         replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
         for number, one in enumerate(decided)
@@ -392,7 +392,7 @@ def _write(
     for part in chain(*(change.parts() for change in changes), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else decision.decisions
-    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    endpoints = delivery_changes.changed_endpoints(decided, commit.world())
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(

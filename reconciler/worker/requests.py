@@ -101,7 +101,7 @@ def _plan(
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
         changed = not is_dry and _emit(decided, chain(parts, remasking.parts()), emit=emit)
-        endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
+        endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
         fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)
