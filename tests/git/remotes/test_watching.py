@@ -235,7 +235,7 @@ async def test_says_that_there_is_no_repository(tmp_path: Path, kind: str) -> No
         await Listener(place).event()
 
 
-@pytest.mark.parametrize("name", [".git", "HEAD", "commondir", "packed-refs"])
+@pytest.mark.parametrize("name", [".git", "HEAD", "commondir"])
 async def test_waits_for_no_pipe(repository: Repository, name: str) -> None:
     """The one thread would hang, and with it the end of the program."""
     git = repository.path / ".git"
@@ -244,7 +244,7 @@ async def test_waits_for_no_pipe(repository: Repository, name: str) -> None:
     place = git if name == ".git" else git / name
     place.unlink(missing_ok=True)
     os.mkfifo(place)
-    with pytest.raises(WatchEnded, match=r"cannot be watched \(its .* is n.* a f"):
+    with pytest.raises(WatchEnded, match=r"cannot be watched \(its .* is not a file"):
         await Listener(repository.path).event()
     await no_thread_left()
 
@@ -296,12 +296,8 @@ async def test_more_repositories_than_are_looked_at_in_one_tick(tmp_path: Path, 
         await listeners[-1].event()
 
 
-async def test_two_paths_of_one_repository_are_both_told(repository: Repository, tmp_path: Path) -> None:
+async def test_two_worktrees_of_one_repository_are_both_told(repository: Repository, tmp_path: Path) -> None:
     watcher = Watcher()
-    (tmp_path / "link").symlink_to(repository.path)
-    async with watched(repository.path, watcher) as first, watched(tmp_path / "link", watcher) as second:
-        repository.branch("feature/deep/one")
-        await asyncio.gather(first.event(), second.event())
     linked = repository.worktree(tmp_path / "linked", "next")
     async with watched(repository.path, watcher) as first, watched(linked.path, watcher) as second:
         repository.branch("feature/deep/two")
