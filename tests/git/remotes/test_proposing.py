@@ -251,7 +251,7 @@ async def test_a_base_that_is_not_there_is_told_too(remotes: Remotes, origin: Re
     with pytest.raises(ProposalNotFound, match="nothing to propose at 'refs/heads/gone'"):
         await following.proposing.propose(PULL, base="refs/heads/gone")
     origin.delete_branch("main")
-    with pytest.raises(GitFault, match=r"the HEAD of .* names the branch main, which does not exist") as found:
+    with pytest.raises(GitFault, match=r"the HEAD of .* names a branch that does not exist") as found:
         await following.proposing.propose(PULL)
     assert found.value.state is RepositoryState.BRANCH_MISSING
 

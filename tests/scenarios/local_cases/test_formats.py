@@ -275,9 +275,7 @@ def test_a_worktree_whose_main_repository_is_gone_is_told(filled: Repository, fo
     assert followed.daemon.run_of(followed.name, linked.head())["counts"] == {"created": 2}
     away = filled.path.with_name("away")
     filled.path.rename(away)
-    stays(
-        followed, "unreachable", f"{linked.path} names a Git repository that is gone; put that back, or correct `url`"
-    )
+    stays(followed, "unreachable", f"{linked.path} is not a Git repository; make one there, or correct `url`")
     away.rename(filled.path)
     recovers(followed)
 
