@@ -40,10 +40,6 @@ def is_watched(followed: Followed) -> None:
 # What works
 
 
-def ordinary(filled: Repository) -> Repository:
-    return filled
-
-
 def worktree(filled: Repository) -> Repository:
     return filled.worktree(filled.path.with_name("linked"), "next")
 
