@@ -51,10 +51,10 @@ class LocalRepository:
 
     def folders(self) -> RepositoryFolders:
         """Return where the repository is. Raises Astray, NoRepository, OSError."""
-        path = Path(os.path.normpath(self._folder))
-        if (there := path.resolve(strict=True)) != path:
-            raise Astray(f"its path goes through a link; configure {there}")
-        own = path
+        owner = self._folder.stat().st_uid
+        if not set(_link_owners(self._folder)) <= self._trusted | {owner}:
+            raise Astray("its path goes through a link to what does not belong to the owner of the link")
+        own = path = self._folder.resolve(strict=True)
         if self._leads(path, ".git"):
             own = _named(path / ".git", before="gitdir: ")
         elif (path / ".git").is_dir():
@@ -103,6 +103,14 @@ class LocalRepository:
                 lines = os.fsdecode(_read(store / "info/alternates")).split("\n")
                 paths = (os.path.join(store, line) for line in lines if line and not line.startswith("#"))  # noqa: PTH118
                 waiting += [Path(os.path.normpath(path)) for path in paths]
+
+
+def _link_owners(path: Path) -> Iterator[int]:
+    """The owners of the links on a path, and on the paths that these name."""
+    for place in (*reversed(path.parents), path):
+        if place.is_symlink():
+            yield place.lstat().st_uid
+            yield from _link_owners(place.parent.resolve() / place.readlink())
 
 
 def _links(folder: Path) -> Iterator[str]:

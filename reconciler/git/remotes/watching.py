@@ -28,6 +28,7 @@ STEP_MILLISECONDS = 10  # how long refs must be quiet before an event is told; 5
 DEBOUNCE_MILLISECONDS = 100  # when refs are never quiet, an event is told after so long
 TICK_MILLISECONDS = 200  # how often the few files outside `refs` are looked at
 REPOSITORIES_A_TICK = 5  # whose few files are looked at in one tick; with more, each is looked at more rarely
+MOST_REFS = 100_000  # in files and folders of one repository
 THREAD_NAME = "watch repositories"
 ERRORS = (OSError, RuntimeError, ValueError)  # watchfiles' own error is a RuntimeError
 
@@ -272,5 +273,8 @@ def _fact(file: Path) -> FileFact:
 
 def _check_refs(refs: Path) -> None:
     """Raise ValueError when to watch a folder of refs is to watch what is not in it: links are followed."""
-    if any(path.is_symlink() for path in refs.rglob("*")):
-        raise ValueError("there is a link among its refs")
+    for number, path in enumerate(refs.rglob("*")):
+        if number == MOST_REFS:
+            raise ValueError(f"it has more than {MOST_REFS} refs in files of their own")
+        if path.is_symlink():
+            raise ValueError("there is a link among its refs")

@@ -106,10 +106,47 @@ def test_a_strangers_file_in_a_repository_of_ones_own_leads_nowhere_either(repos
     assert why(of_a_friend, repository.path) == "its alternates leads elsewhere, and another user wrote it"
 
 
-def test_a_path_goes_through_no_link(repository: Repository) -> None:
-    link = repository.path.with_name("link")
-    link.symlink_to("repository")
-    assert why(of_a_friend, link) == f"its path goes through a link; configure {repository.path}"
+def link_beside(place: Path, target: str) -> Path:
+    place.symlink_to(target)
+    return place
+
+
+def test_a_path_goes_through_links_of_the_owner_of_what_they_lead_to(repository: Repository) -> None:
+    link = link_beside(repository.path.with_name("link"), "repository")
+    of_a_friend(link)
+    of_a_stranger(link)
+    of_a_stranger(link_beside(repository.path.with_name("second"), "link"))
+    of_a_friend(link)  # of another user, to what belongs to that user
+
+
+def test_a_path_through_a_link_of_another_user_leads_to_nothing_else(repository: Repository, tmp_path: Path) -> None:
+    """Else any user could name the repository of another one, and have it read."""
+    needs.require_root()
+    (tmp_path / "folder").mkdir()
+    link = link_beside(tmp_path / "folder/link", str(repository.path))
+    os.chown(link, NOBODY, NOBODY, follow_symlinks=False)
+    told = "its path goes through a link to what does not belong to the owner of the link"
+    assert why(of_a_friend, link) == told
+    assert why(of_a_friend, link_beside(tmp_path / "by", "folder/link")) == told
+    assert why(of_a_friend, link_beside(tmp_path / "over", "folder") / "link") == told
+    assert why(of_a_friend, tmp_path / "folder/../folder/link") == told
+
+
+def test_a_path_of_many_links_is_judged_at_once(repository: Repository, tmp_path: Path) -> None:
+    """Each of them leads through all that come before it."""
+    path = tmp_path / "links"
+    path.mkdir()
+    for number in range(20):
+        path = link_beside(path / f"link{number}", ".")
+    (tmp_path / "links/it").symlink_to(repository.path)
+    of_a_friend(path / "it")
+
+
+def test_a_path_of_links_in_a_circle_leads_nowhere(tmp_path: Path) -> None:
+    link_beside(tmp_path / "one", "two")
+    link_beside(tmp_path / "two", "one")
+    with pytest.raises(OSError, match="symbolic links"):
+        of_a_friend(tmp_path / "one")
 
 
 def test_a_folder_beside_it_is_not_taken_for_it(repository: Repository) -> None:
@@ -129,7 +166,7 @@ def test_a_folder_beside_it_is_not_taken_for_it(repository: Repository) -> None:
 # The service's own links lead anywhere but into the state directory
 
 
-@pytest.mark.parametrize("way", ["alternates", "gitfile", "commondir", "objects", "path"])
+@pytest.mark.parametrize("way", ["alternates", "gitfile", "commondir", "objects", "path", "link to it"])
 def test_nothing_names_a_mirror(repository: Repository, tmp_path: Path, way: str) -> None:
     (tmp_path / "state/mirrors").mkdir(parents=True)
     mirror = repository.bare(tmp_path / "state/mirrors/one.git").path
@@ -146,8 +183,10 @@ def test_nothing_names_a_mirror(repository: Repository, tmp_path: Path, way: str
         case "objects":
             shutil.rmtree(git / "objects")
             (git / "objects").symlink_to(mirror / "objects")
-        case _:
+        case "path":
             path = mirror
+        case _:
+            path = tmp_path / "here/mirrors/one.git"
     assert why(of_a_friend, path, state=tmp_path / "here") == "its objects are in `stateDir`"
 
 

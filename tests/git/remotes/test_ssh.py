@@ -1,7 +1,6 @@
 """The ssh that git runs."""
 
 import os
-import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes import ssh as ours
+from reconciler.git.remotes import errors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.ssh import Ssh, ssh_command
 from tests import needs
 from tests.canaries import leaks
@@ -172,44 +172,26 @@ async def test_opens_a_key_with_the_passphrase_in_a_file(tmp_path: Path, written
 
 
 @pytest.mark.slow
-async def test_says_that_the_passphrase_is_wrong_until_either_file_is_another(tmp_path: Path) -> None:
-    credentials = locked(tmp_path, "canary-wrong")
-    made = transport(credentials, tmp_path / "home")
-    wrong = (
-        f"{tmp_path / 'passphrase'}, the file of credentials.sshPassphraseFile, does not open the key"
-        f" {credentials.ssh_key_file}; correct it, or credentials.sshKeyFile"
-    )
-    for _ in range(2):
-        with pytest.raises(GitFault, match=re.escape(wrong)) as caught:
-            async with made.access():
-                pytest.fail("the passphrase opened the key")
-        assert caught.value.state is RepositoryState.UNAUTHORIZED
-    (tmp_path / "passphrase").write_text(PASSPHRASE)
-    async with made.access():
-        pass
-    ssh.make_key(tmp_path / "key", passphrase="canary-other")
-    with pytest.raises(GitFault, match="does not open the key"):
-        async with made.access():
-            pytest.fail("the passphrase opened the key")
-
-
-@pytest.mark.slow
-async def test_says_that_the_key_takes_too_long_to_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ours, "OPEN_SECONDS", 0.5)
-    slow = tmp_path / "bin/ssh-keygen"
-    credentials = locked(tmp_path)
-    slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\nexec sleep 987\n")
-    slow.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(GitFault) as caught:
-        async with transport(credentials, tmp_path / "home").access():
-            pytest.fail("the key was opened")
-    assert (caught.value.state, caught.value.message) == (
-        RepositoryState.UNAUTHORIZED,
-        f"{credentials.ssh_key_file}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the"
-        " key anew with fewer rounds (`ssh-keygen -a`)",
-    )
+async def test_says_that_the_passphrase_is_wrong_until_it_is_right(served: Path, tmp_path: Path) -> None:
+    made = ssh.make_key(tmp_path / "key", passphrase=PASSPHRASE)
+    (tmp_path / "passphrase").write_text("canary-wrong\n")
+    with ssh.serving(tmp_path / "sshd", authorized=[made]) as server:
+        credentials = Credentials(
+            ssh_key_file=made.private,
+            ssh_passphrase_file=tmp_path / "passphrase",
+            known_hosts_file=server.known_hosts(tmp_path / "hosts"),
+        )
+        url = server.url(served / "telemetry.git")
+        source = Source(url=url, credentials=credentials)
+        git = GitProgram(tmp_path / "home", url=url, credentials=credentials)
+        fault = errors.explain(source, await listed(git, url))
+        told = (
+            f"{url} refuses the ssh key in {made.private} (`credentials.sshKeyFile`); allow its public key there, write"
+            " another into that file, or correct its passphrase in `credentials.sshPassphraseFile` or the user in `url`"
+        )
+        assert (fault.state, fault.message) == (RepositoryState.UNAUTHORIZED, told)
+        (tmp_path / "passphrase").write_text(PASSPHRASE)
+        assert (await listed(git, url)).status == 0
 
 
 def answered(question: str, variables: dict[str, str]) -> tuple[int, str, str]:

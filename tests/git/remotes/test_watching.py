@@ -296,8 +296,12 @@ async def test_more_repositories_than_are_looked_at_in_one_tick(tmp_path: Path, 
         await listeners[-1].event()
 
 
-async def test_two_worktrees_of_one_repository_are_both_told(repository: Repository, tmp_path: Path) -> None:
+async def test_two_paths_of_one_repository_are_both_told(repository: Repository, tmp_path: Path) -> None:
     watcher = Watcher()
+    (tmp_path / "link").symlink_to(repository.path)
+    async with watched(repository.path, watcher) as first, watched(tmp_path / "link", watcher) as second:
+        repository.branch("feature/deep/one")
+        await asyncio.gather(first.event(), second.event())
     linked = repository.worktree(tmp_path / "linked", "next")
     async with watched(repository.path, watcher) as first, watched(linked.path, watcher) as second:
         repository.branch("feature/deep/two")

@@ -40,6 +40,10 @@ def is_watched(followed: Followed) -> None:
 # What works
 
 
+def ordinary(filled: Repository) -> Repository:
+    return filled
+
+
 def worktree(filled: Repository) -> Repository:
     return filled.worktree(filled.path.with_name("linked"), "next")
 
@@ -84,12 +88,18 @@ def partial_with_everything(filled: Repository) -> Repository:
     return part
 
 
+def link_to_it(filled: Repository) -> Repository:
+    link = filled.path.with_name("link")
+    link.symlink_to(filled.path)
+    return filled.at(link)
+
+
 FORMS = [
     worktree,
     shallow,
     *(
         pytest.param(form, marks=pytest.mark.slow)
-        for form in (worktree_with_relative_links, submodule, alternates, packed, partial_with_everything)
+        for form in (worktree_with_relative_links, submodule, alternates, packed, partial_with_everything, link_to_it)
     ),
 ]
 
@@ -281,10 +291,14 @@ def give_away(*places: Path) -> None:
             os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
 
 
-def test_a_repository_of_another_user_is_followed(filled: Repository, follow: Follow) -> None:
-    give_away(filled.path)
-    followed = follow(filled, interval=OFTEN)
-    assert followed.daemon.run_of(followed.name, filled.head())["counts"] == {"created": 2}
+@pytest.mark.parametrize("form", [ordinary, pytest.param(link_to_it, marks=pytest.mark.slow)])
+def test_a_repository_of_another_user_is_followed(
+    form: Callable[[Repository], Repository], filled: Repository, follow: Follow
+) -> None:
+    source, commit = form(filled), filled.head()
+    give_away(filled.path, source.path)
+    followed = follow(source, interval=OFTEN)
+    assert followed.daemon.run_of(followed.name, commit)["counts"] == {"created": 2}
 
 
 @pytest.mark.slow
