@@ -406,7 +406,7 @@ def test_a_proxy_is_asked_for_the_server_and_never_shown_a_secret(
         for status, words in ((407, "response 407"), (502, "response 502"), (403, "response 403")):
             proxy.status = status
             remote.looks()
-            remote.fails("unreachable", "proxy", words)
+            remote.fails("unreachable", "CONNECT tunnel failed", words)
             assert BOTH.items() <= remote.versions().items()
         proxy.status = None
         remote.looks()
