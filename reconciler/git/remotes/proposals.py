@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from reconciler.git import refs as git_refs
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.refs import HEAD, OBJECT_ID, Followed, RefHead, RefKind
+from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.concurrency import ConcurrencyLimit
 from reconciler.git.remotes.mirrors import MANY_PACKS, Mirror
@@ -137,50 +137,6 @@ class Proposal:
     is_followed: bool
 
 
-class Proposing:
-    """One repository's side: a proposal is compared with what that follows."""
-
-    def __init__(self, proposals: "Proposals", source: Source) -> None:
-        self._proposals = proposals
-        self._source = source
-
-    async def propose(self, head: str | None, *, base: str | None = None) -> Proposal:
-        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id, or None for what the
-        repository follows.
-
-        Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
-        may not be proposed, GitFault. Cancelled, it ends its git.
-        """
-        follows = self._source.follows
-        head_wanted = follows if head is None else self._wanted(head)
-        base_wanted = follows if base is None else self._wanted(base)
-        found = await self._proposals.find(head_wanted, base_wanted, follows=follows)
-        head_held, base_held = found[head_wanted], found[base_wanted]
-        return Proposal(
-            base_held.ref,
-            base_held.commit,
-            head_held.ref,
-            head_held.commit,
-            mirror=self._proposals.mirror,
-            proposals=head_held.folder or base_held.folder,
-            is_followed=base_wanted == follows,
-        )
-
-    async def tips(self, refs: Collection[str]) -> dict[str, str | None]:
-        """Return the commits of refs, as seen in the last half a minute; None for a ref that is not there.
-
-        One is left out of which nothing is known: the remote could not be asked, or another question was asked just
-        now. The commit that a commit's id is at is that commit. Raises nothing.
-        """
-        wanted = {ref for ref in refs if ref == self._source.follows.full or git_refs.is_allowed_proposal(ref)}
-        told = await self._proposals.tips(wanted)
-        fixed = {ref: ref for ref in refs if OBJECT_ID.fullmatch(ref)}
-        return dict(sorted({**told, **fixed}.items()))
-
-    def _wanted(self, text: str) -> Followed:
-        return git_refs.wanted_refs(text, follows=self._source.follows, url=self._source.url)
-
-
 class Proposals:
     """Of one remote, for all who follow something of it: one is found at a time. `limit` bounds the calls of all."""
 
@@ -195,11 +151,6 @@ class Proposals:
         self._finding = asyncio.Lock()
         self._looking = asyncio.Lock()  # whoever looks for tips alone
         self._is_closed = False
-
-    @property
-    def mirror(self) -> Path:
-        """The first mirror's folder."""
-        return self._remote.place.mirror
 
     @property
     def folders(self) -> list[Path]:
