@@ -142,7 +142,8 @@ _HTTP = (
     ),
     _Row(
         f"{_CURL}(?:SSL: (?:.* does not match target host ?name|no alternative certificate subject name)"
-        "|server certificate verification failed|SSL certificate problem|.*unable to get local issuer certificate)",
+        "|server certificate verification failed|SSL certificate problem|Problem with the SSL CA cert"
+        "|.*unable to get local issuer certificate)",
         _UNREACHABLE,
         "the certificate of {source} is not trusted ({detail}); renew it, correct `url`, or name its authority in"
         " `credentials.caFile`",

@@ -218,7 +218,7 @@ def test_a_file_without_an_authority_is_named_and_nothing_is_asked(
         secret_file(file, content)
     with chaos.before(server.port) as proxy:
         remote = follow(server.url(port=proxy.port), credentials={"caFile": str(file)})
-        remote.fails("unauthorized" if content is None else "unreachable", str(file))
+        remote.fails(*(("unauthorized", str(file)) if content is None else ("unreachable", "`credentials.caFile`")))
         assert server.requests == []
         secret_file(file, authority.bundle.read_bytes())
         remote.reads(upstream.source.head())
