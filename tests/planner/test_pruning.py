@@ -75,7 +75,7 @@ WAITS = (
     f"that document, or release this with `reconciler approve`. {LEFT_OUT}"
 )
 ROOT = (
-    "The head has no history in common with the commit that was applied last, so nothing of it is applied{}; "
+    "The head has no known history in common with the commit that was applied last, so nothing of it is applied{}; "
     "push that history back, or {}release this with `reconciler approve`{}."
 )
 NOTE = "Kept by the label `service/prune`, though the head does not hold it: Destination kept."
