@@ -35,14 +35,13 @@ class Tree:
     documents: int
     missing: str | None = None
     unrelated: bool = False
-    lost: bool = False
     released: bool = False
 
     def removed(self, gone: Sequence[StoredState], *, owned: int) -> RemovedResources:
         return RemovedResources(gone, owned, self.unreadable, self.documents, self.missing)
 
     def circumstances(self, window: PruneWindow, approved: Set[Key] | None) -> PruneCircumstances:
-        return PruneCircumstances(window, approved, self.unrelated, self.lost, self.released)
+        return PruneCircumstances(window, approved, self.unrelated, self.released)
 
 
 A, B, C, D, E = (stored(name) for name in "abcde")
