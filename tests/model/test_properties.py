@@ -3,9 +3,8 @@
 import json
 from collections.abc import Iterator
 
-import pytest
 import yaml
-from hypothesis import assume, given
+from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.model import documents
