@@ -373,26 +373,9 @@ class _Walk:
         return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive=True)
 
 
-_BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
-
-
 def cut_value(value: Value, *, most: int) -> Value | CutText:
-    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many.
-
-    The beginning ends between two characters, and never inside of an escape.
-    """
+    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many."""
     encoded = values.canonical_json(value)
     if len(encoded) <= most:
         return value
-    begins = _without_begun_escape(encoded[:most].decode(errors="ignore"))
-    return CutText(begins=begins, bytes=len(encoded))
-
-
-def _without_begun_escape(text: str) -> str:
-    found = _BEGUN_ESCAPE.search(text)
-    if found is None:
-        return text
-    before = text[: found.start() + 1]
-    backslashes = len(before) - len(before.rstrip("\\"))
-    # An even number of them are whole escapes of backslashes, and what follows is text.
-    return text[: found.start()] if backslashes % 2 else text
+    return CutText(begins=encoded[:most].decode(errors="ignore"), bytes=len(encoded))

@@ -19,7 +19,6 @@ The literal `(sensitive)` is never stored as a value.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import TypeAlias, cast
 
 from reconciler.model import type_checks
@@ -153,14 +152,6 @@ Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
 Called: TypeAlias = tuple[str, Pointer]  # a parameter's name, and the place inside its value
 
 
-class Unmatched(Enum):
-    """Why a place corresponds to none."""
-
-    ABSENT = auto()
-    NAMELESS = auto()
-    AMBIGUOUS = auto()
-
-
 class Matching:
     """Finds places of one document in another. The two must not change meanwhile."""
 
@@ -170,31 +161,28 @@ class Matching:
         # By the list's id: looking through a list anew for each of its entries takes the square of its length.
         self._entries: dict[int, dict[Identity, int | None]] = {}
 
-    def find(self, pointer: Pointer) -> Pointer | Unmatched:
-        """The place in the other document; this one holds `pointer`."""
+    def find(self, pointer: Pointer) -> Pointer | None:
+        """The place in the other document, None if nothing certain corresponds; this one holds `pointer`."""
         here, there = self._document, self._other
         found: list[str | int] = []
         for step in pointer:
             next_step = self._step(here, there, step)
-            if isinstance(next_step, Unmatched):
-                return next_step
+            if next_step is None:
+                return None
             here, there = child_of(here, step), child_of(there, next_step)
             found.append(next_step)
         return tuple(found)
 
-    def _step(self, here: Value, there: Value, step: str | int) -> str | int | Unmatched:
+    def _step(self, here: Value, there: Value, step: str | int) -> str | int | None:
         if isinstance(here, list) and isinstance(step, int):
             return self._entry(here, there, step)
-        return step if isinstance(there, dict) and step in there else Unmatched.ABSENT
+        return step if isinstance(there, dict) and step in there else None
 
-    def _entry(self, here: list[Value], there: Value, position: int) -> int | Unmatched:
+    def _entry(self, here: list[Value], there: Value, position: int) -> int | None:
         identity = identity_of(here[position])
-        if identity is None:
-            return Unmatched.NAMELESS
-        if not isinstance(there, list) or identity not in self._of(there):
-            return Unmatched.ABSENT
-        found = self._of(there)[identity]
-        return Unmatched.AMBIGUOUS if found is None or self._of(here)[identity] is None else found
+        if identity is None or not isinstance(there, list) or self._of(here)[identity] is None:
+            return None
+        return self._of(there).get(identity)
 
     def _of(self, entries: list[Value]) -> dict[Identity, int | None]:
         """The position of each identity in a list; None for one that occurs twice."""
@@ -253,12 +241,9 @@ MOST_NAMES = 5  # parameters named in one sentence
 LONGEST_NAME = 63  # characters of each; whoever sends a document writes the names
 
 _SEND = "send the value itself"
-_STANDS = f"`{MASK}` stands for a stored secret"
-MESSAGES = {
-    Unmatched.ABSENT: f"{_STANDS}, and there is none here; {_SEND}",
-    Unmatched.NAMELESS: f"{_STANDS}, which is found by an `id`, `name` or `displayName`, and there is none; {_SEND}",
-    Unmatched.AMBIGUOUS: f"{_STANDS}, and several entries of the same name may be meant; {_SEND}",
-}
+NOTHING_STORED = (
+    f"`{MASK}` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; {_SEND}"
+)
 _ANOTHER_TYPE = f"{_SEND}, since the type of its component changed"
 _SURROUNDINGS = f"{_SEND}, since what stands beside it changed"
 
@@ -279,10 +264,8 @@ class SecretKeeper:
     def of(self, place: Pointer) -> Pointer | str:
         """Return the place of the stored secret, or the reason why none can be kept."""
         found = self._matching.find(place)
-        if isinstance(found, Unmatched):
-            return MESSAGES[found]
-        if found not in self._held:
-            return MESSAGES[Unmatched.ABSENT]
+        if found is None or found not in self._held:
+            return NOTHING_STORED
         kind, node = _component(self._incoming["kind"], place)
         is_parameter = place[len(node)] == "parameters"
         # One answer for all the secrets of a component.
@@ -370,7 +353,7 @@ def restored(
     """
     places = find_placeholders(incoming)
     if masked is None:
-        told = [(place, MESSAGES[Unmatched.ABSENT]) for place in places]
+        told = [(place, NOTHING_STORED) for place in places]
         return _result(incoming, told, kept={}, accept_invalid=accept_invalid)
     held = located(masked, secrets)
     keeping = SecretKeeper(incoming, masked, held=held, lookup=lookup)
@@ -411,7 +394,7 @@ def _result(
 def _found(matching: Matching, places: Iterable[Pointer]) -> Iterator[Pointer]:
     for place in places:
         found = matching.find(place)
-        if not isinstance(found, Unmatched):
+        if found is not None:
             yield found
 
 
@@ -428,7 +411,7 @@ def _still(
     lost: dict[Called, set[bytes]] = {}
     for place, value in held.items():
         found = matching.find(place)
-        if not isinstance(found, Unmatched):
+        if found is not None:
             yield found, (model_values.canonical_json(value),)
             continue
         name = called(masked, place)

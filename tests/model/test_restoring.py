@@ -20,7 +20,7 @@ from tests.model.documents import API_VERSIONS, VALUES, at, pointers, removed, r
 
 CANARY = "canary-hunter2"
 TOKEN = "/spec/parameters/1/value"
-NOTHING = f"`{MASK}` stands for a stored secret, and there is none here; send the value itself"
+NOTHING = f"`{MASK}` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; send the value itself"
 
 OWN: dict[str, list[Any]] = {
     "sink": [
@@ -253,10 +253,10 @@ def test_components_are_matched_by_id_or_name_and_never_by_position() -> None:
 @pytest.mark.parametrize(
     ("before", "after", "message"),
     [
-        (inline(CANARY), inline(MASK), "which is found by an `id`, `name` or `displayName`, and there is none"),
-        (inline(CANARY, id="1"), inline(MASK, id="2"), "and there is none here"),
-        (inline(CANARY, displayName="1"), inline(MASK, id="1"), "and there is none here"),
-        (inline(CANARY, displayName="1"), inline(MASK, id="2", displayName="1"), "and there is none here"),
+        (inline(CANARY), inline(MASK), "and none is found here"),
+        (inline(CANARY, id="1"), inline(MASK, id="2"), "and none is found here"),
+        (inline(CANARY, displayName="1"), inline(MASK, id="1"), "and none is found here"),
+        (inline(CANARY, displayName="1"), inline(MASK, id="2", displayName="1"), "and none is found here"),
     ],
 )
 def test_a_component_that_is_not_found_keeps_nothing(
@@ -283,7 +283,7 @@ def test_of_components_with_one_name_none_keeps_its_secrets(twice: str) -> None:
     after = configuration(*json.loads(json.dumps(both if twice == "after" else once).replace("{}", MASK)))
     messages = told(restored(after, before)).values()
     assert len(messages) == len(after["spec"]["sources"])
-    assert all("several entries of the same name may be meant" in message for message in messages)
+    assert all("and none is found here" in message for message in messages)
 
 
 def test_a_component_that_moved_to_another_list_keeps_nothing() -> None:

@@ -6,7 +6,7 @@ import re
 from tests.scenarios.attacks.scene import NAMELESS, SAFE, SECRET, VAULT, Scene, component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds
 
-NONE_HERE = "`(sensitive)` stands for a stored secret, and there is none here; send the value itself"
+NONE_HERE = "`(sensitive)` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; send the value itself"
 MASK = "(sensitive)"
 NAME = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a letter or digit"
 ID = "must be 1 to 128 letters, digits, `-`, `_` or `.`, and begin with a letter or digit"
@@ -227,7 +227,7 @@ _PLACEHOLDERS = (
         "\n".join(
             f"{'202 invalid: ' if at == 0 else ''}/spec/destinations/{at}/parameters/0/value: `(sensitive)` "
             f"stands for a "
-            "stored secret, and several entries of the same name may be meant; send the value itself"
+            "stored secret, and none is found here by a unique `id`, `name` or `displayName`; send the value itself"
             for at in (0, 1)
         ),
     ),
