@@ -171,11 +171,8 @@ def _item(item: str, field: _Field) -> Iterator[int]:
         last = first if match["last"] is None else _value(match["last"], field)
         if last == 0 and match["last"] == DAYS[0]:
             last = 7  # `fri-sun`
-        if match["step"] is not None and match["last"] is None:
-            raise Unreadable(
-                f"has a step upon a single {field.name}; write a range, such as `{field.first}-{field.last}/2`"
-            )
-    if step < 1 or first > last:
+    is_single = not match["all"] and match["last"] is None
+    if step < 1 or first > last or (is_single and match["step"] is not None):
         raise Unreadable(_rule(field))
     return iter(range(first, last + 1, step))
 
@@ -194,7 +191,8 @@ def _number(written: str) -> int:
 def _rule(field: _Field) -> str:
     named = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
     numbers = f"numbers from {field.first} to {field.last}{named}"
-    return f"has a wrong {field.name}: `*`, or {numbers}, ranges from less to more, steps from 1 on, or lists of these"
+    ranges = "ranges from less to more, steps from 1 on upon `*` or a range"
+    return f"has a wrong {field.name}: `*`, or {numbers}, {ranges}, or lists of these"
 
 
 def _zone(name: str) -> ZoneInfo:

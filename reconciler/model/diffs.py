@@ -258,15 +258,9 @@ def contents(
     """
     hidden = HiddenPlaces(dict(secrets))
 
-    def leaf(path: str, at: Pointer, value: Value) -> Differing:
-        shown = hidden.shown(value, at)
-        if difference is PlanDifference.ADDED:
-            return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
-        return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
-
     def walk(path: str, at: Pointer, value: Value, named: str | None = None) -> Iterator[Differing]:
         if at in hidden.places or not value or not isinstance(value, dict | list):
-            yield leaf(path, at, value)
+            yield _whole(path, difference, at, value, hidden.shown(value, at))
         elif isinstance(value, dict):
             members = [key for key in value if key != named] or [*value]
             for key in members:
@@ -278,13 +272,20 @@ def contents(
                 is_told = name is not None and not label[1:-1].isdigit()
                 yield from walk(path + label, (*at, index), value[index], name[0] if name and is_told else None)
         else:
-            yield leaf(path, at, value)
+            yield _whole(path, difference, at, value, hidden.shown(value, at))
 
     for key in ("metadata", "spec"):
         if document.get(key):
             for one in walk(key, (key,), document[key]):
                 if one.path != "metadata.name":
                     yield one
+
+
+def _whole(path: str, difference: PlanDifference, at: Pointer, value: Value, shown: Value) -> Differing:
+    """A value that is added or removed as a whole."""
+    if difference is PlanDifference.ADDED:
+        return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
+    return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
 
 
 class _Walk:
@@ -353,13 +354,11 @@ class _Walk:
 
     def _added(self, place: _Place, new: Value, *, veiled: bool = False) -> Differing:
         shown = MASK if veiled and not is_secret_reference(new) else self._new.shown(new, place.new)
-        sensitive = shown is not new
-        return Differing(place.path, PlanDifference.ADDED, None, place.new, new=shown, sensitive=sensitive)
+        return _whole(place.path, PlanDifference.ADDED, place.new, new, shown)
 
     def _removed(self, place: _Place, old: Value, *, veiled: bool = False) -> Differing:
         shown = MASK if veiled and not is_secret_reference(old) else self._old.shown(old, place.old)
-        sensitive = shown is not old
-        return Differing(place.path, PlanDifference.REMOVED, place.old, None, old=shown, sensitive=sensitive)
+        return _whole(place.path, PlanDifference.REMOVED, place.old, old, shown)
 
     def _changed(self, place: _Place, old: Value, new: Value) -> Differing:
         before, after = self._old.shown(old, place.old), self._new.shown(new, place.new)
