@@ -37,7 +37,7 @@ from reconciler.model.components import (
 )
 from reconciler.model.names import Key
 from reconciler.model.type_checks import Lookup
-from reconciler.model.values import Pointer, Value, child_of, value_at
+from reconciler.model.values import Pointer, Value, child_of
 from reconciler.model.violations import Violation, listed
 
 WEBHOOK_PARAMETERS = frozenset(
@@ -195,37 +195,16 @@ class Matching:
         return self._entries[id(entries)]
 
 
-def called(document: Value, place: Pointer) -> Called | None:
-    """Return the parameter's name and the rest of a place in its value; None outside of one. The document has the
-    place.
-    """
-    steps = range(2, len(place))
-    end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
-    parameter = None if end is None else value_at(document, place[:end])
-    name = parameter_name(parameter)
-    return None if end is None or name is None else (name, place[end + 1 :])
-
-
-def namesakes(document: Value) -> dict[Called, list[Pointer]]:
-    """Return the values of all parameters, and each value of a map, by their names."""
-    found: dict[Called, list[Pointer]] = {}
-    for pointer, name, value in _values(document, ()):
-        found.setdefault((name, ()), []).append(pointer)
-        for key in value if isinstance(value, dict) else ():
-            found.setdefault((name, (key,)), []).append((*pointer, key))
-    return found
-
-
-def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Value]]:
-    """The value of each parameter, with its pointer and the parameter's name."""
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, each in steps:
-        if pointer[-1:] == ("parameters",) and isinstance(each, dict) and "value" in each:
-            name = parameter_name(each)
-            if name is not None:
-                yield (*pointer, step, "value"), name, each["value"]
-        elif isinstance(each, (dict, list)):
-            yield from _values(each, (*pointer, step))
+def _named_values(document: Mapping[str, Value]) -> Iterator[tuple[Pointer, Called]]:
+    """Yield the value of each parameter, and each value of a map, with the parameter's name."""
+    for pointer, given in find_parameters(document["spec"]).lists:
+        for index, parameter in enumerate(given):
+            name = parameter_name(parameter)
+            if isinstance(parameter, dict) and name is not None and "value" in parameter:
+                place, value = ("spec", *pointer, index, "value"), parameter["value"]
+                yield place, (name, ())
+                for key in value if isinstance(value, dict) else ():
+                    yield (*place, key), (name, (key,))
 
 
 def identity_of(entry: Value) -> Identity | None:
@@ -408,19 +387,20 @@ def _still(
     be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
     """
     matching = Matching(masked, document)
-    lost: dict[Called, set[bytes]] = {}
+    lost: dict[Pointer, bytes] = {}
     for place, value in held.items():
         found = matching.find(place)
-        if found is not None:
+        if found is None:
+            lost[place] = model_values.canonical_json(value)
+        else:
             yield found, (model_values.canonical_json(value),)
-            continue
-        name = called(masked, place)
-        if name is not None:
-            lost.setdefault(name, set()).add(model_values.canonical_json(value))
-    elsewhere = namesakes(document) if lost else {}
-    for name, values in lost.items():
-        for there in elsewhere.get(name, ()):
-            yield there, values
+    by_name: dict[Called, set[bytes]] = {}
+    for place, name in _named_values(masked) if lost else ():
+        if place in lost:
+            by_name.setdefault(name, set()).add(lost[place])
+    for place, name in _named_values(document) if lost else ():
+        if name in by_name:
+            yield place, by_name[name]
 
 
 def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:
