@@ -142,7 +142,7 @@ def test_a_token_is_not_taken_apart(alone: Program, text: str) -> None:
         ("[]", "standard input must hold the claims as one JSON object, such as {}"),
         ('"canary-text"', "standard input must hold the claims as one JSON object, such as {}"),
         ("null", "standard input must hold the claims as one JSON object, such as {}"),
-        ('{"a": canary-text}', "standard input:1:7: is not valid JSON: expected a value here"),
+        ('{"a": canary-text}', "standard input:1:7: is not valid JSON: expecting value here"),
         ('{"a": 1, "a": 2}', "standard input:1:10: the key `a` is there twice; remove one"),
         (f'{{"a": "{"x" * 2**20}"}}', "standard input holds more than the 1 MiB that claims may have"),
         ("[" * 500, "standard input:1:101: is nested deeper than 100 levels; flatten it"),
