@@ -22,6 +22,7 @@ from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
 
 PROGRAM = "reconciler"
+DETAILED = "--detailed-exitcode"
 
 
 class CommandEntry(NamedTuple):
@@ -129,7 +130,8 @@ def _failed(problem: Exception) -> int:
             if isinstance(problem, click.UsageError) and problem.ctx is not None:
                 output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
             output.error(problem.format_message())
-            return problem.exit_code
+            # There, 2 means changes.
+            return exits.ERROR if DETAILED in sys.argv else problem.exit_code
         if os.environ.get("SERVICE_DEBUG") == "1":
             output.trace(problem)
         for line in _lines(problem):

@@ -4,7 +4,6 @@ The plan comes from a server, which plans against its store, or is made here fro
 renderings are in `review`.
 """
 
-import http
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +15,12 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from reconciler.cli import exits, fields, output
+from reconciler.cli import fields, output
 from reconciler.cli.options import connected
 from reconciler.model import forges
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError, Refused
-from reconciler.model.flows import Flow
-from reconciler.model.plan import Plan, PlanEntry, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanTip
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.review import plan as review_plan
@@ -73,34 +72,7 @@ class PlanOptions:
             raise click.UsageError("name a repository of the server with --repository")
 
 
-class DetailedCommand(click.Command):
-    """With `--detailed-exitcode`, 2 means changes: then a command that is written wrongly ends like any other error."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        is_detailed = DETAILED in args
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            raise _usage_error(error, is_detailed=is_detailed) from None
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            return super().invoke(context)
-        except click.UsageError as error:
-            raise _usage_error(error, is_detailed=bool(context.params["detailed_exitcode"])) from None
-
-
-class _Wrong(click.UsageError):
-    exit_code = exits.ERROR
-
-
-def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
-    return _Wrong(error.message, error.ctx) if is_detailed else error
-
-
-@click.command(cls=DetailedCommand)
+@click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--base", help="What would be merged into (default: the default branch).")
 @click.option("--head", help="What would be merged (default: HEAD).")
@@ -161,7 +133,7 @@ def plan(
         if form == "github":
             output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
         elif form == "markdown":
-            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker, limit=limit))
+            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker))
         raise
     made = _linked(made, link)
     again = _command(made, options)
@@ -229,39 +201,19 @@ def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":
             head = checkout.resolve(head)[1][: review_plan.SHORT]
     except Refused:  # no commit here: its name does
         pass
+    files: tuple[str, ...] = ()
+    total = 0
     if isinstance(problem, Conflicts):
+        files, total = problem.files, problem.total
+    elif isinstance(problem, Refusal) and problem.codes and set(problem.codes) == {ErrorCode.MERGE_CONFLICT}:
+        files, total = problem.errors, len(problem.errors)
+    if files:
         told = "the two do not merge; merge the base into the head and resolve what conflicts"
-        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
-    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
-        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
+        return NoPlan(head=head, sentence=told, files=files, total=total)
     return NoPlan(head=head, sentence=output.error_sentence(problem.message))
 
 
 # A plan from a server, which plans against its store.
-
-
-class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A plan as the service shows it; fields of later versions are left out."""
-
-    digest: str
-    repository: str
-    project: str
-    path: str
-    base: PlanTip
-    head: PlanTip
-    merge_base: str
-    behind: int
-    ahead: int
-    store_version: int
-    stale: bool
-    refused: bool
-    unchanged: int
-    untouched_files: int
-    held: int = 0
-    notes: tuple[str, ...]
-    statuses: tuple[PlanStatus, ...]
-    flows: tuple[Flow, ...] = ()
-    link: str = ""
 
 
 def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
@@ -297,7 +249,6 @@ def ask_server(service: "Client", *, repository: str, head: str | None = None, b
     Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
     """
     from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
-    from reconciler.model.error_codes import ErrorCode  # noqa: PLC0415
 
     sides = {"head": head, "base": base}
     body: dict[str, Value] = {"repository": repository, **{name: side for name, side in sides.items() if side}}
@@ -314,35 +265,16 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
     """Return the plan of an answer. Raises Refused for another answer."""
     from reconciler.cli.client import NOT_OURS  # noqa: PLC0415
 
+    shown = answer.get("plan")
+    told = shown if isinstance(shown, dict) else {}
     try:
-        shown = msgspec.convert(answer.get("plan"), type=_Shown)
+        # What a plan with one entry says of itself, and of this entry, is one object here.
+        entry = msgspec.convert({**told, "name": told.get("repository")}, type=PlanEntry)
+        plan = msgspec.convert({**told, "server": server}, type=Plan)
     except msgspec.ValidationError:
         raise Refused(NOT_OURS) from None
-    entry = PlanEntry(
-        name=shown.repository,
-        project=shown.project,
-        path=shown.path,
-        statuses=tuple(msgspec.structs.replace(one, fields=fields.with_cuts(one.fields)) for one in shown.statuses),
-        unchanged=shown.unchanged,
-        untouched_files=shown.untouched_files,
-        held=shown.held,
-        notes=shown.notes,
-        refused=shown.refused,
-        flows=shown.flows,
-        link=shown.link,
-    )
-    return Plan(
-        base=shown.base,
-        head=shown.head,
-        merge_base=shown.merge_base,
-        behind=shown.behind,
-        ahead=shown.ahead,
-        entries=(entry,),
-        store_version=shown.store_version,
-        server=server,
-        digest=shown.digest,
-        stale=shown.stale,
-    )
+    statuses = tuple(msgspec.structs.replace(one, fields=fields.with_cuts(one.fields)) for one in entry.statuses)
+    return msgspec.structs.replace(plan, entries=(msgspec.structs.replace(entry, statuses=statuses),))
 
 
 # A plan without a server, from the checkout of a folder.
@@ -442,21 +374,8 @@ def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remot
 def _entry(one: "Repository") -> "EntrySettings":
     from reconciler.review.static import EntrySettings  # noqa: PLC0415
 
-    return EntrySettings(
-        name=one.name,
-        project=one.project,
-        link=forges.line_pattern(one.url, one.web_url),
-        path=one.path,
-        include=tuple(one.include),
-        exclude=tuple(one.exclude),
-        allowed_kinds=one.allow.kinds,
-        allowed_names=one.allow.names,
-        prune=one.prune.enabled,
-        prune_min_count=one.prune.min_count,
-        prune_max_percent=one.prune.max_percent,
-        atomic=one.atomic,
-        accept_invalid=one.accept_invalid,
-    )
+    link = forges.line_pattern(one.url, one.web_url)
+    return EntrySettings(**msgspec.structs.asdict(one.rules), project=one.project, link=link)
 
 
 def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -> None:
