@@ -83,10 +83,12 @@ class Program(OrderedGroup):
         """Return the sentences of the table."""
         return {name: entry.summary for name, entry in ENTRIES.items()}
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command."""
         if cmd_name not in ENTRIES:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            raise click.NoSuchCommand(cmd_name, possibilities=ENTRIES, ctx=ctx)
         module, _, attribute = ENTRIES[cmd_name].target.partition(":")
         return cast("click.Command", getattr(import_module(module), attribute))
 

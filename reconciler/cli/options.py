@@ -4,7 +4,6 @@ import functools
 import os
 from collections import ChainMap
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -168,25 +167,11 @@ def target_key(kind: str, name: str | None) -> Key:
     return found[0]
 
 
-ENDING = ("delete", "remove", "revoke")  # a group has one of these, and people look for it by the others
 WHOLE = 1000  # characters: no first sentence of a command is longer, so that none is cut
 
 
 class OrderedGroup(click.Group):
-    """A group of commands, listed in their order. A mistyped command gets the one that may be meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or fail with the one that may be meant."""
-        known, typed = self.list_commands(ctx), args[0]
-        if typed in ENDING:
-            meant = next((name for name in ENDING if name in known), None)
-        else:
-            meant = next(iter(get_close_matches(typed.lower(), known, n=1)), None)
-        if typed not in known and meant and not ctx.resilient_parsing:
-            ctx.fail(f"No such command '{typed}'; did you mean '{meant}'?")
-        return super().resolve_command(ctx, args)
+    """A group of commands, listed in their order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in their order."""

@@ -112,7 +112,7 @@ def unrouted_lines(records: int, configurations: list[dict[str, Value]]) -> list
     those that look as if they were to, each part in the order of names.
     """
     silent = [one for one in configurations if resources.delivers_reason(one)]
-    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one, {}), client.text(one, "metadata", "name")))
+    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one), client.text(one, "metadata", "name")))
     found = [f"{client.identity(one)} does not deliver: {resources.delivers_reason(one)}" for one in silent]
     if (more := len(silent) - MOST_NAMED) > 0:
         found[MOST_NAMED:] = [f"{more} more {'does' if more == 1 else 'do'} not deliver"]
@@ -268,30 +268,27 @@ BATCH_COLUMNS = (
     Column("STATUS", "status"),
     Column("REASON", "reason"),
 )
-folder_type = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 @queue.command()
-@click.argument("destination", required=False)
-@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file, for its `stateDir`.")
-@click.option("--state-dir", type=folder_type, help="The service's `stateDir`, whatever its settings say.")
-@click.option("--folder", type=folder_type, help="The folder of one queue, wherever it is; no DESTINATION then.")
+@click.argument("destination")
+@options.config_option
+@options.state_option
 @click.option("--project", envvar="SERVICE_PROJECT", help="The project, when several have such a destination.")
 @click.option("--dead", is_flag=True, help="The dead letters instead of the queue.")
-@click.option("--bodies", is_flag=True, help="What the records hold, too.")
+@click.option("--bodies", is_flag=True, help="What the records hold, too, as YAML or JSON.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=LIMIT,
-    help=f"How many batches to show at most, and how many bodies ({LIMIT}).",
+    help=f"How many batches to show at most, and how many bodies of each ({LIMIT}).",
 )
 @form_option
 def peek(
     *,
-    destination: str | None,
+    destination: str,
     config: Path | None,
-    state_dir: Path | None,
-    folder: Path | None,
+    state_dir: str | None,
     project: str | None,
     dead: bool,
     bodies: bool,
@@ -302,33 +299,18 @@ def peek(
 
     It needs no service, and the right to read its folder. What is written at the same moment may be seen or not.
     """
-    if (destination is None) == (folder is None):
-        raise click.UsageError("give either DESTINATION or --folder")
-    if folder is not None:
-        identity = folders.read_identity(folder)
-        if identity is None:
-            raise Refused(f"{folder} is not the folder of a queue: it has no {folders.FILE} that can be read")
-        queues = [identity]
-    else:
-        queues = _queues(str(destination), state_dir or options.local_settings(config).state_dir, project or None)
+    queues = _queues(
+        destination, Path(state_dir) if state_dir else options.local_settings(config).state_dir, project or None
+    )
     wanted = PeekedState.DEAD if dead else PeekedState.QUEUED
     found = (one for each in queues for one in folders.peek(each) if one.state is wanted)
-    left = limit
     batches: list[dict[str, Value]] = []
-    lines: list[str] = []
     for one in islice(found, limit):
         batch = _batch(one)
         if bodies:
-            texts = _bodies(one, most=left)
-            lines += _block(batch, texts)
-            if texts is not None:
-                batch["bodies"] = [json.loads(text) for text in texts]
-                left -= len(texts)
+            batch["bodies"] = _bodies(one, most=limit)
         batches.append(batch)
-    if bodies and form == "table":
-        output.lines(lines)
-    else:
-        tables.write_list("batches", batches, BATCH_COLUMNS, form=form)
+    tables.write_list("batches", batches, BATCH_COLUMNS, form="yaml" if bodies and form == "table" else form)
     if not batches:
         output.note("there are no dead letters" if dead else "nothing is queued")
     if next(found, None) is not None:
@@ -352,8 +334,8 @@ def _queues(destination: str, state_dir: Path, project: str | None) -> list[Foun
     return mine
 
 
-def _bodies(one: Peeked, *, most: int) -> list[str] | None:
-    """Return the bodies as JSON; None when they cannot be read."""
+def _bodies(one: Peeked, *, most: int) -> Value:
+    """Return the bodies; None when they cannot be read."""
     from reconciler.delivery.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
     from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
@@ -361,7 +343,7 @@ def _bodies(one: Peeked, *, most: int) -> list[str] | None:
         return None
     try:
         found = islice((body for some in bodies.body_fragments(one.payload) for body in some), most)
-        return [body.decode("utf-8", "replace") for body in found]
+        return [json.loads(body.decode("utf-8", "replace")) for body in found]
     except MalformedRequest:
         return None
 
@@ -381,20 +363,6 @@ def _batch(one: Peeked) -> dict[str, Value]:
         batch |= {"reason": died.reason.value, "status": died.status, "cause": died.cause, "diedAt": _moment(died.at)}
         batch["answer"] = died.answer.decode("utf-8", "replace")
     return batch
-
-
-def _block(batch: dict[str, Value], bodies: list[str] | None) -> Iterator[str]:
-    """Yield a line for a batch, the reason and the answer of a dead letter, and the bodies, set in."""
-    number, records = batch["number"], output.counted(client.number(batch, "records"), "record")
-    yield f"{number}: {records}, taken at {output.moment_text(client.text(batch, 'takenAt'))}"
-    if "cause" in batch:
-        status = "no status" if batch["status"] is None else f"status {batch['status']}"
-        told = f"; it answered: {batch['answer']}" if batch["answer"] else ""
-        yield f"{number}: {batch['cause']}"
-        yield f"{number}: {status}, {output.counted(client.number(batch, 'attempts'), 'attempt')}{told}"
-    if bodies is None:
-        yield f"{number}: it is damaged, and what it holds cannot be read"
-    yield from (f"  {body}" for body in bodies or ())
 
 
 def _moment(milliseconds: int) -> str:

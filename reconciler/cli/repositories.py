@@ -109,21 +109,18 @@ def _trouble(repository: Value) -> str:
 @click.command()
 @click.argument("repository")
 @click.option("--reason", required=True, help="Why, in one line; whoever looks at the repository reads it.")
-@click.option("--for", "duration", metavar="DURATION", help="Resume by itself after so long: 30m, 2h.")
-@click.option("--until", metavar="INSTANT", help="Resume by itself at an instant: 2026-11-21T08:00:00Z.")
+@click.option(
+    "--for", "--until", "expiry", metavar="WHEN", help="Resume by itself: after 30m or 2h, or at 2026-11-21T08:00:00Z."
+)
 @connected
-def suspend(service: Client, *, repository: str, reason: str, duration: str | None, until: str | None) -> None:
+def suspend(service: Client, *, repository: str, **given: str | None) -> None:
     """Look at REPOSITORY no more, until it is resumed.
 
     Meanwhile an admin may change and delete what it owns. Suspending it again replaces reason and expiry.
     """
-    if duration is not None and until is not None:
-        raise click.UsageError("give either --for or --until, not both")
-    expiry = duration if until is None else until
-    body: dict[str, Value] = {"reason": reason} if expiry is None else {"reason": reason, "expiry": expiry}
-    named = {"/reason": "--reason", "/expiry": "--for" if until is None else "--until"}
+    body: dict[str, Value] = {name: value for name, value in given.items() if value is not None}
     missing = client.NO_REPOSITORY.format(repository)
-    answer = service.post("repositories", repository, "suspend", body=body, missing=missing, options=named)
+    answer = service.post("repositories", repository, "suspend", body=body, missing=missing)
     end = output.moment_text(client.text(answer, "repository", "suspension", "until"))
     output.line(f"{repository}: suspended until {end or 'somebody resumes it'}")
 

@@ -109,6 +109,7 @@ _LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
 _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
+_ENTRIES = 50
 
 
 class _Section(NamedTuple):
@@ -135,7 +136,7 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     if sheet_size(again) > sheet.left // 4:
         again = ""
     sheet.left -= sheet_size(_missing(statuses) + again)
-    for piece in _about(plan, room=sheet.left // 4):
+    for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
     names = [
         _name(one, review_plan.address(plan, group.entry, one))
@@ -160,7 +161,7 @@ def _verdict(entries: Sequence[PlanEntry]) -> str:
     return told.replace("~", r"\~")  # two of them would strike out the text between
 
 
-def _about(plan: Plan, *, room: int) -> Iterator[str]:
+def _about(plan: Plan) -> Iterator[str]:
     """Yield the text above the resources, the most important first."""
     yield f"Merging {_tip(plan.head)} into {_tip(plan.base)}.\n\n"
     if moved := review_plan.moved(plan, span(clean_text(plan.base.ref))):
@@ -175,7 +176,7 @@ def _about(plan: Plan, *, room: int) -> Iterator[str]:
             name = span(clean_text(entry.name))
             yield f"**Note:** nothing of the entry {name} would be stored: {review_plan.REFUSED}.\n\n"
     if several:
-        yield _table(plan.entries, room)
+        yield _table(plan.entries)
     yield from _flows(plan)
     notes = [(entry, note) for entry in plan.entries for note in entry.notes]
     lines = [
@@ -205,14 +206,14 @@ def _tip(tip: PlanTip) -> str:
     return f"{span(clean_text(tip.ref))} ({short})" if review_plan.is_named(tip) else short
 
 
-def _table(entries: Sequence[PlanEntry], room: int) -> str:
-    sheet = Sheet(room)
-    sheet.add("| entry | folder | what changes |\n|---|---|---|\n")
-    for number, entry in enumerate(entries):
-        row = f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | {_verdict([entry])} |\n"
-        if not sheet.add(row, keep=60):
-            return f"{sheet}\nand {counted(len(entries) - number, 'more entry', 'more entries')}\n\n"
-    return f"{sheet}\n"
+def _table(entries: Sequence[PlanEntry]) -> str:
+    rows = "".join(
+        f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | {_verdict([entry])} |\n"
+        for entry in entries[:_ENTRIES]
+    )
+    rest = len(entries) - _ENTRIES
+    more = f"\nand {counted(rest, 'more entry', 'more entries')}\n" if rest > 0 else ""
+    return f"| entry | folder | what changes |\n|---|---|---|\n{rows}{more}\n"
 
 
 def _sections(plan: Plan) -> Iterator[_Section]:

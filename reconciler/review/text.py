@@ -209,11 +209,8 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
         yield from (f"  {line}\n" for line in group.cause)
         for status in group.statuses:
             yield f"  {_title(status, color=color)}\n"
-            if not group.cause:
-                yield from (f"{_INDENT}{line}\n" for line in review_plan.status_reason(status))
-            for field in status.fields:
-                yield from (f"{_INDENT}{line}\n" for line in shown_field(field, status.at))
-            yield from (f"{_INDENT}{line}\n" for line in review_plan.beside(status))
+            lines = status_lines(status, with_reason=not group.cause)
+            yield from (f"{_INDENT}{line}\n" for line in lines)
     if existing := [one for one in entry.statuses if one.existing]:
         yield f"\nwas so before, and this change does not touch it ({counted(len(existing), 'resource')})\n"
         for status in existing:
@@ -228,6 +225,15 @@ def _title(status: PlanStatus, *, color: bool) -> str:
     word = "" if is_plain else f" {review_plan.word(status)}"
     place = f" ({review_plan.place_at_line(status.at)})" if status.at is not None and status.name else ""
     return f"{_painted(f'{symbol} {review_plan.status_title(status)}', symbol, color)}{word}{place}"
+
+
+def status_lines(status: PlanStatus, *, with_reason: bool) -> Iterator[str]:
+    """Yield the reason of a resource, its fields, and what else to know of it."""
+    if with_reason:
+        yield from map(str, review_plan.status_reason(status))
+    for field in status.fields:
+        yield from shown_field(field, status.at)
+    yield from map(str, review_plan.beside(status))
 
 
 def shown_field(field: PlanField, of: PlanPlace | None) -> Iterator[str]:

@@ -475,16 +475,6 @@ def test_a_log_on_a_terminal_is_text_that_acts_on_nothing(scene: Scene, tmp_path
     assert all(line[2] == ":" for line in text.removesuffix("\n").split("\n"))  # each begins with its time
 
 
-def test_a_demonstration_acts_on_nothing(scene: Scene, tmp_path: Path) -> None:
-    shutil.copytree(scene.source.path, tmp_path / EVERYTHING, symlinks=True, ignore=shutil.ignore_patterns(".git"))
-    with terminal() as screen:
-        with process(screen, "demo", "--once", str(tmp_path / EVERYTHING)) as demonstration:
-            assert demonstration.wait(SECONDS) == 0
-        text = screen.close()
-    judge(text)
-    assert r"un\u200bseen\xad.yaml" in text
-
-
 def process(screen: Terminal, *arguments: str) -> "subprocess.Popen[bytes]":
     """The program in a process, all its streams the terminal."""
     environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "TERM": "xterm", "LC_ALL": "C.UTF-8"}

@@ -87,10 +87,9 @@ def test_an_installation_says_where_its_documentation_is(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["statu"], "'statu'; did you mean 'status'?"),
-        (["notifications", "list"], "'notifications'; did you mean 'notification'?"),
-        (["key", "delete"], "'delete'; did you mean 'revoke'?"),
-        (["queue", "reply"], "'reply'; did you mean 'replay'?"),
+        (["statu"], "'statu'. Did you mean 'status'?"),
+        (["notifications", "list"], "'notifications'. Did you mean 'notification'?"),
+        (["queue", "reply"], "'reply'. Did you mean 'replay'?"),
         (["qqq"], "'qqq'"),
     ],
 )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
+from reconciler.model import routes
 from tests.cli.conftest import Program, Service
 
 AT = "2026-11-21T06:12:00.123Z"
@@ -139,13 +140,13 @@ def test_the_configurations_that_do_not_deliver_are_named_those_that_want_to_fir
 ) -> None:
     service.answer("GET /v1/deliveries", {"deliveries": [delivery()], "unrouted": {"records": 2, "last": AT}})
     unsure = [configuration(f"w{number}", "Bad\x1b[31m.", sources=[{"type": "otlp"}]) for number in (3, 1, 2)]
-    other = [configuration(f"a{number}", "It has `raw`.", raw="") for number in range(4)]
+    other = [configuration(f"a{number}", routes.RAW, raw="") for number in range(4)]
     listed = [*other, configuration("edge", ""), *unsure]
     service.answer("GET /v1/resources/Configuration", {"resources": listed})
     assert program("queue", "status").err == (
         "2 records were taken by no Configuration\n"
         + "".join(f"Configuration/w{number} does not deliver: Bad\\x1b[31m.\n" for number in (1, 2, 3))
-        + "".join(f"Configuration/a{number} does not deliver: It has `raw`.\n" for number in (0, 1))
+        + "".join(f"Configuration/a{number} does not deliver: {routes.RAW}\n" for number in (0, 1))
         + "2 more do not deliver\n"
     )
     assert [request.query for request in service.requests[1:]] == [{"limit": "1000"}]

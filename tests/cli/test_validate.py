@@ -227,9 +227,10 @@ def test_with_settings_what_is_wrong_in_one_project_alone_names_it(alone: Progra
     )
     alone.write("environments/production/mail.yaml", own("mail", "low"))
     outcome, staging = alone("validate", ".", "--config", "settings.yaml"), "environments/staging"
+    twice = "Destination siem is given more than once, also at"
     assert [line.partition(": ")[0] + ": " + line.rpartition(": ")[2] for line in outcome.out.splitlines()] == [
-        f"{staging}/siem.yaml:1:1: Destination siem is given more than once, also at {staging}/web.yaml:5:1; keep one of them",
-        f"{staging}/web.yaml:5:1: Destination siem is given more than once, also at {staging}/siem.yaml:1:1; keep one of them",
+        f"{staging}/siem.yaml:1:1: {twice} {staging}/web.yaml:5:1; keep one of them",
+        f"{staging}/web.yaml:5:1: {twice} {staging}/siem.yaml:1:1; keep one of them",
         "shared/bad.yaml:4:53: is not one of `low`, `high`",
         "shared/uses.yaml:4:30: there is no Destination mail here and none is built in (project staging)",
     ]
