@@ -217,16 +217,6 @@ def list_users(service: Client, *, form: str) -> None:
     tables.write_list("users", found, USER_COLUMNS, form=form, empty="there are no users")
 
 
-@user.command("show")
-@click.argument("name")
-@form_option
-@everywhere
-def show_user(service: Client, *, name: str, form: str) -> None:
-    """Show the person NAME."""
-    found = service.get("users", name).get("user")
-    tables.write_one(found, form=form, as_text=lambda: tables.table(USER_COLUMNS, [found]))
-
-
 @user.command("create")
 @click.argument("name")
 @display_name_option

@@ -156,8 +156,7 @@ def plan(
         case _:
             from reconciler.review import text  # noqa: PLC0415
 
-            has_worktree = not is_live and not made.ahead and _has_worktree(options)
-            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree, command=again):
+            for piece in text.render_text(made, color=bool(context.color), command=again):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
@@ -329,16 +328,6 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
 def _tip(checkout: "Checkout", name: str, *, worktree: bool = False) -> PlanTip:
     ref, commit = checkout.resolve(name)
     return PlanTip(ref=ref, commit=commit, worktree=worktree)
-
-
-def _has_worktree(asked: PlanOptions) -> bool:
-    """Decide if HEAD is planned without the files that lie there and may not be committed. Raises Refused."""
-    from reconciler.git.checkouts import Checkout  # noqa: PLC0415
-
-    if asked.worktree or asked.head not in (None, "HEAD"):
-        return False
-    with Checkout.open(asked.folder) as checkout:
-        return checkout.root is not None
 
 
 def _entries_of_folders(paths: Sequence[str], *, link: str) -> _Entries:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from reconciler.cli import client, exits, options, output, resources, tables
-from reconciler.cli.client import Client, Refusal
+from reconciler.cli.client import Client
 from reconciler.cli.options import OrderedGroup, connected, form_option, wide_form_option
 from reconciler.cli.tables import Column, moment
 from reconciler.delivery.queue import folders
@@ -26,7 +26,15 @@ NONE = "the project has no destination that log records are delivered to, and no
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
 UNITS = ("kB", "MB", "GB", "TB")
 UNUSED = "unused"  # the state of a queue that has nothing else to tell: no Configuration delivers to it
-QUARANTINE = "in the folder `quarantine` of its queue, beneath `queues` in the service's `stateDir`"
+QUARANTINED = (
+    "damaged files that were put aside: {}. They are in the folder `quarantine` of its queue, beneath `queues` in the "
+    "service's `stateDir`; what can be read of them is sent as ever"
+)
+LOST = "batches that could not be read since the start of the service, and are lost with their records: {}"
+DROPPED = (
+    "records that were dropped since the start of the service (`on_full`), as its queue was full or the disk took "
+    "nothing: {}"
+)
 ANSWER_LINES = 5  # of an endpoint's answer; the API has more of it
 MOST_NAMED = 5  # Configurations that do not deliver
 MOST_ASKED = 1000  # of the Configurations, once
@@ -151,25 +159,22 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
 def _losses(delivery: Value) -> Iterator[str]:
     """Yield the files that the disk damaged, and the records that were lost or dropped."""
     name = client.text(delivery, "destination")
-    if damaged := client.number(delivery, "queue", "quarantined"):
-        told = f"{output.counted(damaged, 'damaged file')} {'was' if damaged == 1 else 'were'} put aside, {QUARANTINE}"
-        yield f"{name}: {told}; what can be read of {'it' if damaged == 1 else 'them'} is sent as ever"
-    if lost := client.number(delivery, "queue", "lost"):
-        told = f"{output.counted(lost, 'batch', 'batches')} could not be read since the start of the service"
-        yield f"{name}: {told}, and {'is lost with its' if lost == 1 else 'are lost with their'} records"
-    if dropped := client.number(delivery, "counts", "dropped"):
-        told = f"{output.counted(dropped, 'record')} {'was' if dropped == 1 else 'were'} dropped since the start of the"
-        yield f"{name}: {told} service (`on_full`): its queue was full, or the disk took nothing"
+    for count, sentence in (
+        (client.number(delivery, "queue", "quarantined"), QUARANTINED),
+        (client.number(delivery, "queue", "lost"), LOST),
+        (client.number(delivery, "counts", "dropped"), DROPPED),
+    ):
+        if count:
+            yield f"{name}: {sentence.format(f'{count:,}')}"
 
 
 def _ask(service: Client, destination: str, action: str = "", body: Value = None) -> dict[str, Value]:
     """Return the delivery to a destination of the project, or what an action did to it."""
-    missing = f"log records are delivered to no destination {destination}"
-    status = "`reconciler queue status"
-    if service.project is None:
-        missing += f"; {status}` shows those there are, with --project NAME those of another project"
-    else:
-        missing += f" of the project {service.project}; {status} --project {service.project}` shows those there are"
+    project = "" if service.project is None else f" of the project {service.project}"
+    missing = (
+        f"log records are delivered to no destination {destination}{project}; `reconciler queue status` shows those "
+        "there are, with --project NAME those of another project"
+    )
     path = ("destinations", destination, "delivery")
     if action:
         return service.post(*path, action, body=body, missing=missing)
@@ -217,20 +222,8 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
         question = f"Discard {about} of {destination}, for good?"
         output.confirm(question, otherwise="nobody is here to answer; give --yes")
     gone = _ask(service, destination, "discard", {"what": what}).get("discarded")
-    sending = 0
-    if what != DEAD_LETTERS:
-        try:
-            found = service.get("destinations", destination, "delivery")
-            sending = client.number(found, "delivery", "queue", "inFlight")
-        except Refusal as refusal:
-            # A queue that was the last of its destination is gone once it is empty.
-            if refusal.status != client.NOT_FOUND:
-                raise
     batches = output.counted(client.number(gone, "batches"), "batch", "batches")
     output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
-    if sending:
-        stay = "is being sent and stays" if sending == 1 else "are being sent and stay"
-        output.note(f"{destination}: {output.counted(sending, 'batch', 'batches')} {stay}; try again")
 
 
 @click.command("send-test")

@@ -1,7 +1,6 @@
 """`reconciler status`, `reconcile`, `suspend`, `resume` and `approve`: the repositories that the service follows."""
 
 import functools
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ FIRST_POLL = 0.1  # seconds; a run of a local repository takes about as long
 LONGEST_POLL = 2.0  # seconds between two polls of a long run
 LOST = "run {} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
-FULL = re.compile(r"[0-9a-f]{40}")
 SHORTEST = 7  # digits that are enough to name the commit that is held
 
 
@@ -242,11 +240,6 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
     # The beginning is enough for the one that is held.
     if commit is None or (len(commit) >= SHORTEST and head.startswith(commit)):
         commit = head
-    elif not FULL.fullmatch(commit):
-        raise Refused(
-            f"{commit} does not name the commit that is held, {head[:12]}; give its full id, or at least its first "
-            f"{SHORTEST} digits"
-        )
     run = _begin(service, repository, "approve", {"commit": commit})
     return _ended(service, repository, run, deadline=deadline)
 

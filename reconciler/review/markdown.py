@@ -138,13 +138,7 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     sheet.left -= sheet_size(_missing(statuses) + again)
     for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
-    names = [
-        _name(one, review_plan.address(plan, group.entry, one))
-        for section in sections
-        for group in section.groups
-        for one in group.statuses
-    ]
-    shown = _fill(sheet, sections, names, several=len(plan.entries) > 1)
+    shown = _fill(sheet, plan, sections)
     return f"{sheet}{_missing(statuses[shown:])}{again}"
 
 
@@ -234,25 +228,23 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
 
 
-def _fill(sheet: Sheet, sections: Sequence[_Section], names: Sequence[str], *, several: bool) -> int:
-    """Add the resources that fit, and return their number. The names come before the lines of each."""
-    most = sheet.left // 4 + _LINES
-    left = sum(sheet_size(name) + 1 for name in names)
+def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
+    """Add the resources that fit, and return their number."""
+    most = sheet.left // 4
     shown = 0
     for section in sections:
         begin = ahead = f"<details{' open' if section.is_open else ''}><summary>{section.summary}</summary>\n"
         for group in section.groups:
-            ahead += _heading(group, several=several)
+            ahead += _heading(group, several=len(plan.entries) > 1)
             for status in group.statuses:
-                name = names[shown]
-                left -= sheet_size(name) + 1
+                name = _name(status, review_plan.address(plan, group.entry, status))
                 room = sheet.left - sheet_size(ahead + _CLOSE)
                 if sheet_size(name) + 1 > room:
                     if not ahead.startswith(begin):
                         sheet.add(_CLOSE)
                     return shown
                 lines = list(_lines(status, with_reason=not group.cause))
-                sheet.add(ahead + _resource(name, lines, min(room - min(left, room // 2), most)))
+                sheet.add(ahead + _resource(name, lines, min(room, most)))
                 ahead = ""
                 shown += 1
         sheet.add(_CLOSE)

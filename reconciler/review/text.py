@@ -156,13 +156,10 @@ def shown_value(given: Any) -> str:
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
 
 
-def render_text(plan: Plan, *, color: bool, has_worktree: bool = False, command: str = "") -> Iterator[str]:
-    """Yield the plan in pieces that end with a line.
-
-    `has_worktree`: the plan is of a checkout whose files may not be committed. `command` makes the plan again.
-    """
+def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
+    """Yield the plan in pieces that end with a line; `command` makes it again."""
     yield f"{review_plan.first_line(plan)}\n"
-    yield from about_lines(plan, has_worktree=has_worktree)
+    yield from about_lines(plan)
     if there := {status.status for _, status in plan.all}:
         shown = (_painted(f"{SYMBOLS[one]} {one.value}", SYMBOLS[one], color) for one in RISK if one in there)
         yield f"\n  {'   '.join(shown)}\n"
@@ -177,13 +174,13 @@ def render_text(plan: Plan, *, color: bool, has_worktree: bool = False, command:
         yield f"\n{review_plan.AGAIN}\n  {again}\n"
 
 
-def about_lines(plan: Plan, *, has_worktree: bool = False) -> Iterator[str]:
+def about_lines(plan: Plan) -> Iterator[str]:
     """Yield what is compared with what, and what a reader should know of that."""
     if plan.head == plan.base and plan.server is not None:
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
         yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"
-    if moved := review_plan.moved(plan, clean_text(plan.base.ref), has_worktree=has_worktree):
+    if moved := review_plan.moved(plan, clean_text(plan.base.ref)):
         yield f"  note: {moved}\n"
     if plan.server is not None:
         yield f"  against {clean_text(plan.server)}{review_plan.revision(plan)}\n"

@@ -277,7 +277,7 @@ def test_nothing_in_the_working_folder_is_imported(started: Program) -> None:
 @pytest.mark.parametrize(
     ("words", "completed"),
     [
-        ("reconciler user ", ["list", "show", "create", "change", "delete", "password"]),
+        ("reconciler user ", ["list", "create", "change", "delete", "password"]),
         ("reconciler member set --role ", ["admin", "user", "viewer"]),
         ("reconciler key create --scope ", ["resources", "logs", "metrics", "raw"]),
     ],

@@ -180,10 +180,7 @@ def test_on_the_base_itself_it_says_how_to_plan_what_is_not_committed(alone: Pro
     repository.write("team/a.yaml", destination("a", port=1))
     how = "so there is nothing to merge; with --worktree it plans what is not committed\n"
     assert how in alone("plan", "work").out
-    assert "nothing to merge\n" in alone("plan", "work", "--head", "main").out
     assert "nothing to merge" not in alone("plan", "work", "--worktree").out
-    repository.git("clone", "--quiet", "--bare", str(alone.folder / "work"), str(alone.folder / "bare"))
-    assert "nothing to merge\n" in alone("plan", "bare").out
 
 
 def test_head_is_shown_as_its_branch_and_on_none_as_its_commit(alone: Program, repository: Repository) -> None:
