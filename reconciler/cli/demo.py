@@ -18,9 +18,8 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import TCPServer, ThreadingTCPServer
 
 import click
 
@@ -182,7 +181,7 @@ class Webhook(BaseHTTPRequestHandler):
     """Takes what the webhook of the example posts, and shows the bodies, or their beginnings."""
 
     timeout = SECONDS
-    server: TCPServer
+    server: ThreadingHTTPServer
 
     def do_POST(self) -> None:
         """Show the body of a request, which comes from the demonstration itself."""
@@ -198,26 +197,13 @@ class Webhook(BaseHTTPRequestHandler):
         """Say nothing else."""
 
 
-class WebhookServer(ThreadingTCPServer):
-    """Listens where the example says, or at any port of this machine when that is taken: then the copy has that one.
-
-    The server of `http.server` would ask for its own name, for which a machine without a network may wait long.
-    """
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of a connection that broke."""
-
-
 @contextlib.contextmanager
 def _webhook() -> Iterator[int]:
-    """Listen for records; yield the port."""
+    """Listen where the example says, or at any port when that is taken: the copy has that one. Yield the port."""
     try:
-        server = WebhookServer((HOST, PORT), Webhook)
+        server = ThreadingHTTPServer((HOST, PORT), Webhook)
     except OSError:
-        server = WebhookServer((HOST, 0), Webhook)
+        server = ThreadingHTTPServer((HOST, 0), Webhook)
     with server:
         threading.Thread(target=server.serve_forever, name="webhook", daemon=True).start()
         try:

@@ -16,7 +16,7 @@ from click import shell_completion
 
 from reconciler.cli import exits, output
 from reconciler.cli.client import Client
-from reconciler.cli.options import OrderedGroup, connected, options
+from reconciler.cli.options import OrderedGroup, connected
 from reconciler.cli.output import ClosedPipe
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
@@ -99,12 +99,11 @@ class Program(OrderedGroup):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=documentation(Path(sys.prefix)),
 )
-@options(from_environment=True)
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 @click.pass_context
-def program(context: click.Context, /, *, color: str | None, **_: object) -> None:
+def program(context: click.Context) -> None:
     """Keep telemetry configuration as Git says, and work with it."""
-    context.color = output.is_coloured(color)
+    context.color = output.is_coloured(None)
 
 
 def main() -> int:

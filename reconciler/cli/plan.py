@@ -120,9 +120,8 @@ def plan(
         raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
     options = PlanOptions(**asked)
     # A server must be asked for here: a variable for other commands must not make a plan wait for one.
-    root = context.find_root()
-    above = root.params.get("server") if root.get_parameter_source("server") is ParameterSource.COMMANDLINE else None
-    is_live = bool(above or context.params.get("server"))
+    is_asked = context.get_parameter_source("server") is ParameterSource.COMMANDLINE
+    is_live = is_asked and bool(context.params["server"])
     options.check(is_live=is_live)
     try:
         made = plan_by_server(service, options) if is_live else plan_from_checkout(options)

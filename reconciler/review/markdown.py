@@ -12,6 +12,7 @@ come along when somebody copies.
 
 import hashlib
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -110,6 +111,7 @@ _CLOSE = "\n</details>\n\n"
 _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
 _ENTRIES = 50
+_WIDTH = 100  # characters
 
 
 class _Section(NamedTuple):
@@ -189,7 +191,9 @@ def _flows(plan: Plan) -> Iterator[str]:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
             lines = [
-                f"{line._replace(mark='!') if line.mark == '~' else line}\n" for line in review_plan.flow_lines(entry)
+                f"{'!' if line.mark == '~' else line.mark} {part}\n"
+                for line in review_plan.flow_lines(entry)
+                for part in textwrap.wrap(line.text, _WIDTH)  # a forge scrolls longer lines sideways
             ]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"

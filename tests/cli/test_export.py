@@ -73,7 +73,7 @@ class Scene:
     program: Program
 
     def __call__(self, *arguments: str, project: str) -> Outcome:
-        return self.program("--project", project, *arguments)
+        return self.program(*arguments, "--project", project)
 
 
 @pytest.fixture(scope="module")
@@ -101,8 +101,8 @@ def full(scene: Scene) -> Outcome:
 
 @pytest.mark.usefixtures("full")
 def test_a_viewer_exports_all_but_the_text_of_configurations(scene: Scene) -> None:
-    made = scene.program("--project", "full", "key", "create", "reader", "--role", "viewer")
-    outcome = scene.program("--project", "full", "export", "viewed", SERVICE_API_KEY=made.out.strip())
+    made = scene.program("key", "create", "reader", "--role", "viewer", "--project", "full")
+    outcome = scene.program("export", "viewed", "--project", "full", SERVICE_API_KEY=made.out.strip())
     remark = "viewed/configurations/by-hand.yaml holds `(sensitive)` in place of its text, which a viewer may not read"
     assert (outcome.code, remark in outcome.err) == (0, True)
     folder = scene.program.folder

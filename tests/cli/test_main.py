@@ -88,7 +88,6 @@ def test_an_installation_says_where_its_documentation_is(tmp_path: Path) -> None
     ("arguments", "told"),
     [
         (["statu"], "'statu'. Did you mean 'status'?"),
-        (["notifications", "list"], "'notifications'. Did you mean 'notification'?"),
         (["queue", "reply"], "'reply'. Did you mean 'replay'?"),
         (["qqq"], "'qqq'"),
     ],
@@ -148,7 +147,7 @@ def test_an_answer_of_something_else_is_one_sentence(
 def test_the_key_and_the_project_go_with_every_request(program: Program, service: Service) -> None:
     service.answer("GET /v1/resources/Fleet", {"resources": []})
     program("get", "fleets", "--api-key", "a" * 40, "--project", "web")
-    program("--api-key", "b" * 40, "get", "fleets", SERVICE_PROJECT="shop")
+    program("get", "fleets", "--api-key", "b" * 40, SERVICE_PROJECT="shop")
     assert [(each.headers["authorization"], each.headers["x-service-project"]) for each in service.requests] == [
         (f"Bearer {'a' * 40}", "web"),
         (f"Bearer {'b' * 40}", "shop"),

@@ -225,7 +225,7 @@ def test_an_unknown_destination_is_one_sentence(program: Program, arguments: lis
 
 def test_an_unknown_destination_of_a_project_names_that(program: Program) -> None:
     told = UNKNOWN.replace("siem;", "siem of the project acme;")
-    assert program("--project", "acme", "queue", "status", "siem") == (1, "", told)
+    assert program("queue", "status", "siem", "--project", "acme") == (1, "", told)
 
 
 @pytest.mark.parametrize(
