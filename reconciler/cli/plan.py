@@ -27,10 +27,12 @@ from reconciler.review import plan as review_plan
 
 if TYPE_CHECKING:
     from reconciler.cli.client import Client
+    from reconciler.cli.entries import ChosenEntries
     from reconciler.git.checkouts import Checkout
     from reconciler.git.merging import Merged
     from reconciler.review.annotations import NoPlan
     from reconciler.review.static import EntrySettings
+    from reconciler.settings.models import Settings
     from reconciler.settings.repositories import Repository
 
 # A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
@@ -54,18 +56,18 @@ class PlanOptions:
     strict: bool
     whole: bool
     config: Path | None
-    paths: tuple[str, ...]
+    path: str
     repositories: tuple[str, ...]
 
     def check(self, *, is_live: bool) -> None:
         """Raise UsageError for options that contradict each other. `is_live`: a server makes the plan."""
         if self.worktree and self.head is not None:
             raise click.UsageError("--worktree is what HEAD and its files hold; leave out --head")
-        if self.paths and self.config is not None:
+        if self.path and self.config is not None:
             raise click.UsageError("--path and --config both say what is planned; give one of them")
         if not is_live:
             return
-        if self.worktree or self.paths or self.config or self.strict or self.whole:
+        if self.worktree or self.path or self.config or self.strict or self.whole:
             told = "with --server the settings are the server's and what is planned is there; leave out"
             raise click.UsageError(f"{told} --worktree, --path, --config, --strict and --whole")
         if not self.repositories:
@@ -77,7 +79,7 @@ class PlanOptions:
 @click.option("--base", help="What would be merged into (default: the default branch).")
 @click.option("--head", help="What would be merged (default: HEAD).")
 @click.option("--worktree", is_flag=True, help="Merge what is not committed too, also new files.")
-@click.option("--path", "paths", multiple=True, metavar="FOLDER", help="A folder that a repository entry follows.")
+@click.option("--path", default="", metavar="FOLDER", help="The folder that a repository entry follows.")
 @click.option("--config", type=click.Path(path_type=Path), help="A settings file: plan for its repositories.")
 @click.option("--repository", "repositories", multiple=True, metavar="NAME", help="One of those, or of the server's.")
 @click.option("--strict", is_flag=True, help="Refuse a reference to what is not in the tree.")
@@ -177,7 +179,7 @@ def _command(made: Plan, asked: PlanOptions) -> str:
         *(("--server", made.server) if made.server is not None else ()),
         *(("--config", str(asked.config)) if asked.config is not None else ()),
         *(word for name in names for word in ("--repository", name)),
-        *(word for path in asked.paths for word in ("--path", path)),
+        *(("--path", asked.path) if asked.path else ()),
         *(["--strict"] if asked.strict else ()),
         *(["--whole"] if asked.whole else ()),
         *("--base", made.base.commit),
@@ -278,49 +280,38 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
 # A plan without a server, from the checkout of a folder.
 
 
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """The entries of a plan, others that are judged with them, and the settings that documents are judged by."""
-
-    entries: "tuple[EntrySettings, ...]"
-    beside: "tuple[EntrySettings, ...]" = ()
-    api_versions: frozenset[str] = API_VERSIONS
-    refuse_unknown: bool = False
-
-
 def plan_from_checkout(asked: PlanOptions) -> Plan:
     """Plan the merge by the files of the repository. Raises UsageError, Refused, GitFault, SettingsError."""
     from reconciler.git.checkouts import Checkout  # noqa: PLC0415
     from reconciler.review import static  # noqa: PLC0415
 
+    if asked.config is None and asked.repositories:
+        raise click.UsageError("--repository names one of --config or of --server; give one of these too")
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
+        versions, refuse_unknown, beside = API_VERSIONS, False, list[static.EntrySettings]()
         if asked.config is not None:
-            chosen = _entries_of_settings(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
-        elif asked.repositories:
-            raise click.UsageError("--repository names one of --config or of --server; give one of these too")
+            settings, chosen = _choose(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
+            entries, beside = list(map(_entry, chosen.entries)), list(map(_entry, chosen.beside))
+            versions, refuse_unknown = frozenset(settings.api.api_versions), settings.resources.refuse_unknown
         else:
             link = next(filter(None, map(forges.line_pattern, checkout.remotes())), "")
-            chosen = _entries_of_folders(asked.paths, link=link)
+            folder = "/".join(part for part in asked.path.split("/") if part not in ("", "."))
+            entries = [static.EntrySettings(name=folder or WHOLE, path=folder, link=link)]
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
-        _check_folders(merged, chosen, config=asked.config)
-        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown)
-        every = (*chosen.entries, *chosen.beside)
-        # Nobody says which project a folder of --path fills, so each fills one of its own.
-        together = [every] if asked.config is not None else [(one,) for one in every]
-        planned = [
-            static.plan_static(merged, some, api_versions=chosen.api_versions, now=datetime.now(UTC), options=options)
-            for some in together
-        ]
-        entries = [entry for some in planned for entry in some]
+        _check_folders(merged, entries)
+        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=refuse_unknown)
+        planned = static.plan_static(
+            merged, [*entries, *beside], api_versions=versions, now=datetime.now(UTC), options=options
+        )
         return Plan(
             base=base,
             head=head,
             merge_base=merged.merge_base,
             behind=merged.behind,
             ahead=merged.ahead,
-            entries=tuple(entries[: len(chosen.entries)]),
+            entries=planned[: len(entries)],
         )
 
 
@@ -329,18 +320,10 @@ def _tip(checkout: "Checkout", name: str, *, worktree: bool = False) -> PlanTip:
     return PlanTip(ref=ref, commit=commit, worktree=worktree)
 
 
-def _entries_of_folders(paths: Sequence[str], *, link: str) -> _Entries:
-    """Return an entry for each folder, or one for the whole repository. Raises Refused for a folder twice."""
-    from reconciler.review.static import EntrySettings  # noqa: PLC0415
-
-    folders = ["/".join(part for part in path.split("/") if part not in ("", ".")) for path in paths] or [""]
-    if len(set(folders)) < len(folders):
-        raise Refused("a folder is given twice with --path; give each once")
-    return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder, link=link) for folder in folders))
-
-
-def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]) -> _Entries:
-    """Return these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
+def _choose(
+    config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]
+) -> "tuple[Settings, ChosenEntries]":
+    """Choose these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
 
     Raises SettingsError, Refused.
     """
@@ -351,12 +334,7 @@ def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remot
     chosen = entries.choose_entries(settings.repositories, config=config, names=names, remotes=remotes, branch=branch)
     for note in chosen.notes:
         output.note(note)
-    return _Entries(
-        tuple(map(_entry, chosen.entries)),
-        tuple(map(_entry, chosen.beside)),
-        frozenset(settings.api.api_versions),
-        settings.resources.refuse_unknown,
-    )
+    return settings, chosen
 
 
 def _entry(one: "Repository") -> "EntrySettings":
@@ -366,11 +344,11 @@ def _entry(one: "Repository") -> "EntrySettings":
     return EntrySettings(**msgspec.structs.asdict(one.rules), project=one.project, link=link)
 
 
-def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -> None:
+def _check_folders(merged: "Merged", entries: "Sequence[EntrySettings]") -> None:
     """Raise Refused for a folder that neither side has: written wrongly, it would never have changes."""
     from reconciler.git.faults import GitFault, RepositoryState  # noqa: PLC0415
 
-    for entry in chosen.entries:
+    for entry in entries:
         for side in (merged.base, merged.merged):
             try:
                 side.tree(entry.path)
@@ -380,6 +358,6 @@ def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -
                     raise
         else:
             folder = visible(entry.path)
-            if config is None:
-                raise Refused(f"neither side has a folder {folder}; correct --path")
-            raise Refused(f"neither side has the folder {folder} of {entry.name}; correct `path` in {config}")
+            raise Refused(
+                f"neither side has the folder {folder} of {visible(entry.name)}; correct --path or the settings"
+            )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import client, exits, options, output, resources, tables
+from reconciler.cli import client, exits, options, output, tables
 from reconciler.cli.client import Client
 from reconciler.cli.options import OrderedGroup, connected, form_option, wide_form_option
 from reconciler.cli.tables import Column, moment
@@ -36,8 +36,7 @@ DROPPED = (
     "nothing: {}"
 )
 ANSWER_LINES = 5  # of an endpoint's answer; the API has more of it
-MOST_NAMED = 5  # Configurations that do not deliver
-MOST_ASKED = 1000  # of the Configurations, once
+SHOW_WHY = "`reconciler get configurations -o yaml` shows why one does not deliver"
 
 
 def size_text(number: Value) -> str:
@@ -99,8 +98,8 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
         whole = service.get("deliveries")
         found = client.objects(whole, "deliveries")
         if form in ("table", "wide") and (records := client.number(whole, "unrouted", "records")):
-            listed = service.get("resources", "Configuration", query={"limit": str(MOST_ASKED)})
-            notes = unrouted_lines(records, client.objects(listed, "resources"))
+            verb = "was" if records == 1 else "were"
+            notes.append(f"{output.counted(records, 'record')} {verb} taken by no Configuration; {SHOW_WHY}")
         if not found:
             notes.append(NONE)
     if form == "json":
@@ -113,19 +112,6 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
         output.lines(["", *trouble])
     for note in notes:
         output.note(note)
-
-
-def unrouted_lines(records: int, configurations: list[dict[str, Value]]) -> list[str]:
-    """Return how many records no Configuration took, then a line for each Configuration that does not deliver: first
-    those that look as if they were to, each part in the order of names.
-    """
-    silent = [one for one in configurations if resources.delivers_reason(one)]
-    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one), client.text(one, "metadata", "name")))
-    found = [f"{client.identity(one)} does not deliver: {resources.delivers_reason(one)}" for one in silent]
-    if (more := len(silent) - MOST_NAMED) > 0:
-        found[MOST_NAMED:] = [f"{more} more {'does' if more == 1 else 'do'} not deliver"]
-    taken = f"{output.counted(records, 'record')} {'was' if records == 1 else 'were'} taken by no Configuration"
-    return [taken, *found]
 
 
 def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
@@ -190,10 +176,8 @@ def replay(service: Client, *, destination: str) -> None:
     if batches := client.number(replayed, "batches"):
         records = output.counted(client.number(replayed, "records"), "record")
         said = f"{output.counted(batches, 'dead letter')} ({records}) queued again"
-    elif left := client.number(_ask(service, destination), "delivery", "deadLetters", "batches"):
-        said = f"there is no room in the queue for {output.counted(left, 'dead letter')}"
     else:
-        said = "there are no dead letters"
+        said = "nothing is queued again: there are no dead letters, or no room in the queue"
     output.line(f"{destination}: {said}")
 
 

@@ -42,27 +42,18 @@ def delivers_word(resource: Value) -> str:
     return "" if not isinstance(delivers, bool) else "yes" if delivers else "no"
 
 
-def delivers_reason(resource: Value) -> str:
-    """Return one sentence for a Configuration that does not deliver; nothing for any other resource."""
-    delivers = client.at(resource, "status", "delivery", "delivers")
-    return client.text(resource, "status", "delivery", "reason") if delivers is False else ""
-
-
-def is_delivery_wanted(resource: Value) -> bool:
-    """Decide if a Configuration that does not deliver looks as if it were to. An incomplete one has its own message."""
-    from reconciler.model import routes  # noqa: PLC0415 - only for Configurations
-
-    return delivers_reason(resource) not in {"", routes.INCOMPLETE, routes.RAW, routes.NEITHER}
-
-
 def undelivered(resource: Value) -> list[str]:
     """Return the reason why a stored Configuration delivers by an earlier version, or why it does not deliver although
-    it looks as if it were to.
+    it looks as if it were to. An incomplete one has its own message.
     """
-    stale = client.at(resource, "status", "delivery", "stale")
+    from reconciler.model import routes  # noqa: PLC0415 - only for Configurations
+
+    delivery = client.at(resource, "status", "delivery")
+    stale, reason = client.at(delivery, "stale"), client.text(delivery, "reason")
     if stale is not None:
         return [f"delivers by its version {client.at(stale, 'version')} still: {client.text(stale, 'reason')}"]
-    return [f"does not deliver: {delivers_reason(resource)}"] if is_delivery_wanted(resource) else []
+    is_meant = reason not in {"", routes.INCOMPLETE, routes.RAW, routes.NEITHER}
+    return [f"does not deliver: {reason}"] if is_meant and client.at(delivery, "delivers") is False else []
 
 
 # The columns of resources and of versions.
