@@ -384,7 +384,7 @@ def test_a_repository_of_a_settings_file_with_a_folder_that_neither_side_has_is_
     repository.write("web.yaml", configuration("web"))
     repository.commit()
     outcome = alone("plan", "work", "--config", "settings.yaml", "--repository", "staging")
-    told = "error: neither side has the folder teem of staging; correct `path` in settings.yaml\n"
+    told = "error: neither side has the folder teem of staging; correct --path or the settings\n"
     assert (outcome.code, outcome.out, outcome.err) == (1, "", told)
 
 
