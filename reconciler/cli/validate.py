@@ -72,9 +72,6 @@ class JudgedFile(NamedTuple):
     default="text",
     help="How to print violations (text).",
 )
-@click.option(
-    "--api-version", "aliases", multiple=True, help="Accept this apiVersion too; may be given more than once."
-)
 @click.option("--strict", is_flag=True, help="Count every warning as a violation.")
 @click.option(
     "--config", type=click.Path(path_type=Path), help="A settings file: judge together what fills one project."
@@ -85,7 +82,6 @@ def validate(
     *,
     paths: tuple[str, ...],
     form: str,
-    aliases: tuple[str, ...],
     strict: bool,
     config: Path | None,
 ) -> None:
@@ -96,13 +92,13 @@ def validate(
     project are judged together, and files that no repository has are left out.
     """
     texts = list(files.read_texts(paths))
-    versions, refuse_unknown = frozenset((API_VERSION, *aliases)), False
+    versions, refuse_unknown = frozenset({API_VERSION}), False
     projects: list[ProjectFiles] = [ProjectFiles("", frozenset(one.path for one in texts))]
     if config is not None:
         from reconciler.cli import entries  # noqa: PLC0415 - settings take a while to import
 
         settings = entries.load_settings(config)
-        versions, refuse_unknown = versions | set(settings.api.api_versions), settings.resources.refuse_unknown
+        versions, refuse_unknown = frozenset(settings.api.api_versions), settings.resources.refuse_unknown
         projects = _projects(settings.repositories, [one.path for one in texts], config=config)
         held = frozenset[str]().union(*(project.paths for project in projects))
         if out := [one for one in texts if one.path not in held]:
