@@ -45,8 +45,6 @@ class Reviewing:
         store: Store,
         applier: Applier,
         clock: Clock,
-        randomness: Callable[[int], bytes] = os.urandom,
-        shelf: PlanShelf | None = None,
         grace: float = GRACE,
         queued: Callable[[str, str], int] = lambda _project, _destination: 0,
     ) -> None:
@@ -55,8 +53,7 @@ class Reviewing:
         self._store = store
         self._applier = applier
         self._clock = clock
-        self._randomness = randomness
-        self.shelf = shelf or PlanShelf()
+        self.shelf = PlanShelf()
         self._grace = grace
         self._queued = queued
         self._asked: dict[PlanRequest, asyncio.Task[KeptPlan]] = {}  # in progress
@@ -120,7 +117,7 @@ class Reviewing:
 
     async def _review(self, reconciler: Reconciler, question: PlanQuestion, proposed: Proposal) -> KeptPlan:
         milliseconds = int(self._clock().timestamp() * 1000)
-        plan = ids.ulid(milliseconds=milliseconds, randomness=self._randomness(ids.RANDOM_BYTES))
+        plan = ids.ulid(milliseconds=milliseconds, randomness=os.urandom(ids.RANDOM_BYTES))
         context = await self._applier.context(question.watched.project)
         planned = await self._applier.review(reconciler.review_job(context, proposed, plan=plan))
         if not planned.entry:
