@@ -1,7 +1,7 @@
 """`reconciler audit`: the audit events of the service, and the verification of their chain in the store's file."""
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
 import click
@@ -39,6 +39,8 @@ def meant_instant(text: str, *, now: datetime) -> datetime:
         found = datetime.fromisoformat(text)
     except ValueError:
         return now - timedelta(seconds=scalars.seconds(text))
+    if found.tzinfo is None and found.time() != time.min:
+        raise ValueError("a time of an unknown zone")
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
 
 
