@@ -424,7 +424,6 @@ def test_a_server_that_lies_acts_on_nothing(
         ["project", "list"],
         ["member", "list", "--project", "p"],
         ["user", "list"],
-        ["user", "show", "u"],
         ["user", "delete", "u"],
         ["key", "list"],
         ["key", "create", "x", "--role", "user"],
