@@ -431,7 +431,7 @@ def render_json(plan: Plan) -> bytes:
     Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order that
     counts anywhere in a log (`##[add-mask]`): the document is the same.
     """
-    whole = {"formatVersion": FORMAT, **msgspec.to_builtins(plan), "counts": plan.counts}
+    whole = {"formatVersion": FORMAT, **msgspec.to_builtins(replace(plan, entries=())), "counts": plan.counts}
     whole["entries"] = [_entry(entry) for entry in plan.entries]
     shown = visible_json(msgspec.json.encode(whole).decode())
     if "##" in shown:  # only in a string
@@ -441,4 +441,9 @@ def render_json(plan: Plan) -> bytes:
 
 def _entry(entry: PlanEntry) -> dict[str, Any]:
     told = {"flows": [flows.shown(flow) for flow in entry.flows]} if entry.flows else {}
-    return {**msgspec.to_builtins(entry), **told, "counts": entry.counts, "statuses": entry.statuses}
+    return {
+        **msgspec.to_builtins(replace(entry, statuses=())),
+        **told,
+        "counts": entry.counts,
+        "statuses": entry.statuses,
+    }
