@@ -30,7 +30,6 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.principals import Permission
 from reconciler.ops import metric_families
-from reconciler.ops.metric_families import TextFormat
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,6 @@ LIVE = Json(b'{"status":"live"}')
 READY = b'{"status":"ready"}'
 VERSION = json.dumps(__version__).encode()
 READY_SECONDS = 5.0  # a store that takes longer does not serve
-OPENMETRICS = b"application/openmetrics-text"
 
 
 @routes.add("GET /livez", Subject.PUBLIC)
@@ -72,16 +70,8 @@ async def version(_call: Call) -> Response:
 @routes.add("GET /metrics", Subject.ORGANIZATION, Permission.READ_METRICS)
 async def scrape_metrics(call: Call) -> Response:
     """Answer with the metrics of the service."""
-    format_ = TextFormat.OPENMETRICS if _wants_openmetrics(call) else TextFormat.TEXT
-    texts = metric_families.text_slices(await call.services.samples(), format_=format_)
-    return responses.Streamed(texts, content_type=(b"content-type", format_.value))
-
-
-def _wants_openmetrics(call: Call) -> bool:
-    """Return True when the client accepts OpenMetrics. Prometheus prefers it and takes either. Clients that refuse it
-    do not name it: `q=0` is not looked at.
-    """
-    return any(OPENMETRICS in value for value in call.header(b"accept"))
+    texts = metric_families.text_slices(await call.services.samples())
+    return responses.Streamed(texts, content_type=(b"content-type", metric_families.CONTENT_TYPE))
 
 
 # The applications.

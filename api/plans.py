@@ -15,7 +15,7 @@ from reconciler.model.principals import Permission
 from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanRequest
 from reconciler.review.service import TooManyQuestions
-from reconciler.worker.client import Overdue
+from reconciler.worker.process import Overdue
 
 routes = Routes()
 

@@ -23,7 +23,7 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import client, requests, routes, sandbox
+from reconciler.worker import client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
@@ -33,7 +33,7 @@ SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
 FILE = positions.FILE_LIMITS
-REQUEST = client.SECONDS[RequestJob]
+REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -77,10 +77,9 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("polls of a repository while they fail", f"{loop.MOST} in {loop.WINDOW:g} s"),
         (
-            "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{loop.MOST_LASTING} in {loop.WINDOW:g} s; {loop.MOST_OF_HEAD}",
+            "polls of a repository while they fail",
+            f"{loop.MOST} in {loop.WINDOW:g} s, 1 where no fetch can bring the head",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"
@@ -133,10 +132,7 @@ PROVIDER = discovery.LIMITS
             "a `.serviceignore`",
             f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
         ),
-        (
-            "the `.serviceignore` files of a commit",
-            f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
-        ),
+        ("patterns in the `.serviceignore` files of a commit", f"{COMMIT.patterns:,}"),
         (
             "patterns in `include`, in `exclude`",
             f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
@@ -251,12 +247,12 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "a commit in the worker",
-            f"{client.SECONDS[CommitJob].run / 60:g} minutes; "
-            f"{(client.SECONDS[CommitJob].locked or 0) / 60:g} while its "
+            f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
+            f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
             "project is locked",
         ),
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
-        ("a file of a commit that is read apart from all others", f"{client.SECONDS[CommitJob].file:g} s"),
+        ("a file of a commit that is read apart from all others", f"{process.SECONDS[CommitJob].file:g} s"),
         (
             "files over which the worker ended or hung twice",
             f"the last {client.MOST_REMEMBERED:,}, until the service is started again",
@@ -267,7 +263,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{client.CHANGE_BYTES // 2**30} GiB",
+            f"{process.CHANGE_BYTES // 2**30} GiB",
         ),
     ],
 )
