@@ -5,7 +5,6 @@ import json
 import logging
 
 from starlette.responses import Response
-from starlette.types import Scope
 
 from api import (
     audit_events,
@@ -94,9 +93,6 @@ NOUNS = (
 ENDPOINTS: dict[str, Endpoint] = {path: one for noun in NOUNS for path, one in noun.endpoints.items()}
 """The endpoints of the interface by path."""
 
-OF_PROGRAMS = frozenset(path.split("/")[1] for path in ENDPOINTS)
-"""The first parts of the paths of the interface: below them nothing is shown as a page."""
-
 UNKNOWN = Nowhere("There is no such path; /openapi.json lists those that there are.")
 NOT_OF_LOGS = Nowhere(f"This listener takes POST {logs.PATH} alone.")
 
@@ -106,13 +102,9 @@ def build(services: Services) -> Edge:
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     resources.built_in_digest()  # likewise
     endpoints = (*ENDPOINTS.values(), *pages.ENDPOINTS.values())
-    return Edge(services, endpoints, nowhere=UNKNOWN, lost=_lost)
+    return Edge(services, endpoints, nowhere=UNKNOWN)
 
 
 def build_for_logs(services: Services) -> Edge:
     """The ASGI application of a listener that takes log records in and does nothing else."""
     return Edge(services, [ENDPOINTS[logs.PATH], ENDPOINTS["/livez"]], nowhere=NOT_OF_LOGS)
-
-
-def _lost(scope: Scope) -> Nowhere | None:
-    return pages.LOST if pages.is_lost(scope, programs=OF_PROGRAMS) else None
