@@ -251,7 +251,7 @@ async def test_a_base_that_is_not_there_is_told_too(remotes: Remotes, origin: Re
     with pytest.raises(ProposalNotFound, match="nothing to propose at 'refs/heads/gone'"):
         await following.proposing.propose(PULL, base="refs/heads/gone")
     origin.delete_branch("main")
-    with pytest.raises(GitFault, match=r"the HEAD of .* names the branch main, which does not exist") as found:
+    with pytest.raises(GitFault, match=r"the HEAD of .* names a branch that does not exist") as found:
         await following.proposing.propose(PULL)
     assert found.value.state is RepositoryState.BRANCH_MISSING
 
@@ -314,7 +314,7 @@ async def test_what_one_asks_for_in_vain_is_nobody_elses_fault(
     assert isinstance(one, Proposal)
     assert (one.head, type(two), type(three)) == (head, GitFault, ProposalNotFound)
     fetches = shim.count("fetch")
-    with pytest.raises(GitFault, match="sends 12 objects, more than the 5 that one fetch may bring"):
+    with pytest.raises(GitFault, match="or the 5 objects that one fetch may bring"):
         await following.proposing.propose("refs/pull/8/head")
     assert shim.count("fetch") == fetches  # as it cannot be brought
 

@@ -12,7 +12,6 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
-from reconciler.git.remotes.proposals import PAUSE_SECONDS
 from reconciler.git.remotes.sources import Source
 from tests.git.remotes.followings import brought, place, until
 from tests.git.remotes.proposals import PULL, files_of, followed, fork, propose
@@ -83,38 +82,6 @@ async def test_over_git_too(remotes: Remotes, forge: Forge, tmp_path: Path) -> N
         assert (await following.proposing.propose(forge.head)).head == forge.head
 
 
-async def test_a_remote_in_error_is_asked_twice_a_minute(forge: Forge, tmp_path: Path) -> None:
-    watch = Watch()
-    async with at(watch, tmp_path) as remotes:
-        with https.serving(forge.folder) as server:
-            following = await followed(remotes, server.url())
-            server.refusal = https.Refusal(503)
-            first, asked = await told(following), len(server.requests)
-            server.refusal = None
-            watch.now += PAUSE_SECONDS - 1
-            assert (await told(following)).message == first.message
-            assert len(server.requests) == asked
-            assert (await following.poll()).ref == "refs/heads/main"  # which knows nothing of it
-            watch.now += 1
-            assert (await following.proposing.propose(PULL)).head == forge.head
-
-
-async def test_the_fault_of_the_last_look_is_the_answer(forge: Forge, tmp_path: Path) -> None:
-    watch = Watch()
-    async with at(watch, tmp_path) as remotes:
-        with https.serving(forge.folder) as server:
-            following = await followed(remotes, server.url())
-            server.refusal = https.Refusal(503)
-            with pytest.raises(GitFault) as found:
-                await following.poll()
-            asked = len(server.requests)
-            assert (await told(following)).message == found.value.message
-            assert len(server.requests) == asked
-            server.refusal = None
-            await following.poll()
-            assert (await following.proposing.propose(PULL)).head == forge.head
-
-
 @pytest.mark.parametrize("is_of_proposal", [True, False])
 async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: Path, is_of_proposal: bool) -> None:
     watch = Watch()
@@ -122,7 +89,7 @@ async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: 
         with https.serving(forge.folder) as server:
             following = await followed(remotes, server.url())
             server.refusal = https.too_many(seconds=90)
-            with pytest.raises(GitFault, match="asks to wait"):
+            with pytest.raises(GitFault, match="HTTP 429"):
                 await (following.proposing.propose(PULL) if is_of_proposal else following.poll())
             server.refusal = None
             watch.now += 80
@@ -161,10 +128,8 @@ async def test_a_repository_on_this_machine_leads_nowhere_else(
     remotes: Remotes, origin: Repository, tmp_path: Path
 ) -> None:
     following = await followed(remotes, origin.path)
-    (tmp_path / "state/refs").mkdir()
-    (tmp_path / "state/refs/x").write_text(origin.commit())
-    (origin.path / ".git/refs/heads/x").symlink_to(tmp_path / "state/refs/x")
-    fault = await told(following, "refs/heads/x")
+    (origin.path / ".git/objects/info/alternates").write_text(f"{tmp_path}/state\n")
+    fault = await told(following, "refs/heads/main")
     assert "is not read, since" in fault.message
 
 
