@@ -369,9 +369,8 @@ def test_an_applied_commit_that_is_nowhere_any_more_holds_an_amended_one_until_s
     run = shared.daemon.run_of(shared.next, commit)
     assert (run["outcome"], run["rewound"]) == ("refused", True)
     assert shared.daemon.state_of(shared.next, "unrelated-root")["message"] == (
-        "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror "
-        "lacks and the remote gives out no more, so nothing of it is applied; push that history back, or release this "
-        "with `reconciler approve`."
+        "The head has no known history in common with the commit that was applied last, so nothing of it is applied; "
+        "push that history back, or release this with `reconciler approve`."
     )
     answer = shared.daemon.post(f"/v1/repositories/{shared.next}/approve", {"commit": commit})
     assert shared.daemon.finished(answer.body["run"])["counts"] == {"configured": 1}
