@@ -433,7 +433,7 @@ class World:
         return CommitJob(
             context=self._context(),
             rules=files.rules,
-            mirror=files.mirror,
+            mirror=str(self.mirrors[repository].path),
             commit=self.heads[repository],
             branch=files.branch,
             run=f"run-{self.number}",
@@ -453,7 +453,7 @@ class World:
             include=following.include,
             exclude=following.exclude,
         )
-        return RepositoryFiles(rules=rules, mirror=str(self.mirrors[repository].path), branch="main")
+        return RepositoryFiles(rules=rules, branch="main")
 
     def record(self, repository: str, ran: Ran) -> None:
         """As the reconciler's exit: a second look that finds what the last one told is not stored."""

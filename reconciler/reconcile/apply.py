@@ -313,7 +313,7 @@ class Applier:
         answered = await self._worker.plan(job)
         found = answered.planned
         assert isinstance(found, messages.RoutesFound)
-        if found.restated:  # only after an upgrade: every change writes what it makes of them
+        if found.restated:  # after an upgrade or a redaction: every other change writes what it makes of them
             async with self._locks.hold(project):
                 answered = await self._worker.plan(job)
                 await self._write(answered.parts(), Record())

@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
 from reconciler.model import log_context
 from reconciler.model.errors import ReconcilerError
 from reconciler.reconcile.apply import Applier, RecordOf
@@ -121,16 +119,7 @@ class _Change:
         return (first, *first.beside)[self._members.index(member)]
 
     async def _commit(self) -> CommitPlanned:
-        names = {one.job.rules.name for one in self._members}
-        first, *beside = [
-            (
-                structs.replace(
-                    one.job, neighbours=tuple(other for other in one.job.neighbours if other.rules.name not in names)
-                ),
-                self._recording(one),
-            )
-            for one in self._members
-        ]
+        first, *beside = [(one.job, self._recording(one)) for one in self._members]
         return await self._applier.commit(first[0], record=first[1], beside=beside)
 
     def _recording(self, member: _Ready) -> RecordOf:

@@ -170,8 +170,8 @@ class Reconciler:
             if run.head.commit != memory.row.head:
                 self._tell_group(run.head)
 
-        # Fetch, even if there is nothing new: the mirror may be another one by now, which other repositories read for
-        # transfers of ownership. It costs nothing as long as it is the mirror that we filled.
+        # Fetch, even if there is nothing new: the mirror may be another one by now. It costs nothing as long as it is
+        # the mirror that we filled.
         run.head = head = await following.fetch(run.head, insists=run.is_requested)
         self._see(head)
         if memory.row.commit is not None:
@@ -369,8 +369,8 @@ class Reconciler:
 
     @property
     def files(self) -> RepositoryFiles:
-        """The files of the applied commit, as another repository may read them."""
-        return RepositoryFiles(rules=self.watched.rules, mirror=str(self.mirror), branch=self.branch)
+        """The repository, as one that may become the owner of what another drops."""
+        return RepositoryFiles(rules=self.watched.rules, branch=self.branch)
 
     @property
     def proposing(self) -> Proposing:

@@ -49,22 +49,22 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository of the project, its mirror, and where the commit was found there: a branch by its short name, any
-    other ref by its full one, or the id of a commit.
+    """A repository of the project, and where its commit was found: a branch by its short name, any other ref by its
+    full one, or the id of a commit.
     """
 
     rules: RepositoryRules
-    mirror: str
     branch: str
 
 
 class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
     a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
-    become the owners of resources that this one drops, without those `beside` it.
+    become the owners of resources that this one drops.
     """
 
     context: Context
+    mirror: str
     commit: str
     run: str
     full: bool
