@@ -463,9 +463,7 @@ def explain_lineage(
     for part in messages.batches(explained, LINEAGE_PART):
         named = {origin.id: origin for _, come_from in part for origin in come_from}
         emit(Changes(origins=list(named.values()), lineages=[row for row, _ in part]))
-    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
-    is_left = len(unexplained) == MOST_EXPLAINED or (len(explained) < len(unexplained) and time.monotonic() >= end)
-    return LineageFound(explained=len(explained), more=is_left and bool(explained))
+    return LineageFound(explained=len(explained))
 
 
 def _explained(

@@ -6,10 +6,11 @@ import msgspec
 import pytest
 
 from reconciler.git.snapshots import Snapshot
-from reconciler.worker import commits, messages
+from reconciler.worker import commits
 from reconciler.worker.messages import CommitPlanned
 from reconciler.worker.trees import Allowance
 from tests import worlds
+from tests.commit_jobs import finished
 from tests.daemons import destination
 from tests.worlds import Following, World
 
@@ -38,7 +39,7 @@ def planned(world: World, *, beside: bool = False) -> tuple[CommitPlanned, list[
     with Snapshot.open(mirror, job.commit) as snapshot:
         allowance = Allowance(at=read.append)
         steps = commits.plan_commit(job, snapshot, world.view, emit=lambda _: None, allowance=allowance)
-        return messages.finished(steps), read
+        return finished(steps), read
 
 
 def test_no_file_of_the_other_is_read(world: World) -> None:
