@@ -7,7 +7,6 @@ import pytest
 from api import audit_events, auth, edge, repositories
 from api import requests as api_requests
 from api.pages import accounts, forms, sign_in
-from api.pages.forms import PagePath
 from reconciler.auth import changes, rate_limits, sessions
 from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
@@ -65,8 +64,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "sorts of refused attempts that the audit tells apart",
-            f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
-            f"of {rate_limits.CALLERS} callers",
+            f"{rate_limits.MOST_OF_ONE} a minute of strangers, and of each of {rate_limits.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{intake.HUNG_SECONDS:g} s"),
         (
@@ -176,8 +174,8 @@ PROVIDER = discovery.LIMITS
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
-            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address; "
+            f"one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
@@ -199,18 +197,10 @@ PROVIDER = discovery.LIMITS
         ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
-            "sign-ins that are begun, and that come back, from one address",
-            f"{sign_in.PACES[PagePath.PROVIDER].burst} each, and one more each second",
+            "sign-ins from one address that are begun or come back; forms with a password or a code",
+            f"{sign_in.MOST_AT_ONCE}, and one more each second",
         ),
-        (
-            "forms with a name and a password from one address, right or wrong",
-            f"{sign_in.PACES[PagePath.SIGN_IN].burst}, and one more each second",
-        ),
-        (
-            "forms with an invitation's code from one address",
-            "{0.burst}, and one more each {0.seconds:g} s".format(sign_in.PACES[PagePath.INVITATION]),
-        ),
-        ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
+        ("addresses for which these are counted", f"{rate_limits.MOST:,}"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
         ("cookies in a request; the value of one of ours", f"{auth.MOST}; {auth.LONGEST:,} bytes"),
         ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
