@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.daemons import Followed, destination, statuses
+from tests.daemons import Followed, destination, statuses, until
 from tests.following import Follow, holding
 from tests.repositories import Repository
 

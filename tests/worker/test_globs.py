@@ -93,7 +93,7 @@ def test_what_is_let_go_passes_to_a_file_that_counts_no_more_until_the_next_run(
     ran = world.look("a")
     assert ran is not None
     assert (ran.planned.counts, ran.planned.note) == (
-        {"unchanged": 1},
+        {"unchanged": 2},
         "Destination x-a, Destination y-b passed to the repository b.",
     )
     world.settle()
