@@ -44,7 +44,7 @@ from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Context,
-    RepositoryFiles,
+    ProjectRepository,
     RequestJob,
     RequestPlanned,
     ReviewJob,
@@ -443,7 +443,7 @@ class World:
             neighbours=tuple(self._files(name) for name in sorted(self.heads) if name != repository),
         )
 
-    def _files(self, repository: str) -> RepositoryFiles:
+    def _files(self, repository: str) -> ProjectRepository:
         following = self.following[repository]
         rules = RepositoryRules(
             name=repository,
@@ -454,7 +454,7 @@ class World:
             include=following.include,
             exclude=following.exclude,
         )
-        return RepositoryFiles(rules=rules, branch="main")
+        return ProjectRepository(rules=rules, branch="main")
 
     def record(self, repository: str, ran: Ran) -> None:
         """As the reconciler's exit: a second look that finds what the last one told is not stored."""

@@ -29,7 +29,7 @@ from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, RepositoryFiles, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Reconciler:
         environment: ReconcileEnvironment,
         *,
         following: Following,
-        neighbours: Callable[[], tuple[RepositoryFiles, ...]],
+        neighbours: Callable[[], tuple[ProjectRepository, ...]],
         group: CommitGroup,
         tell_group: Callable[[RefHead], None],
     ) -> None:
@@ -368,9 +368,9 @@ class Reconciler:
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     @property
-    def files(self) -> RepositoryFiles:
+    def neighbour(self) -> ProjectRepository:
         """The repository, as one that may become the owner of what another drops."""
-        return RepositoryFiles(rules=self.watched.rules, branch=self.branch)
+        return ProjectRepository(rules=self.watched.rules, branch=self.branch)
 
     @property
     def proposing(self) -> Proposing:

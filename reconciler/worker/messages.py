@@ -48,7 +48,7 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.project} at {self.at})"
 
 
-class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
+class ProjectRepository(msgspec.Struct, frozen=True, kw_only=True):
     """A repository of the project, and where its commit was found: a branch by its short name, any other ref by its
     full one, or the id of a commit.
     """
@@ -57,7 +57,7 @@ class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
     branch: str
 
 
-class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
+class CommitJob(ProjectRepository, frozen=True, kw_only=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
     a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
     become the owners of resources that this one drops.
@@ -69,7 +69,7 @@ class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
     run: str
     full: bool
     origin: str
-    neighbours: tuple[RepositoryFiles, ...]
+    neighbours: tuple[ProjectRepository, ...]
     beside: tuple["CommitJob", ...] = ()  # of the same project, mirror and commit: one change with this one
 
 
