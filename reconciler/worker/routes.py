@@ -1,7 +1,7 @@
 """Finding the routes of a project.
 
 `status.delivery` is compared at the same time. Every change already updates it (`planner.dependants`), so it differs
-only if an earlier version of the product stored it. Then it is stored again.
+only if an earlier version of the product stored it, or a redaction ended a route. Then it is stored again.
 """
 
 from collections.abc import Iterator, Sequence
