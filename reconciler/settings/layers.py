@@ -157,12 +157,6 @@ def _over(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, V
     return found
 
 
-def value_at(values: Mapping[str, Value], *pointer: str | int) -> Value:
-    """Return the value of the key at a pointer; None when nothing sets it."""
-    found = _along(dict(values), pointer)
-    return found[-1] if len(found) > len(pointer) else None
-
-
 def nearest_layer(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
     """The layer that sets the most of `pointer`; of equal ones the first."""
     return max(layers, key=lambda layer: len(_along(layer.values, pointer)))

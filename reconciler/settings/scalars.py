@@ -5,11 +5,11 @@ name to the key that a person writes.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
@@ -23,9 +23,13 @@ from pydantic import (
     PlainValidator,
     Strict,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
+    model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from reconciler.model.values import Pointer
 
 OURS = "settings"  # the error type of a message that is already a sentence of ours
 
@@ -310,7 +314,32 @@ def setting(default: Any, meaning: str) -> Any:
     return Field(default=default, description=meaning)
 
 
+Mistake: TypeAlias = tuple[Pointer, str]
+"""A rule that is broken: the pointer of a key, and the sentence."""
+
+ALL_SOURCES = "all sources"  # the context of a validation that judges rules between keys, too
+
+
 class Topic(BaseModel):
     """One section of the settings: frozen, and without room for unknown keys."""
 
     model_config = ConfigDict(alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield what is wrong between keys that are right by themselves; pointers begin in this section."""
+        return iter(())
+
+    def pair(self, one: str, other: str) -> Iterator[Mistake]:
+        """Yield the mistake of a key that is given without the other."""
+        for name, needed in ((one, other), (other, one)):
+            if getattr(self, name) and not getattr(self, needed):
+                yield (topic_key(name),), f"needs {topic_key(needed)} too"
+
+    @model_validator(mode="after")
+    def _judge(self, info: ValidationInfo) -> Self:
+        # The file by itself may lack what an option or a variable gives.
+        found = self.contradictions() if info.context == ALL_SOURCES else ()
+        details = [InitErrorDetails(type=refusal(sentence), loc=pointer, input=None) for pointer, sentence in found]
+        if details:
+            raise ValidationError.from_exception_data(type(self).__name__, details)
+        return self
