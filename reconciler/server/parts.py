@@ -24,7 +24,6 @@ from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp.models import RequestLimits
-from reconciler.delivery.secrets import SecretSources
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
 from reconciler.model.errors import Refused
@@ -95,10 +94,30 @@ async def build_parts(
         accounts = await _accounts(plan, store, operations)
         worker = await opened.enter_async_context(_worker(settings, bound, store))
         sources = delivery_secrets.configured_sources(settings, environment=plan.environment)
-        applier = _applier(settings, store, worker, sources)
+        applier = Applier(
+            store,
+            worker,
+            store_address=store.address,
+            limits=ApplyLimits(
+                api_versions=settings.api.accepted_versions,
+                max_resources=settings.api.max_resources,
+                refuse_unknown=settings.resources.refuse_unknown,
+            ),
+            secrets=partial(delivery_secrets.available_secrets, sources),
+            clock=clock.now,
+        )
         auditing = AuditUpkeep(store, RefusedAttempts(), retention=settings.audit.retention, clock=clock.now)
         store.subscribe(ResourceChange, auditing.heard)
-        repositories = _repositories(settings, store, applier, accounts)
+        repositories = Repositories(
+            ReconcileEnvironment(
+                store=store,
+                applier=applier,
+                remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
+                ensure_project=accounts.ensure_project,
+                rules=_rules_digest(settings),
+                clock=clock.now,
+            )
+        )
         opened.push_async_callback(repositories.stop)
         signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
         delivery = await opened.enter_async_context(
@@ -127,34 +146,6 @@ async def build_parts(
             flow_key=await operations.flow_key(),
         )
         yield Parts(services, repositories, delivery, watching, auditing)
-
-
-def _applier(settings: Settings, store: Store, worker: WorkerClient, sources: SecretSources) -> Applier:
-    return Applier(
-        store,
-        worker,
-        store_address=store.address,
-        limits=ApplyLimits(
-            api_versions=settings.api.accepted_versions,
-            max_resources=settings.api.max_resources,
-            refuse_unknown=settings.resources.refuse_unknown,
-        ),
-        secrets=partial(delivery_secrets.available_secrets, sources),
-        clock=clock.now,
-    )
-
-
-def _repositories(settings: Settings, store: Store, applier: Applier, accounts: Accounts) -> Repositories:
-    return Repositories(
-        ReconcileEnvironment(
-            store=store,
-            applier=applier,
-            remotes=Remotes(following.remote_places(settings), clock=asyncio.get_running_loop().time),
-            ensure_project=accounts.ensure_project,
-            rules=_rules_digest(settings),
-            clock=clock.now,
-        )
-    )
 
 
 class SignInParts(NamedTuple):

@@ -195,7 +195,6 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> Iterator[tu
 
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
-NAMED = 5  # a message names this many repositories, and counts the rest
 TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
 
 
@@ -214,8 +213,7 @@ def check_repositories(followed: Collection[str], fresh: Settings) -> None:
     was lost, looks the same, and would give all that Git owns to the API.
     """
     if followed and not fresh.repositories:
-        more = f" and {len(followed) - NAMED} more" if len(followed) > NAMED else ""
-        names = ", ".join(sorted(followed)[:NAMED]) + more
+        names = ", ".join(sorted(followed))
         raise Refused(
             f"`repositories` is empty, and {names} would be followed no more; name one, or restart the service to "
             "follow none."

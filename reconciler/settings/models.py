@@ -132,7 +132,7 @@ class Judging(Topic):
 class Secrets(Topic):
     """The places to which references to secrets may point."""
 
-    env: scalars.EnvPatterns = setting(
+    env: tuple[scalars.EnvPattern, ...] = setting(
         ("DESTINATION_<PROJECT>__*",),
         "Patterns of the environment variables that resources may refer to; `SERVICE_*` never matches.",
     )

@@ -33,20 +33,14 @@ def _short(text: str) -> str:
     """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
     if text == "HEAD" or text.startswith("refs/"):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
-    return _checked(text)
+    check_ref_name(text)
+    return text
 
 
 def _full_ref(text: str) -> str:
     if not text.startswith("refs/"):
         raise ValueError
-    return _checked(text)
-
-
-def _checked(text: str) -> str:
-    try:
-        check_ref_name(text)
-    except ValueError:
-        raise ValueError from None  # the sentence is that of the type, with what is allowed
+    check_ref_name(text)
     return text
 
 

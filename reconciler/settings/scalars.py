@@ -176,12 +176,6 @@ def or_nothing(check: Callable[[str], str], *, nothing: str | None = "") -> Afte
     return AfterValidator(lambda text: check(text) if text else nothing)
 
 
-def store_url(text: str) -> str:
-    if not re.fullmatch(r"sqlite:////[^?#]+", text) or has_control(text):
-        raise ValueError
-    return text
-
-
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
 NAME = "^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -241,10 +235,10 @@ def _filled(text: str) -> str:
 
 Text = Annotated[str, Allowed("a string")]
 Filled = Annotated[str, AfterValidator(_filled), Allowed("a string that is not empty")]
-_ENV_PATTERN = "letters, digits, `_`, `*` and `<PROJECT>`"
-EnvPattern = Annotated[str, AfterValidator(_env_pattern), Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_")]
-EnvPatterns = Annotated[
-    tuple[EnvPattern, ...], Allowed(f"a list of texts of {_ENV_PATTERN}, not beginning with SERVICE_")
+EnvPattern = Annotated[
+    str,
+    AfterValidator(_env_pattern),
+    Allowed("letters, digits, `_`, `*` and `<PROJECT>`, not beginning with SERVICE_"),
 ]
 Boolean = Annotated[bool, Strict(), Allowed("true or false")]
 Duration = Annotated[float, BeforeValidator(seconds), Allowed("a duration such as 250ms, 10s, 5m or 1h")]
@@ -281,7 +275,9 @@ WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL w
 OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
 OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 StoreURL = Annotated[
-    str, AfterValidator(store_url), Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db")
+    str,
+    Field(pattern=r"^sqlite:////[^?#\p{C}\p{Zl}\p{Zp}]+$"),
+    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
