@@ -7,10 +7,11 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from datetime import UTC, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.triggers.base import BaseTrigger
 
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model import errors
@@ -27,11 +28,7 @@ STOP_SECONDS = 5.0  # for cancelled work to come to its end
 
 
 class Job(NamedTuple):
-    """Work that is done again and again, for the first time after so many seconds.
-
-    Use no interval much below a minute: after a jump of the clock APScheduler walks through each missed time, and the
-    event loop waits (0.2 s for 40 days of minutes).
-    """
+    """Work that is done again and again, for the first time after so many seconds."""
 
     name: str
     seconds: float
@@ -51,7 +48,7 @@ async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     )
     running: set[asyncio.Task[None]] = set()
     for job in jobs:
-        scheduler.add_job(_do, "interval", seconds=job.seconds, args=(job, running), name=job.name)
+        scheduler.add_job(_do, _FromNow(timedelta(seconds=job.seconds)), args=(job, running), name=job.name)
     scheduler.start()
     try:
         yield
@@ -60,6 +57,20 @@ async def scheduled(*jobs: Job) -> AsyncIterator[None]:
         await asyncio.sleep(0)  # that happens in a callback of the loop
         if running:
             await asyncio.wait(running, timeout=STOP_SECONDS)
+
+
+class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
+    """Fire an interval after the present time, however many intervals were missed.
+
+    APScheduler's own trigger adds the interval to the previous time: after a jump of the clock it walks through every
+    missed time (9 s without the event loop for 40 days at one second).
+    """
+
+    def __init__(self, interval: timedelta) -> None:
+        self._interval = interval
+
+    def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
+        return now + self._interval
 
 
 async def _do(job: Job, running: set[asyncio.Task[None]]) -> None:

@@ -310,11 +310,14 @@ class Settings(Topic):
 
     def contradictions(self) -> Iterator[Mistake]:
         """Yield names that are not unique, and listeners and pages that the other settings do not allow."""
-        for section, items in (("repositories", self.repositories), ("alerts", self.alerts)):
-            seen: dict[str, int] = {}
-            for index, one in enumerate(items):
-                if seen.setdefault(one.name, index) != index:
-                    why = f"must be unique; {section}[{seen[one.name]}] has the same name"
+        named = {
+            "repositories": [one.name for one in self.repositories],
+            "alerts": [one.name for one in self.alerts],
+        }
+        for section, names in named.items():
+            for index, name in enumerate(names):
+                if names.index(name) != index:
+                    why = f"must be unique; {section}[{names.index(name)}] has the same name"
                     yield (section, index, "name"), why
         listeners: dict[Pointer, scalars.Address | None] = {
             ("listen",): self.listen,

@@ -9,13 +9,14 @@ import pytest
 from apscheduler.schedulers import base
 
 from reconciler.model import errors
+from reconciler.server import schedules
 from reconciler.server.schedules import Job, scheduled
 
 pytestmark = pytest.mark.anyio
 
 SOON = 0.01  # seconds
 PATIENCE = 20.0  # seconds, until a test is given up
-FAR = timedelta(seconds=40 * 24 * 60)  # as many intervals as 40 days have minutes
+FAR = timedelta(days=40)
 
 
 class Often:
@@ -53,7 +54,8 @@ class Clock(datetime):
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> type[Clock]:
     monkeypatch.setattr(Clock, "ahead", timedelta())
-    monkeypatch.setattr(base, "datetime", Clock)
+    for one in (base, schedules):
+        monkeypatch.setattr(one, "datetime", Clock)
     return Clock
 
 
