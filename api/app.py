@@ -5,7 +5,6 @@ import json
 import logging
 
 from starlette.responses import Response
-from starlette.types import Scope
 
 from api import (
     audit_events,
@@ -30,7 +29,6 @@ from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.principals import Permission
 from reconciler.ops import metric_families
-from reconciler.ops.metric_families import TextFormat
 from reconciler.version import __version__
 
 logger = logging.getLogger(__name__)
@@ -41,7 +39,6 @@ LIVE = Json(b'{"status":"live"}')
 READY = b'{"status":"ready"}'
 VERSION = json.dumps(__version__).encode()
 READY_SECONDS = 5.0  # a store that takes longer does not serve
-OPENMETRICS = b"application/openmetrics-text"
 
 
 @routes.add("GET /livez", Subject.PUBLIC)
@@ -72,16 +69,8 @@ async def version(_call: Call) -> Response:
 @routes.add("GET /metrics", Subject.ORGANIZATION, Permission.READ_METRICS)
 async def scrape_metrics(call: Call) -> Response:
     """Answer with the metrics of the service."""
-    format_ = TextFormat.OPENMETRICS if _wants_openmetrics(call) else TextFormat.TEXT
-    texts = metric_families.text_slices(await call.services.samples(), format_=format_)
-    return responses.Streamed(texts, content_type=(b"content-type", format_.value))
-
-
-def _wants_openmetrics(call: Call) -> bool:
-    """Return True when the client accepts OpenMetrics. Prometheus prefers it and takes either. Clients that refuse it
-    do not name it: `q=0` is not looked at.
-    """
-    return any(OPENMETRICS in value for value in call.header(b"accept"))
+    texts = metric_families.text_slices(await call.services.samples())
+    return responses.Streamed(texts, content_type=(b"content-type", metric_families.CONTENT_TYPE))
 
 
 # The applications.
@@ -104,9 +93,6 @@ NOUNS = (
 ENDPOINTS: dict[str, Endpoint] = {path: one for noun in NOUNS for path, one in noun.endpoints.items()}
 """The endpoints of the interface by path."""
 
-OF_PROGRAMS = frozenset(path.split("/")[1] for path in ENDPOINTS)
-"""The first parts of the paths of the interface: below them nothing is shown as a page."""
-
 UNKNOWN = Nowhere("There is no such path; /openapi.json lists those that there are.")
 NOT_OF_LOGS = Nowhere(f"This listener takes POST {logs.PATH} alone.")
 
@@ -116,13 +102,9 @@ def build(services: Services) -> Edge:
     openapi.encoded()  # made now, so that a fault in the document stops the start and no request waits for it
     resources.built_in_digest()  # likewise
     endpoints = (*ENDPOINTS.values(), *pages.ENDPOINTS.values())
-    return Edge(services, endpoints, nowhere=UNKNOWN, lost=_lost)
+    return Edge(services, endpoints, nowhere=UNKNOWN)
 
 
 def build_for_logs(services: Services) -> Edge:
     """The ASGI application of a listener that takes log records in and does nothing else."""
     return Edge(services, [ENDPOINTS[logs.PATH], ENDPOINTS["/livez"]], nowhere=NOT_OF_LOGS)
-
-
-def _lost(scope: Scope) -> Nowhere | None:
-    return pages.LOST if pages.is_lost(scope, programs=OF_PROGRAMS) else None

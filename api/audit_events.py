@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from starlette.responses import Response
 
-from api import access, auth, errors, requests, responses
+from api import access, auth, requests, responses
 from api.calls import Call, Subject
 from api.routing import Routes
 from reconciler.model import names
@@ -68,82 +68,6 @@ async def _tell(
         log.error("The audit misses that %s %s %s %s: %s", actor, action, kind, name, fault.message)
 
 
-# What events may be asked for by: the kinds, actions and actors that there are. Pure.
-#
-# Whoever mistypes must not take "nothing happened" for an answer. What is of the right form may be gone and have events
-# all the same: somebody who was removed, a key that was revoked, a repository that is watched no more.
-
-OTHERS = (  # what events tell of beside resources
-    "Authentication",
-    "Invitation",
-    "Key",
-    "Member",
-    "Project",
-    "Repository",
-    "Request",
-    "Session",
-    "Store",
-    "User",
-)
-KINDS = (*(kind.name for kind in names.KINDS), *OTHERS)
-ACTIONS = (
-    "approved",
-    "configured",
-    "created",
-    "deleted",
-    "discarded",
-    "redacted",
-    "refused",
-    "replayed",
-    "restored",
-    "resumed",
-    "signed-in",
-    "signed-out",
-    "suspended",
-)
-ACTORS = ("others", "settings", "sign-in", "system", "unknown")  # who is no single somebody
-_ULID = "[0-9A-HJKMNP-TV-Z]{26}"
-_ACTOR = re.compile(rf"(?:{'|'.join(ACTORS)})|(?:git|machine|user):.+|key:(?:SERVICE_API_KEY|{_ULID})", re.DOTALL)
-
-
-class NoSuchFilter(ValueError):
-    """Nothing has it; the message is what stands behind the name of the filter."""
-
-
-def kind_filter(text: str) -> str:
-    """The kind as events have it: any case, and of resources all forms that paths take. Raises NotThere."""
-    found = names.find_kind(text)
-    if found is not None:
-        return found.name
-    other = next((name for name in OTHERS if name.lower() == text.lower()), None)
-    if other is None:
-        raise NoSuchFilter(f"is no kind of what events tell of; there are {_listed(KINDS)}.")
-    return other
-
-
-def action_filter(text: str) -> str:
-    """The action as events have it. Raises NotThere."""
-    if text.lower() not in ACTIONS:
-        raise NoSuchFilter(f"is no action; there are {_listed(ACTIONS)}.")
-    return text.lower()
-
-
-def actor_filter(text: str) -> str:
-    """Somebody who can have done something. Raises NotThere."""
-    if _ACTOR.fullmatch(text) is not None:
-        return text
-    if text.startswith("key:"):
-        raise NoSuchFilter("is no key: they are named by their ids, as `key:01M7Z5EW4Q8Z2S0T9V1X3Y5A7C`.")
-    raise NoSuchFilter(
-        "is nobody; write `user:` before the name of a person, `git:` before that of a repository, `key:` before the "
-        f"id of a key, `machine:` before an account of the service's machine, or one of {_listed(ACTORS)}."
-    )
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 # The audit: who did what, when and from where, as a page of JSON or as lines of JSON for whoever keeps it elsewhere.
 
 PARAMETERS = frozenset({"kind", "name", "actor", "action", "since", "until", "project", "limit", "after", "documents"})
@@ -151,7 +75,6 @@ PAGE, LARGEST_PAGE = 100, 1_000  # events of an answer in JSON
 LARGEST_EXPORT = 1_000_000_000  # of lines, which is as many as there are
 LINES = b"application/x-ndjson"
 EXPORT_SECONDS = 3600.0  # a slow client holds no read of the store open: each page is read by itself
-ORGANIZATION = ""  # the project of what concerns no single one
 _INSTANT = re.compile(
     r"([0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])T(?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9])"
     r"(?:\.([0-9]{1,3}))?Z"
@@ -167,9 +90,8 @@ async def list_all(call: Call) -> Response:
     highest, usual = (LARGEST_EXPORT, LARGEST_EXPORT) if as_lines else (LARGEST_PAGE, PAGE)
     limit = query.integer("limit", lowest=1, highest=highest, default=usual)
     documents = query.boolean("documents")
-    wanted = _wanted(query)._replace(projects=_projects(call))
+    wanted = _wanted(query)._replace(projects=_projects(call, query.text("project")))
     query.check()
-    wanted = wanted._replace(projects=_of_one(call, wanted.projects, query.text("project")))
     pages = call.services.store.event_pages(wanted, limit=limit, documents=documents)
     if not as_lines:
         return responses.Streamed(responses.stream_array(b"events", pages))
@@ -182,63 +104,53 @@ def _wanted(query: requests.Query) -> AuditWanted:
     if since is not None and until is not None and since > until:
         query.problems.append("The query parameter `since` is later than `until`.")
     return AuditWanted(
-        kind=query.parsed("kind", kind_filter),
+        kind=_kind(query.text("kind")),
         name=query.text("name"),
-        actor=query.parsed("actor", actor_filter),
-        action=query.parsed("action", action_filter),
+        actor=query.text("actor"),
+        action=query.text("action"),
         since=since,
         until=until,
         after=query.parsed("after", _place),
     )
 
 
-def _projects(call: Call) -> frozenset[str] | None:
-    """The projects whose events are shown: those within reach of which the caller may read the audit.
+def _kind(text: str | None) -> str | None:
+    """The kind as events have it: of resources all forms that paths take."""
+    found = None if text is None else names.find_kind(text)
+    return text if found is None else found.name
 
-    An organization admin who chooses no project reads all events, those of the organization among them. Raises
-    `Forbidden` when there is no such project.
+
+def _projects(call: Call, project: str | None) -> frozenset[str] | None:
+    """The projects whose events are shown: those within reach of which the caller may read the audit, or this one.
+
+    An organization admin who chooses no project reads all events, those of the organization among them, which are of
+    the project without a name. Raises `Forbidden` when there is no such project, `NotFound`.
     """
     reachable = access.reach(call)
     if reachable is None and call.principal.organization_admin:
-        return None
+        return None if project is None else frozenset({project})
     known = call.directory.projects if reachable is None else reachable
     permitted = frozenset(one for one in known if access.permits(call, Permission.READ_AUDIT, project=one))
-    if not permitted:
-        raise access.forbidden(call, Permission.READ_AUDIT)
-    return permitted
-
-
-def _of_one(call: Call, within: frozenset[str] | None, project: str | None) -> frozenset[str] | None:
-    """Only those of one project of these; the empty name is for those of the organization. Raises `NotFound`,
-    `Forbidden`, `BadRequest`.
-    """
-    if project is None:
-        return within
-    if project == ORGANIZATION and within is None:
-        return frozenset({project})
-    if access.HEADER in call.named and not access.is_within(within, project):
-        raise errors.BadRequest("The query parameter `project` is another project than X-Service-Project.")
-    if project == ORGANIZATION:
-        raise errors.Forbidden(f"{call.principal.name} may not do this; it takes an organization admin.")
-    call.project = access.reached(call, project)
-    if not access.is_within(within, project):
-        raise access.forbidden(call, Permission.READ_AUDIT)
-    return frozenset({project})
+    if project is not None and project not in permitted:
+        call.project = access.reached(call, project)
+    elif permitted:
+        return permitted if project is None else frozenset({project})
+    raise access.forbidden(call, Permission.READ_AUDIT)
 
 
 def _instant(text: str) -> str:
-    """An instant as the store keeps them, which are compared as text. Raises NoSuchFilter."""
+    """An instant as the store keeps them, which are compared as text. Raises ValueError."""
     match = _INSTANT.fullmatch(text)
     if match is None:
-        raise NoSuchFilter("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
+        raise ValueError("is not an instant in UTC such as 2026-11-21T08:00:00Z.")
     return f"{match[1]}.{match[2] or '':0<3}Z"
 
 
 def _place(text: str) -> AuditPlace:
-    """The place of an event. Raises NoSuchFilter."""
+    """The place of an event. Raises ValueError."""
     match = _PLACE.fullmatch(text)
     if match is None:
-        raise NoSuchFilter("is not the id of an event.")
+        raise ValueError("is not the id of an event.")
     return AuditPlace(int(match[1]), int(match[2]))
 
 

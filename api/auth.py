@@ -120,14 +120,9 @@ class Cookies:
         return f"{PREFIX}{name}" if self.is_secure else name
 
 
-def cookies_of(web_url: str, *, has_tls: bool) -> Cookies:
-    """Ours, where people reach the service at this URL, and its listener has TLS or not."""
-    return Cookies(is_secure=has_tls or web_url.lower().startswith("https:"))
-
-
 def cookies(call: Call) -> Cookies:
-    """Those of the service."""
-    return cookies_of(call.services.web_url, has_tls=call.services.has_tls)
+    """Ours, where people reach the service at its `webURL`, and its listener has TLS or not."""
+    return Cookies(is_secure=call.services.has_tls or call.services.web_url.lower().startswith("https:"))
 
 
 def read_cookie(headers: Iterable[Header], name: str) -> str:
@@ -167,8 +162,10 @@ IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """Parts of the names of parameters that carry a key, in lower case. Values may be names of anything."""
 
 
-IN_A_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
-CODE_IN_A_URL = "An invitation code does not belong in a URL, where logs keep it: withdraw this one, and make another."
+IN_A_URL = (
+    "A key or an invitation code does not belong in a URL, where logs keep it: send it in a header, revoke this one, "
+    "and make another."
+)
 
 
 class Password(NamedTuple):
@@ -211,20 +208,14 @@ def refuse_in_url(call: Call) -> None:
     the whole value of a parameter of the query.
     """
     path, query = call.scope["path"], call.query
-    if directory.KEY_MARK in path and directory.holds_key(path):
-        raise errors.BadRequest(IN_A_URL)
-    if changes.MARK in path and changes.holds_code(path):
-        raise errors.BadRequest(CODE_IN_A_URL)
-    if not query:
+    if not query and directory.KEY_MARK not in path and changes.MARK not in path:
         return
     parameters = [tuple(map(unquote_to_bytes, each.partition(b"=")[::2])) for each in query.split(b"&")]
     is_named = any(sign in name.lower() for name, _ in parameters for sign in IN_URL)
     is_service_key = any(_is_service_key(call, value) for _, value in parameters)
-    text = unquote_to_bytes(query).decode("latin-1")
-    if is_named or is_service_key or directory.holds_key(text):
+    text = f"{path}?{unquote_to_bytes(query).decode('latin-1')}"
+    if is_named or is_service_key or directory.holds_key(text) or changes.holds_code(text):
         raise errors.BadRequest(IN_A_URL)
-    if changes.holds_code(text):
-        raise errors.BadRequest(CODE_IN_A_URL)
 
 
 def _basic(encoded: bytes) -> Password:

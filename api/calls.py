@@ -14,7 +14,7 @@ from api import responses
 from api.responses import Header
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.oidc.provider import Provider
-from reconciler.auth.rate_limits import SENT_FORM_MOST, OnceOnly, RateLimits, RefusedAttempts
+from reconciler.auth.rate_limits import Buckets, RefusedAttempts
 from reconciler.auth.sessions import Sessions
 from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery.contract import Delivery, IntakeRoom, RecordRates
@@ -46,8 +46,8 @@ class Services:
     An empty `api_key` is one that nobody holds. `anybody` is who asks without a credential, None where one is asked
     for; then the service answers to its own names alone, that of `web_url` among them. `trusted_proxies` say where a
     request comes from. `headers` go with every answer. `rates`, `room` and `log_limits` bound what `/v1/logs` takes in;
-    `in_flight` counts requests under way by the name of who asks, on every listener, `paces` what is begun by whoever
-    is unknown, `refusals` who was refused, `sent_forms` what must not count twice.
+    `in_flight` counts requests under way by the name of who asks, on every listener, `paces` the sign-ins that are
+    begun from one address, one more each second, `refusals` who was refused.
     `traffic` counts requests, `samples` gives the metrics. `outbox` is there where the settings name targets of alerts.
 
     `auth_type` is `local`, `oidc` or `none`. `people`, `provider` and `flow_key`, which seals what a browser carries
@@ -83,8 +83,7 @@ class Services:
     headers: tuple[Header, ...] = responses.SECURITY
     hooks: HookMemory = field(default_factory=HookMemory)
     in_flight: dict[str, int] = field(default_factory=dict)
-    paces: RateLimits = field(default_factory=RateLimits)
-    sent_forms: OnceOnly = field(default_factory=lambda: OnceOnly(SENT_FORM_MOST))
+    paces: Buckets = field(default_factory=lambda: Buckets(1.0))
     refusals: RefusedAttempts = field(default_factory=RefusedAttempts)
     traffic: Traffic = field(default_factory=Traffic)
     samples: Callable[[], Awaitable[Iterable[Sample]]] = _no_samples

@@ -1,7 +1,6 @@
 """Delivery of one destination: shown, replayed, discarded, tested."""
 
 import json
-import logging
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -12,14 +11,12 @@ from api.calls import Call, Subject
 from api.responses import json_answer
 from api.routing import Routes
 from reconciler.delivery import contract, status
-from reconciler.model import components, names, text
+from reconciler.model import components, names
 from reconciler.model.components import WEBHOOK
 from reconciler.model.names import Key
 from reconciler.model.principals import Permission
 
 routes = Routes()
-
-logger = logging.getLogger(__name__)
 
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"
 WHAT = (QUEUE, DEAD_LETTERS, ALL)
@@ -108,15 +105,5 @@ async def _counted(
             total = {"batches": total["batches"] + batches, "records": total["records"] + records}
     finally:
         if total["batches"]:
-            logger.info(
-                "%s has %s %s (%s) of %s in the project %s.",
-                call.principal.name,
-                done,
-                text.counted(total["batches"], "batch", "batches"),
-                text.counted(total["records"], "record"),
-                name,
-                call.project,
-                extra={"fields": {"destination": name, "project": call.project, "request": call.request}},
-            )
             await audit_events.handled_delivery(call, name, done, {**total, **asked})
     return json_answer({done: total})

@@ -4,7 +4,7 @@ Each request gets an id and every answer carries it with the security headers; a
 is read and before an answer could tell what exists; every exception becomes an answer here. No request is judged here.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from time import perf_counter
 
@@ -23,46 +23,19 @@ BUSY_SECONDS = 1  # after which a request over that limit may be tried again
 REFUSED = frozenset({401, 403, 429})
 READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
-# Which project the path of a refused request names, also if no handler saw the request.
-
-OF_PROJECT = "/v1/projects/{name}"
-OF_REPOSITORY = ("/v1/repositories/{name}", "/hooks/{repository}")
-
-
-def named_project(call: Call, path: str) -> str:
-    """Return the existing project that a request names in its path; `path` is as the interface documents it."""
-    if path.startswith(OF_PROJECT):
-        name = call.parameters["name"]
-        return name if name in call.directory.projects else ""
-    if path.startswith(OF_REPOSITORY):
-        name = call.parameters.get("name") or call.parameters["repository"]
-        return call.services.repositories.project_of(name) or ""
-    return ""
-
 
 class Edge:
-    """The ASGI application of some endpoints. `nowhere` answers on every other path, as far as `lost`, which is for
-    browsers that ask for a page, does not.
-    """
+    """The ASGI application of some endpoints. `nowhere` answers on every other path."""
 
-    def __init__(
-        self,
-        services: Services,
-        endpoints: Iterable[Endpoint],
-        *,
-        nowhere: Nowhere,
-        lost: Callable[[Scope], Nowhere | None] = lambda _: None,
-    ) -> None:
+    def __init__(self, services: Services, endpoints: Iterable[Endpoint], *, nowhere: Nowhere) -> None:
         self._services = services
         self._router = Router(endpoints)
         self._nowhere = nowhere
-        self._lost = lost
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = perf_counter()
         services = self._services
-        found = self._router.find(scope["path"])
-        endpoint, parameters = found or (self._lost(scope) or self._nowhere, {})
+        endpoint, parameters = self._router.find(scope["path"]) or (self._nowhere, {})
         call = Call(scope, receive, services, services.new_id(), parameters)
         log_context.REQUEST.set(call.request)
         log_context.PLACE.set(partial(auth.address, call))
@@ -149,6 +122,5 @@ def _leave(call: Call) -> None:
 def _count(call: Call, path: str, status: int) -> None:
     """Somebody was refused: the audit has how often, and writes it by itself."""
     actor = rate_limits.NOBODY if call.caller is None else call.principal.name
-    project = call.project or named_project(call, path)
-    attempt = rate_limits.RefusedAttempt(status, actor, auth.address(call), path, project)
+    attempt = rate_limits.RefusedAttempt(status, actor, auth.address(call), path, call.project)
     call.services.refusals.note(attempt)

@@ -37,7 +37,7 @@ from reconciler.reconcile.apply import Locked
 from reconciler.reconcile.interventions import NotHeld, Suspended
 from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Damaged, Moved, StoreFault
-from reconciler.worker import client
+from reconciler.worker import process as worker_process
 
 logger = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ class Row(NamedTuple):
     sentence: str = "{message}"
 
 
-MOVED = "What is held changed each time before this was stored; nothing was changed: send it again."
+MOVED = "What is held changed before this was stored; nothing was changed: send it again."
 FAILED = "The service failed to answer; its log has the cause under the id {request}."
 TABLE: Mapping[type[Exception], Row] = {
     auth_changes.Missing: Row(404, ErrorCode.NOT_FOUND),
@@ -183,13 +183,13 @@ TABLE: Mapping[type[Exception], Row] = {
     errors.Refused: Row(400, ErrorCode.INVALID_REQUEST),
     Suspended: Row(409, ErrorCode.REPOSITORY_SUSPENDED),
     NotHeld: Row(409, ErrorCode.NOTHING_HELD),
-    client.Busy: Row(429, ErrorCode.TOO_MANY_REQUESTS, BUSY_SECONDS),
+    worker_process.Busy: Row(429, ErrorCode.TOO_MANY_REQUESTS, BUSY_SECONDS),
     # A full disk or a busy project is no fault of the program: the sentence says all that there is to know.
     Locked: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING),
     StoreFault: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     DiskHangs: Row(503, ErrorCode.STORE_UNAVAILABLE, BUSY_SECONDS, logging.WARNING),
     Moved: Row(503, ErrorCode.PROJECT_BUSY, BUSY_SECONDS, logging.WARNING, MOVED),
-    client.Overdue: Row(500, ErrorCode.TOOK_TOO_LONG, None, logging.ERROR, "{message} Its id is {request}."),
+    worker_process.Overdue: Row(500, ErrorCode.TOOK_TOO_LONG, None, logging.ERROR, "{message} Its id is {request}."),
     # The store has logged which version it is.
     Damaged: Row(500, ErrorCode.RESOURCE_DAMAGED, sentence="{capital}."),
     Throttled: Row(429, ErrorCode.TOO_MANY_ATTEMPTS),

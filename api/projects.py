@@ -131,15 +131,12 @@ async def withdraw_invitation(call: Call) -> Response:
 def _read(body: Members, code: str, *, call: Call, now: datetime) -> Invitation:
     """The invitation that a body asks for, of the project in the path. Raises `BadRequest`."""
     role = body.choice("role", list(Role), required=True)
-    email, until = "", now
+    email, lasts, longest = "", changes.CODE_LASTS, changes.LONGEST_CODE
     if (address := body.text("email")) is not None:
-        email = changes.invited_address(address) or ""
+        email, lasts, longest = changes.invited_address(address) or "", changes.ADDRESS_LASTS, changes.LONGEST_ADDRESS
         if not email:
             body.mistake("email", changes.EMAIL_RULE)
-    try:
-        until = changes.invitation_expiry(requests.expiry(body, now=now), email=email, now=now)
-    except changes.Invalid as problem:
-        body.mistake("expiry", problem.message.removeprefix("The expiry ").rstrip("."))
+    until = requests.expiry(body, now=now, longest=longest) or now + lasts
     body.check()
     return Invitation(
         id=call.services.new_id(),
@@ -223,7 +220,7 @@ async def make_key(call: Call, body: Members) -> tuple[Key, str]:
         _check_may_manage(call, key.project)
     if Scope.METRICS in key.scopes and not principal.organization_admin:
         raise errors.Forbidden("The scope metrics reads what is the whole service's; it takes an organization admin.")
-    await call.amend(lambda directory: changes.create_key(directory, key, now=rfc3339(now)))
+    await call.amend(lambda directory: changes.create_key(directory, key))
     return key, text
 
 
@@ -243,8 +240,9 @@ def _read_key(body: Members, text: str, *, call: Call, now: datetime) -> Key:
     role = body.choice("role", list(Role), required=True)
     scopes = body.choices("scopes", list(Scope))
     is_personal = body.boolean("personal") or False
-    asked = requests.expiry(body, now=now, longest=changes.KEY_LASTS)
-    until = changes.key_expiry(asked, is_personal=is_personal, now=now)
+    until = requests.expiry(body, now=now, longest=changes.KEY_LASTS)
+    if until is None and not is_personal:
+        until = now + changes.KEY_LASTS
     is_organizations = "project" in body.value and body.value["project"] is None
     project = None if is_organizations else body.text("project")
     if "project" not in body.value:

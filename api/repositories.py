@@ -233,7 +233,7 @@ async def deliver_hook(call: Call) -> Response:
     if key is None or verdict is not SignatureVerdict.RIGHT:
         # `call_soon`: after this request's answer is written.
         asyncio.get_running_loop().call_soon(_tell, call, name, fault or WHY[verdict])
-        raise errors.Hidden(REFUSED)
+        raise errors.Hidden(REFUSED, project=call.services.repositories.project_of(name) or "")
     if not hooks.is_ping(headers):
         marks = hooks.delivery_id(headers), checking.mark()
         if call.services.hooks.deliveries.is_new(name, *marks, now=asyncio.get_running_loop().time()):

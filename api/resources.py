@@ -133,14 +133,14 @@ async def raw(call: Call) -> Response:
     resource = await call.services.store.get(call.project, key)
     if resource is None:
         raise _missing(key)
-    found = raw_text(resource)
-    if found.text is None:
+    found = _CONFIGURATION.decode(resource)
+    if found.spec.raw is None:
         raise errors.NotFound(f"The {CONFIGURATION} {key.name} has no `raw` in its spec.")
-    if not found.ready:
+    if not found.status.ready:
         # What is incomplete is not rolled out, and this is how collectors would get it.
         sentence = f"The {CONFIGURATION} {key.name} is not ready; its status says what is incomplete."
         raise errors.Conflict(sentence, code=ErrorCode.NOT_READY)
-    text = found.text.encode()
+    text = found.spec.raw.encode()
     etag = responses.etag_header(text)
     # A type that nothing runs: who applied it does not choose what a browser takes it for.
     shown = responses.Content(text, media_type=b"text/plain; charset=utf-8", headers=(etag,))
@@ -336,13 +336,6 @@ class WantedResources:
     selector: Selector = EVERYTHING
 
 
-class RawText(NamedTuple):
-    """A Configuration's own text, None when it has none, and whether it may be handed to collectors."""
-
-    text: str | None
-    ready: bool
-
-
 def list_pages(store: Store, wanted: WantedResources) -> AsyncGenerator[list[bytes], None]:
     """The resources in byte order of their names, with their statuses, in pages of one revision; none is empty."""
     built_in = [one for one in _of_kind(wanted.kind) if one.name > wanted.after]
@@ -374,12 +367,6 @@ def built_in_digest() -> str:
     The first call reads them from files, which takes some milliseconds.
     """
     return hashlib.sha256(b"\n".join(builtins.shown().values())).hexdigest()
-
-
-def raw_text(configuration: bytes) -> RawText:
-    """Return the part of a Configuration that a collector loads."""
-    read = _CONFIGURATION.decode(configuration)
-    return RawText(text=read.spec.raw, ready=read.status.ready)
 
 
 def resource_version(resource: bytes) -> int:

@@ -57,10 +57,10 @@ class Endpoint:
 class Nowhere(Endpoint):
     """The endpoint of paths that lead nowhere."""
 
-    def __init__(self, sentence: str, style: Style = JSON, *, is_public: bool = False) -> None:
-        super().__init__("", style)
+    def __init__(self, sentence: str) -> None:
+        super().__init__("")
         self.sentence = sentence
-        self.is_public = is_public
+        self.is_public = False  # strangers do not learn which paths there are
 
     async def answer(self, call: Call) -> Response:  # noqa: ARG002 - as every endpoint
         """Raise `NotFound`."""

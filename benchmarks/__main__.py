@@ -101,8 +101,12 @@ def main() -> None:
         parser.error(f"there is no {', '.join(sorted(unknown))}; there are {', '.join(chosen)}")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # else every process compiles what it imports
     print(figures.machine(), end="\n\n", flush=True)
-    found = [one for name in arguments.only or chosen for one in chosen[name]()]
-    print(figures.table(found))
+    print(figures.HEADING, flush=True)
+    found = []
+    for name in arguments.only or chosen:
+        for one in chosen[name]():  # each is shown as soon as it is known: all of them take most of an hour
+            print(figures.row(one), flush=True)
+            found.append(one)
     if missed := figures.over(found):
         sys.exit(f"over the limit: {'; '.join(missed)}")
 

@@ -13,7 +13,7 @@ from benchmarks import corpus
 from benchmarks.daemons import daemon, first_run, resource
 from benchmarks.figures import Figure
 from reconciler.store import audit
-from reconciler.store.records import ChangeRow, Changes, Record
+from reconciler.store.records import AuditRow, Changes, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -70,8 +70,8 @@ async def _audited(path: Path, *, files: int) -> float:
 
 
 def _parts(files: int) -> Iterator[Changes]:
-    origin = rows.origin()
+    actor = rows.origin().actor
     for start in range(0, files, PART):
         names = (f"destination-{number:06d}" for number in range(start, min(start + PART, files)))
-        changed = [ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, origin.id) for name in names]
-        yield Changes(origins=[origin], changed=changed)
+        made = (rows.AT, rows.PROJECT, actor, "created", rows.KIND)
+        yield Changes(audit=[AuditRow(*made, name, None, 1, "R1") for name in names])

@@ -38,8 +38,14 @@ def over(figures: list[Figure]) -> list[str]:
     return [one.what for one in figures if one.missed or (one.beside.startswith("limit ") and float(one.ratio) > 1)]
 
 
+HEADING = "| work | ours | beside | ratio |\n|---|---|---|---|"
+
+
 def table(figures: list[Figure]) -> str:
     """A Markdown table."""
-    lines = ["| work | ours | beside | ratio |", "|---|---|---|---|"]
-    lines += [f"| {one.what} | {one.ours} | {one.beside} | {one.ratio} |" for one in figures]
-    return "\n".join(lines)
+    return "\n".join([HEADING, *map(row, figures)])
+
+
+def row(one: Figure) -> str:
+    """A row of the table."""
+    return f"| {one.what} | {one.ours} | {one.beside} | {one.ratio} |"

@@ -26,9 +26,10 @@ from reconciler.model import clock
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import MOST
-from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.server.daemon import YOUNG_OBJECTS
+from reconciler.settings.models import AlertTarget
 from reconciler.store.operations import SqliteOperations
 
 PATH = "/v1/api/notifications"
@@ -146,7 +147,7 @@ async def _held_by_looks(path: Path, user: str) -> tuple[float, list[str]]:
 async def _held_by_alerts(path: Path) -> float:
     """Begin and end all of them again and again: the longest time for which nothing else had its turn."""
     operations = SqliteOperations(path)
-    targets = [AlertTarget(f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
+    targets = [AlertTarget(name=f"target-{number}", url="http://127.0.0.1:1/") for number in range(TARGETS)]
     board = Board(operations, clock=clock.now, place=PLACE, targets=targets)
     looks = [Look(Domain.DELIVERY, found, frozenset({PROJECT})) for found in (_found(CAUSES, project=PROJECT), ())]
 
@@ -166,7 +167,10 @@ async def _held_by_alerts(path: Path) -> float:
 
 def _found(number: int, *, project: str = "", user: str = "") -> tuple[Finding, ...]:
     return tuple(
-        Finding(Cause(NotificationType.DEAD_LETTERS, f"destination-{each}", project, user), facts={"batches": each + 1})
+        Finding(
+            Cause(NotificationType.DEAD_LETTERS, f"destination-{each}", project, user),
+            details=f"{each + 1} batches",
+        )
         for each in range(number)
     )
 

@@ -259,7 +259,9 @@ class World:
         body |= {**owned, "metadata": {**owned["metadata"], **kept, "hash": spec_hash}}
         version = (values.canonical_json(body), kind, name, row["version"])
         self._writer.execute(
-            "update version set body = ?, checksum = null where kind = ? and name = ? and version = ?", version
+            "update version set body = ?1, checksum = checksum_of(?1, secrets)"
+            " where kind = ?2 and name = ?3 and version = ?4",
+            version,
         )
         digest = (desired.digest(owned, hmac_key=HMAC_KEY), kind, name)
         self._writer.execute("update resource set digest = ? where kind = ? and name = ?", digest)

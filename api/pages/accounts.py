@@ -1,18 +1,17 @@
 """`/account`: who somebody is here, what they may reach, the keys that they may see, and another password."""
 
-import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
-from api import access, auth, errors, projects, requests, users
+from api import access, auth, projects, requests, users
 from api.calls import Call, Subject
 from api.pages import forms, sign_in
 from api.pages.forms import Form, Mistake, PagePath
 from api.routing import Routes
-from reconciler.auth import changes, rate_limits
+from reconciler.auth import changes
 from reconciler.auth.sessions import SessionGone
 from reconciler.model.clock import rfc3339
 from reconciler.model.directory import User, is_expired
@@ -22,7 +21,6 @@ from reconciler.model.values import Value
 routes = Routes(forms.STYLE)
 
 MOST_SHOWN = 200  # projects, and as many keys
-MOST_CHOICES = 200  # of projects; where there are more, their names are typed
 EVERY_PROJECT = "The whole organization"
 EXPIRIES = (
     ("720h", "in 30 days"),
@@ -48,9 +46,7 @@ CHOOSE = "Choose at least one of the scopes."
 DONE = {
     "password": "The password is changed. Every other session of yours has ended.",
     "revoked": "The key is revoked.",
-    "sent": "This form was sent already: its key is made, and no other one.",
 }
-NO_VALUE = "This form does not come from the page of the account; open that page, and send it from there."
 
 
 @routes.add(f"GET {PagePath.HOME}", Subject.PUBLIC)
@@ -75,15 +71,10 @@ async def show(call: Call) -> Response:
 async def make_key(call: Call) -> Response:
     """Make a key, and show it once."""
     form = await forms.read_own_form(call)
-    values, once = _asked(form), form.text("once")
-    if not rate_limits.is_form_token(once):
-        raise errors.BadRequest(NO_VALUE)
-    if not call.services.sent_forms.take((call.principal.name, once)):
-        return forms.elsewhere(f"{PagePath.ACCOUNT}?done=sent")
+    values = _asked(form)
     try:
         key, text = await projects.make_key(call, _members(values))
     except Exception as problem:
-        call.services.sent_forms.give_back((call.principal.name, once))
         return _page(call, values=values, mistakes=_mistakes(problem))
     # On this answer alone: a redirect would have to carry the key in a URL, or keep it somewhere.
     return forms.page("key", status=201, key=key, text=text, **_visitor(call))
@@ -172,7 +163,7 @@ def _page(
     choices = [(name, name) for name in names] + ([("", EVERY_PROJECT)] if is_admin else [])
     first = {  # the whole organization must be chosen
         "name": "",
-        "project": choices[0][0] if choices and len(choices) <= MOST_CHOICES else "",
+        "project": choices[0][0] if choices else "",
         "role": Role.VIEWER.value,
         "scopes": [Scope.RESOURCES.value],
         "expiry": "2160h",
@@ -191,7 +182,7 @@ def _page(
         keys=projects.visible(call) if principal.roles or can_share else None,  # None for who may have none
         is_over=lambda key: is_expired(key, now=rfc3339(call.services.clock())),
         every_project=EVERY_PROJECT,
-        choices=choices if len(choices) <= MOST_CHOICES else None,
+        choices=choices,
         roles=[role.value for role in Role],
         scopes=[(scope.value, words) for scope, words in SCOPES.items() if is_admin or scope is not Scope.METRICS],
         expiries=EXPIRIES,
@@ -199,7 +190,6 @@ def _page(
         can_share=can_share,
         own=OWN,
         values=values or first,
-        once=secrets.token_urlsafe(rate_limits.FORM_TOKEN_BYTES),
         has_password=call.services.auth_type == "local" and user is not None and user.password is not None,
         shortest=changes.SHORTEST_PASSWORD,
     )

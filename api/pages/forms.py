@@ -41,7 +41,6 @@ class PagePath:
     FAVICON = "/favicon.ico"
     REDOC = "/assets/redoc.js"
     REFERENCE = "/docs"  # every operation of the interface
-    REFERENCE_FOLDER = "/docs/"  # as people type it; it leads there
 
 
 # Forms that a browser sends: proved to come from a page of ours, read with limits, each field text.

@@ -1,17 +1,15 @@
 """Every page, with its methods, and its static files."""
 
-from collections.abc import Collection
 from functools import cache
 from pathlib import Path
 
 from starlette.responses import Response
-from starlette.types import Scope
 
 from api.calls import Call, Subject
 from api.pages import accounts, forms, sign_in
 from api.pages.forms import PagePath
 from api.responses import OF_REFERENCE, Content
-from api.routing import Nowhere, Routes, Style
+from api.routing import Routes, Style
 from reconciler.notifications import rendering
 
 routes = Routes(forms.STYLE)
@@ -70,30 +68,7 @@ async def show_reference(_call: Call) -> Response:
     return forms.page("reference")
 
 
-@routes.add(f"GET {PagePath.REFERENCE_FOLDER}", Subject.PUBLIC)
-async def lead_to_reference(_call: Call) -> Response:
-    """Lead to the reference."""
-    return forms.elsewhere(PagePath.REFERENCE)
-
-
 # Every page. All are public for the edge: each looks at the cookie itself (`forms.recognise`).
 
 NOUNS = (sign_in.routes, accounts.routes, routes, reference_routes)
 ENDPOINTS = {path: endpoint for noun in NOUNS for path, endpoint in noun.endpoints.items()}
-
-
-# A browser that asks for a path that there is not, mistyped or from an old link: it gets a page, and no credential is
-# asked for, since nothing is there that one could open.
-
-SENTENCE = "This address leads nowhere here; it may be mistyped, or from an old link."
-LOST = Nowhere(SENTENCE, forms.STYLE, is_public=True)
-_LOOKING = frozenset({"GET", "HEAD"})
-
-
-def is_lost(scope: Scope, *, programs: Collection[str]) -> bool:
-    """Return True for such a request, of a path that leads nowhere. `programs` are the first parts of the paths that
-    are not for browsers: below them there is no page.
-    """
-    if scope["path"][1:].partition("/")[0] in programs or scope["method"] not in _LOOKING:
-        return False
-    return any(name == b"accept" and b"text/html" in value.lower() for name, value in scope["headers"])

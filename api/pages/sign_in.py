@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 from collections.abc import Mapping
 from urllib.parse import parse_qs
 
@@ -15,10 +14,9 @@ from api.pages.forms import ACCOUNT, FailureLink, Mistake, PagePath, page
 from api.responses import Header
 from api.routing import Routes
 from reconciler.auth import admission, changes
-from reconciler.auth.admission import AdmissionReason, NotAdmitted
+from reconciler.auth.admission import NotAdmitted
 from reconciler.auth.oidc import discovery, flows, provider
 from reconciler.auth.oidc.flows import Flow
-from reconciler.auth.rate_limits import RateLimit
 from reconciler.auth.sessions import SessionGone
 from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError
@@ -66,18 +64,14 @@ async def show_signed_out(_call: Call) -> Response:
 
 # How often pages that cost something may be asked for from one address, by whoever is unknown.
 
-PACES: Mapping[str, RateLimit] = {
-    PagePath.PROVIDER: RateLimit(burst=60, seconds=1.0),  # an office that comes to work behind one address
-    PagePath.CALLBACK: RateLimit(burst=60, seconds=1.0),  # each asks the provider for a token
-    PagePath.INVITATION: RateLimit(burst=20, seconds=10.0),
-    PagePath.SIGN_IN: RateLimit(burst=60, seconds=1.0),  # of passwords that are wrong, far fewer
-}
+# An office that comes to work behind one address; each sign-in is counted when it begins and when it comes back. Of
+# passwords that are wrong, far fewer pass.
+MOST_AT_ONCE = 120
 
 
-def check_pace(call: Call, what: str) -> None:
-    """Count a request of this page. Raises `TooMany`."""
-    now = asyncio.get_running_loop().time()
-    seconds = call.services.paces.take(what, auth.address(call), pace=PACES[what], now=now)
+def check_pace(call: Call) -> None:
+    """Count a request. Raises `TooMany`."""
+    seconds = call.services.paces.take(auth.address(call), MOST_AT_ONCE, now=asyncio.get_running_loop().time())
     if seconds > 0:
         raise errors.TooMany("Too many people sign in from this address at once; wait a little.", after=seconds)
 
@@ -90,9 +84,6 @@ ANOTHER = "Sign out at the provider, to come as somebody else"
 NOT_SIGNED_IN = "You are not signed in"
 CHALLENGE: Header = (b"www-authenticate", auth.OF_KEYS)
 UNUSABLE = (discovery.ProviderUnreachable, discovery.ProviderUnfit)
-OPENS_NOTHING = "This code opens nothing"
-KEPT = "What you had here you still have."
-ANOTHER_CODE = FailureLink(PagePath.INVITATION, "Use another code")
 LOST = (
     "This sign-in was begun in another browser or window, took longer than ten minutes, or the browser keeps no "
     "cookies."
@@ -114,7 +105,7 @@ async def begin_sign_in(call: Call) -> Response:
 
 async def lead_to_provider(call: Call, *, back: str) -> Response:
     """Straight to the provider, and to `back`, a path of ours, from there."""
-    check_pace(call, PagePath.PROVIDER)
+    check_pace(call)
     try:
         place, cookie = await _leave(call, back=back)
     except UNUSABLE as problem:
@@ -125,8 +116,7 @@ async def lead_to_provider(call: Call, *, back: str) -> Response:
 async def _leave(call: Call, *, back: str, invitation: str = "") -> tuple[str, Header]:
     """Return the URL at which the browser signs in, and the cookie that it takes along. Raises `UNUSABLE`."""
     services, cookies = call.services, auth.cookies(call)
-    now, randomness = services.clock().timestamp(), os.urandom(flows.RANDOM_BYTES)
-    flow = flows.begin_flow(back=back, invitation=invitation, now=now, randomness=randomness)
+    flow = flows.begin_flow(back=back, invitation=invitation, now=services.clock().timestamp())
     place = await _provider(call).authorization(flow)
     sealed = flows.seal_flow(flow, key=services.flow_key)
     return place, cookies.given(cookies.flow, sealed, seconds=int(flows.LIFETIME_SECONDS))
@@ -138,7 +128,7 @@ async def come_back(call: Call) -> Response:
     _provider(call)
     if call.scope["method"] != "GET":
         raise errors.MethodNotAllowed("GET")  # a look without an answer would use up the code
-    check_pace(call, PagePath.CALLBACK)
+    check_pace(call)
     services = call.services
     sealed = auth.read_cookie(call.headers, auth.cookies(call).flow)
     flow = flows.open_flow(sealed, key=services.flow_key, now=services.clock().timestamp()) if sealed else None
@@ -185,10 +175,6 @@ async def _enter(call: Call, flow: Flow, callback: Mapping[str, list[str]]) -> R
 
 async def _not_admitted(call: Call, proved: ProvedIdentity, refusal: NotAdmitted) -> Response:
     """The provider knows this person, and nothing here is theirs."""
-    person = call.directory.person(proved.identity)
-    has_role = person is not None and (person.organization_admin or bool(call.directory.roles_of(person)))
-    if refusal.why is AdmissionReason.WRONG_CODE and has_role:  # which an invalid code does not take away
-        return _message(call, 403, OPENS_NOTHING, (refusal.message, KEPT), ACCOUNT, ANOTHER_CODE)
     links = [FailureLink(PagePath.INVITATION, "Use an invitation code")] if call.services.takes_invitations else []
     links.append(AGAIN)
     elsewhere = await _provider(call).end_session(id_token=proved.id_token)
@@ -263,7 +249,7 @@ async def sign_in(call: Call) -> Response:
     if call.services.auth_type != "local":
         raise errors.NotFound("People do not sign in with a password here.")
     form = await forms.read_form(call)
-    check_pace(call, PagePath.SIGN_IN)
+    check_pace(call)
     name, password, back = form.text("name"), form.text("password"), flows.local_path(form.text("back"))
     directory = call.directory
     principal = await call.services.signing_in.principal(name, password, address=auth.address(call))
@@ -301,7 +287,7 @@ async def use_invitation(call: Call) -> Response:
     """Take a code along to the provider."""
     _check_invitations(call)
     form = await forms.read_form(call)
-    check_pace(call, PagePath.INVITATION)
+    check_pace(call)
     code = form.text("code").strip()
     if changes.code_digest(code) is None:
         return page("invitation", status=400, mistakes=(Mistake("code", NO_CODE),))

@@ -64,29 +64,22 @@ def _permits(role: Role | None) -> frozenset[Permission]:
 
 # A change of access as one line of the log: who, what, whom, in which project.
 
-LONGEST_NAME = 128  # characters
-LONGEST_DETAIL = 300  # characters
+LONGEST = 300  # characters of each part
 DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "deleted": "removed"}
 
 
 def access_sentence(audited: Audited, *, actor: str) -> str:
     """Return a sentence about the change and its actor."""
-    where = "" if audited.kind == "Project" or not audited.project else f" of the project {_cut(audited.project)}"
-    what = f"{DONE.get(audited.action, audited.action)} {audited.kind} {_cut(audited.name)}{where}"
-    return f"{_cut(actor)} {what}{_detail(audited)}."
-
-
-def _detail(audited: Audited) -> str:
-    if not audited.detail:
-        return ""
+    where = f" of the project {audited.project}" if audited.project and audited.kind != "Project" else ""
     # By which rules comes last: it is what may be cut off.
-    ordered = sorted(audited.detail.items(), key=lambda item: item[0] == "by")
-    told = "; ".join(f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in ordered)
-    return f" ({_cut(told, LONGEST_DETAIL)})"
+    ordered = dict(sorted((audited.detail or {}).items(), key=lambda item: item[0] == "by"))
+    detail = f" ({_cut(json.dumps(ordered, ensure_ascii=False))})" if ordered else ""
+    done = DONE.get(audited.action, audited.action)
+    return f"{_cut(actor)} {done} {audited.kind} {_cut(audited.name)}{_cut(where)}{detail}."
 
 
-def _cut(text: str, longest: int = LONGEST_NAME) -> str:
-    return model_text.visible(text[:longest]) + ("…" if len(text) > longest else "")
+def _cut(text: str) -> str:
+    return model_text.visible(text[:LONGEST]) + ("…" if len(text) > LONGEST else "")
 
 
 # The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
@@ -98,11 +91,8 @@ log = logging.getLogger(__name__)
 
 TOUCH_SECONDS = 60.0  # between two writes of when keys were used
 
-Decide = Callable[[Directory], Amendment]
-"""Returns the change to make, given the directory; raises an error to refuse it."""
-
-Settle = Callable[[Directory], Amendment | None]
-"""The same where there may be nothing to change."""
+Decide = Callable[[Directory], Amendment | None]
+"""Returns the change to make, given the directory, or None; raises an error to refuse it."""
 
 
 class Accounts:
@@ -141,23 +131,17 @@ class Accounts:
             return principal
         return self.directory.still(principal, since=since, now=rfc3339(self._clock()))
 
-    async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment:
-        """Decide one change on the present directory, store it, then make it visible.
+    async def amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
+        """Decide one change on the present directory, store it, then make it visible; nothing if `decide` returns None.
 
         A cancelled caller does not stop the change, because memory must not miss a write. The same step ends the
         sessions of people who lose access (`count_lost`). Raises StoreFault and the exceptions of `decide`.
         """
-        amendment = await self.settle(decide, actor=actor, request=request)
-        assert amendment is not None
-        return amendment
-
-    async def settle(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
-        """Do the same as `amend`, but write nothing if `decide` returns None."""
         return await asyncio.shield(
             asyncio.create_task(self._amend(decide, actor=actor, request=request), name="amend access")
         )
 
-    async def _amend(self, decide: Settle, *, actor: str, request: str | None) -> Amendment | None:
+    async def _amend(self, decide: Decide, *, actor: str, request: str | None) -> Amendment | None:
         async with self._changing:
             decided = decide(self.directory)
             if decided is None:
@@ -183,7 +167,7 @@ class Accounts:
         def decide(known: Directory) -> Amendment | None:
             return None if name in known.projects else changes.create_project(known, name, at=at)
 
-        return await self.settle(decide, actor="settings", request=None) is not None
+        return await self.amend(decide, actor="settings", request=None) is not None
 
     async def keep_touched(self, *, every: float = TOUCH_SECONDS) -> None:
         """Store the times of use of keys, until cancelled. Later ones are lost; no decision depends on them."""
@@ -213,9 +197,6 @@ class Accounts:
             action=audited.action,
             kind=audited.kind,
             name=audited.name,
-            version_before=None,
-            version_after=None,
-            run=None,
             request=request,
             detail=None if audited.detail is None else json.dumps(audited.detail, sort_keys=True),
             address=log_context.request_address(),

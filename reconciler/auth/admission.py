@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import TYPE_CHECKING
@@ -25,10 +25,9 @@ from reconciler.model.principals import Role, weaker
 if TYPE_CHECKING:
     from reconciler.settings.models import OIDC
 
-# The change by a sign-in: one amendment, its audit event, and sentences for the log.
+# The change by a sign-in: one amendment, and its audit event.
 
-MOST_TOLD = 20  # rules, projects and the like in one event or sentence: whoever signs in chooses how many there are
-LONGEST_TOLD = 200  # characters of one of them
+MOST_TOLD = 20  # rules or projects in one event or sentence: whoever signs in chooses how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,87 +57,33 @@ def provisioned_standing(directory: Directory, person: User | None) -> Provision
     return ProvisionedStanding(organization_admin=person.organization_admin, roles=directory.roles_of(person))
 
 
-def roles_with_room(
-    directory: Directory, *, before: ProvisionedStanding, after: ProvisionedStanding
-) -> ProvisionedStanding:
-    """Return the part of `after` that fits: of new memberships the first by name, while every removal counts."""
-    room = changes.MOST_MEMBERSHIPS - sum(map(len, directory.members.values()))
-    added = sorted(after.roles.keys() - before.roles.keys())
-    left_out = set(added[max(0, room) :])
-    return replace(
-        after,
-        roles={name: role for name, role in after.roles.items() if name not in left_out},
-        taken=tuple(invitation for invitation in after.taken if invitation.project not in left_out),
-    )
-
-
-def sign_in_amendment(directory: Directory, person: User, *, after: ProvisionedStanding) -> Amendment | None:
+def sign_in_amendment(
+    known: User | None, person: User, *, before: ProvisionedStanding, after: ProvisionedStanding
+) -> Amendment | None:
     """The change that makes it so; None where nothing changes. `person` is as they are to be."""
-    known = directory.user(person.id)
-    before = provisioned_standing(directory, known)
     person = replace(person, organization_admin=after.organization_admin)
-    roles = _changed(before.roles, after.roles)
+    projects = sorted(before.roles.keys() | after.roles.keys())
+    roles = {name: after.roles.get(name) for name in projects if before.roles.get(name) is not after.roles.get(name)}
     if person == known and not roles and not after.taken:
         return None
-    return Amendment(
-        Audited(
-            "created" if known is None else "configured",
-            "User",
-            person.name,
-            detail=_detail(known, person, roles=roles, after=after),
-        ),
-        users=() if person == known else (person,),
-        members=tuple(Member(project, person.id, role) for project, role in roles.items()),
-        ended_invitations=after.taken,
-    )
-
-
-def provisioning_sentence(directory: Directory, person: User, *, after: ProvisionedStanding) -> str:
-    """Return what a sign-in changed of somebody's access, and by which rules, for the log; empty when nothing did."""
-    known = directory.user(person.id)
-    before = provisioned_standing(directory, known)
-    changes = [_said(project, role) for project, role in _changed(before.roles, after.roles).items()]
-    if after.organization_admin != before.organization_admin:
-        changes.insert(0, "organization admin" if after.organization_admin else "no organization admin any more")
-    if not changes:
-        return ""
-    comes = "comes in for the first time" if known is None else "signs in"
-    return " ".join((f"{person.name} {comes} and is now {listed_roles(changes)}.", *after.rules[:MOST_TOLD]))
-
-
-def listed_roles(texts: Sequence[str]) -> str:
-    """A few texts in one sentence, and how many more there are."""
-    shown = [text if len(text) <= LONGEST_TOLD else text[:LONGEST_TOLD] + "…" for text in texts[:MOST_TOLD]]
-    more = f" and {len(texts) - MOST_TOLD} more" if len(texts) > MOST_TOLD else ""
-    return ", ".join(shown) + more
-
-
-def _detail(
-    known: User | None, person: User, *, roles: Mapping[str, Role | None], after: ProvisionedStanding
-) -> dict[str, object]:
-    """No address, name or claim stands in it: the audit is kept, and people are forgotten."""
+    # No address, name or claim stands in it: the audit is kept, and people are forgotten.
     detail: dict[str, object] = {"by": list(after.rules[:MOST_TOLD])}
     if known is None or known.organization_admin != person.organization_admin:
         detail["organizationAdmin"] = person.organization_admin
     if roles:
-        detail["roles"] = {project: None if role is None else role.value for project, role in roles.items()}
+        detail["roles"] = roles
     if after.taken:
         detail["invitations"] = [invitation.id for invitation in after.taken]
     if known is not None and known.display_name != person.display_name:
         detail["displayName"] = "changed"
     if known is not None and known.email != person.email:
         detail["email"] = "changed"
-    return detail
-
-
-def _changed(before: Mapping[str, Role], after: Mapping[str, Role]) -> dict[str, Role | None]:
-    """The projects where it changes, sorted, with the role there; None where there is none any more."""
-    projects = sorted(before.keys() | after.keys())
-    return {project: after.get(project) for project in projects if before.get(project) is not after.get(project)}
-
-
-def _said(project: str, role: Role | None) -> str:
-    return f"no member of {project} any more" if role is None else f"{role.value} of {project}"
+    return Amendment(
+        Audited("created" if known is None else "configured", "User", person.name, detail=detail),
+        users=() if person == known else (person,),
+        members=tuple(Member(project, person.id, role) for project, role in roles.items()),
+        ended_invitations=after.taken,
+    )
 
 
 # The name and the verified e-mail address in an ID token.
@@ -156,11 +101,6 @@ def verified_email(claims: Mapping[str, object]) -> str:
     if claims.get("email_verified") is not True or not isinstance(email, str):
         return ""
     return changes.invited_address(email) or ""
-
-
-def has_unverified_email(claims: Mapping[str, object]) -> bool:
-    """Return True when there is an address, and the provider does not vouch for it."""
-    return bool(claims.get("email")) and claims.get("email_verified") is not True
 
 
 def display_name(claims: Mapping[str, object], *, before: str = "") -> str:
@@ -220,7 +160,6 @@ class AdmissionReason(Enum):
     NOT_FIRST = auto()  # nobody is there yet, and `auth.oidc.firstAdmin` means somebody else
     NOT_INVITED = auto()  # no role, no code, no verified address that waits, no claims that grant anything
     WRONG_CODE = auto()  # unknown, used or expired: nobody learns which
-    UNVERIFIED_ADDRESS = auto()  # as before, and there is an address for which the provider does not vouch
     GRANTED_NOTHING = auto()  # claims decide (`disableInvitations`), and they grant nothing
     UNREADABLE_CLAIMS = auto()  # nothing else lets them in, and the claims cannot be read
     FULL = auto()  # there are as many people as there may be
@@ -251,7 +190,7 @@ class Arrival:
 class Admission:
     """A decision: the person's id, and the change to write first (None: none). With `refused`, it is
     written and then raised: claims took everything from somebody who had something. `told` are sentences for the log:
-    by which rule, what was skipped.
+    what was skipped.
     """
 
     user: str
@@ -262,22 +201,15 @@ class Admission:
 
 SENTENCES: Mapping[AdmissionReason, str] = {
     AdmissionReason.NOT_FIRST: "Nobody administers this service yet, and its settings say who is to be the first; "
-    "ask whoever set "
-    "it up.",
-    AdmissionReason.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an invitation.",
+    "ask whoever set it up.",
+    AdmissionReason.NOT_INVITED: "You have no role in any project here; ask an administrator of one for an "
+    "invitation. One of your e-mail address counts only when your provider says that the address is verified.",
     AdmissionReason.WRONG_CODE: "This invitation code opens nothing: it is mistyped, was used, or has expired; ask "
-    "whoever gave it "
-    "to you for another one.",
-    AdmissionReason.UNVERIFIED_ADDRESS: "You have no role in any project here, and your provider does not say that "
-    "your e-mail "
-    "address is verified, so that an invitation of that address would not count; have it verified there, or ask an "
-    "administrator for an invitation code.",
+    "whoever gave it to you for another one.",
     AdmissionReason.GRANTED_NOTHING: "What your provider says of you opens no project here; ask whoever manages your "
-    "groups and "
-    "roles there.",
+    "groups and roles there.",
     AdmissionReason.UNREADABLE_CLAIMS: "What your provider says of you cannot be read; ask whoever manages your "
-    "groups and roles "
-    "there, and show them this: {reason}",
+    "groups and roles there, and show them this: {reason}",
     AdmissionReason.FULL: "There are as many people or memberships here as there may be; ask an administrator to "
     "remove some.",
 }
@@ -370,11 +302,8 @@ def _newcomer(directory: Directory, arrival: Arrival, policy: "OIDC") -> _Decide
     if isinstance(found, UnreadableClaims):
         return _unreadable(_with(NO_STANDING, taken), found)
     after = _with(NO_STANDING if found.is_nothing else _of_claims(found), taken)
-    if not after.is_nothing:
-        return _Decided(after, told=_skipped(found))
-    is_unverified = has_unverified_email(arrival.proved.claims)
-    why = AdmissionReason.UNVERIFIED_ADDRESS if is_unverified else AdmissionReason.NOT_INVITED
-    return _Decided(after, told=_skipped(found), why=_otherwise(directory, arrival, policy, why))
+    why = _otherwise(directory, arrival, policy, AdmissionReason.NOT_INVITED) if after.is_nothing else None
+    return _Decided(after, told=_skipped(found), why=why)
 
 
 def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decided:
@@ -386,35 +315,20 @@ def _returning(directory: Directory, arrival: Arrival, *, known: User) -> _Decid
 
 def _admission(directory: Directory, arrival: Arrival, *, known: User | None, decided: _Decided) -> Admission:
     """Return the decision with the change to write. Raises NotAdmitted when there is none."""
-    before = provisioned_standing(directory, known)
-    after = roles_with_room(directory, before=before, after=decided.after)
+    before, after, why = provisioned_standing(directory, known), decided.after, decided.why
+    added = after.roles.keys() - before.roles.keys()
+    if added and changes.count_members(directory) + len(added) > changes.MOST_MEMBERSHIPS:
+        kept = {project: role for project, role in after.roles.items() if project not in added}
+        after = replace(after, roles=kept, taken=())
+    if after.is_nothing or (known is None and len(directory.users) >= changes.MOST):
+        why = why or AdmissionReason.FULL
     person = _person(directory, arrival, known=known)
-    told = tuple(f"{person.name} signs in: {one}" for one in (*decided.told, *_left_out(decided.after, after)))
-    why = _finally(directory, decided, after=after, known=known)
+    told = tuple(f"{person.name} signs in: {one}" for one in decided.told)
     refused = None if why is None else _refused(why, reason=decided.unread, told=told)
     if refused is not None and before.is_nothing:
         raise refused
-    changed = provisioning_sentence(directory, person, after=after)
-    return Admission(
-        user=person.id,
-        amendment=sign_in_amendment(directory, person, after=after),
-        refused=refused,
-        told=(changed, *told) if changed else told,
-    )
-
-
-def _finally(
-    directory: Directory, decided: _Decided, *, after: ProvisionedStanding, known: User | None
-) -> AdmissionReason | None:
-    """Why somebody is not let in, once it is known what there is room for."""
-    has_place = known is not None or len(directory.users) < changes.MOST
-    return decided.why or (AdmissionReason.FULL if after.is_nothing or not has_place else None)
-
-
-def _left_out(wanted: ProvisionedStanding, after: ProvisionedStanding) -> tuple[str, ...]:
-    if len(after.roles) == len(wanted.roles):
-        return ()
-    return (f"there are {changes.MOST_MEMBERSHIPS:,} memberships, which is the most, and some were not given",)
+    amendment = sign_in_amendment(known, person, before=before, after=after)
+    return Admission(user=person.id, amendment=amendment, refused=refused, told=told)
 
 
 def _person(directory: Directory, arrival: Arrival, *, known: User | None) -> User:
@@ -477,8 +391,9 @@ def _is_last_admin(directory: Directory, person: User, proved: ProvedIdentity) -
 def _skipped(found: GrantedRoles) -> tuple[str, ...]:
     if not found.unknown:
         return ()
-    names = listed_roles([text.visible(name) for name in found.unknown])
-    return (f"the claims name projects that do not exist, which are skipped: {names}",)
+    shown = ", ".join(map(text.visible, found.unknown[:MOST_TOLD]))
+    more = f" and {len(found.unknown) - MOST_TOLD} more" if len(found.unknown) > MOST_TOLD else ""
+    return (f"the claims name projects that do not exist, which are skipped: {shown}{more}",)
 
 
 def _otherwise(directory: Directory, arrival: Arrival, policy: "OIDC", why: AdmissionReason) -> AdmissionReason:

@@ -8,11 +8,12 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from functools import reduce
 from typing import TYPE_CHECKING, NamedTuple
 
 from reconciler.model import names as model_names
-from reconciler.model.principals import Role
-from reconciler.model.text import counted, visible
+from reconciler.model.principals import Role, weaker
+from reconciler.model.text import visible
 
 if TYPE_CHECKING:
     from reconciler.settings.models import CustomClaims
@@ -45,7 +46,6 @@ class ClaimRule(StrEnum):
 # a project's group.
 
 _ROLES = {role.value: role for role in Role}
-_RANK = {role: rank for rank, role in enumerate(Role)}  # a higher one is less privileged
 
 
 class ProjectEntry(NamedTuple):
@@ -66,17 +66,12 @@ def project_entry(text: str, *, rule: ClaimRule) -> ProjectEntry | None:
         return None
     if not colon:
         return ProjectEntry(project, None, rule)
-    return ProjectEntry(project, entry_role(own), rule if own in _ROLES else ClaimRule.DIRECT_5)
-
-
-def entry_role(text: str) -> Role:
-    """The role of this name, and `viewer` for any other text (direct claims 5)."""
-    return _ROLES.get(text, Role.VIEWER)
+    return ProjectEntry(project, _ROLES.get(own, Role.VIEWER), rule if own in _ROLES else ClaimRule.DIRECT_5)
 
 
 def least_role(roles: Iterable[Role]) -> Role:
     """The least privileged of some roles (direct claims 6)."""
-    return max(roles, key=_RANK.__getitem__)
+    return reduce(weaker, roles)
 
 
 def pooled_roles(entries: Iterable[ProjectEntry]) -> Mapping[str, frozenset[ProjectEntry]]:
@@ -111,8 +106,8 @@ def groups_grant_organization_admin(groups: Iterable[str], names: "CustomClaims"
     return any(_folded(group) == wanted for group in groups)
 
 
-def group_entries(groups: Iterable[str], names: "CustomClaims") -> tuple[list[ProjectEntry], int]:
-    """The projects that groups name, and how many groups have the prefix and name none (groups and roles 4).
+def group_entries(groups: Iterable[str], names: "CustomClaims") -> list[ProjectEntry]:
+    """The projects that groups name (groups and roles 4).
 
     A group that is called like a role's or the admins' is that and no project's, whatever the prefix is.
     """
@@ -120,7 +115,7 @@ def group_entries(groups: Iterable[str], names: "CustomClaims") -> tuple[list[Pr
     others = {*_roles(names), _folded(names.org_admin_group_name)}
     behind = [one[size:] for one in groups if _folded(one[:size]) == prefix and _folded(one) not in others]
     found = [project_entry(_lower(one), rule=ClaimRule.GROUPS_4) for one in behind]
-    return [one for one in found if one is not None], found.count(None)
+    return [one for one in found if one is not None]
 
 
 def _roles(names: "CustomClaims") -> dict[tuple[bool, str], Role]:
@@ -233,28 +228,25 @@ def claims_grant_organization_admin(claims: Mapping[str, object], names: "Custom
 
 def read_claims(claims: Mapping[str, object], names: "CustomClaims") -> ReadClaims:
     """Everything but that claim. Raises Unfit for any that cannot be parsed, whether or not it would count."""
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
+    groups = claim_texts(claims, names.groups)
+    if not groups and (groups := claim_texts(claims, names.group_ids)):
+        name, other = visible(names.groups), visible(names.group_ids)
+        notes = (f"{name} has no entry, so {other} counts ({ClaimRule.GROUP_IDS}).",)
+    role = claim_text(claims, names.default_role).strip()
+    if role and role not in _ROLES:
+        name = visible(names.default_role)
+        notes = (*notes, f"{name} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5}).")
     return ReadClaims(
-        default_role=_default_role(claims, names, notes),
-        entries=_entries(claims, names, notes),
-        groups=_groups(claims, names, notes),
+        default_role=_ROLES.get(role, Role.VIEWER) if role else None,  # direct claims 5
+        entries=_entries(claims, names),
+        groups=groups,
         roles=claim_texts(claims, names.roles),
-        notes=tuple(notes),
+        notes=notes,
     )
 
 
-def _default_role(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> Role | None:
-    """Direct claims 5: a role that does not exist is `viewer`, and set."""
-    text = claim_text(claims, names.default_role).strip()
-    if not text:
-        return None
-    if text not in _ROLES:
-        name = visible(names.default_role)
-        notes.append(f"{name} names no role that exists, which counts as viewer ({ClaimRule.DIRECT_5}).")
-    return entry_role(text)
-
-
-def _entries(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> tuple[ProjectEntry, ...]:
+def _entries(claims: Mapping[str, object], names: "CustomClaims") -> tuple[ProjectEntry, ...]:
     """Direct claims 3, 5 and 7: what is malformed is skipped, unless there is nothing else."""
     text = claim_text(claims, names.projects)
     if not text:
@@ -263,20 +255,7 @@ def _entries(claims: Mapping[str, object], names: "CustomClaims", notes: list[st
     good = tuple(one for one in found if one is not None)
     if not good:
         raise UnfitClaim(f"The claim {visible(names.projects)} must have an entry that is not malformed")
-    if malformed := found.count(None):
-        skipped = counted(malformed, "malformed entry", "malformed entries")
-        notes.append(f"Skipped: {skipped} of {visible(names.projects)} ({ClaimRule.DIRECT_5}).")
     return good
-
-
-def _groups(claims: Mapping[str, object], names: "CustomClaims", notes: list[str]) -> tuple[str, ...]:
-    """The groups, or else the group ids."""
-    groups = claim_texts(claims, names.groups)
-    ids = () if groups else claim_texts(claims, names.group_ids)
-    if ids:
-        name, other = visible(names.groups), visible(names.group_ids)
-        notes.append(f"{name} has no entry, so {other} counts ({ClaimRule.GROUP_IDS}).")
-    return groups or ids
 
 
 # Roles that claims grant: the rules of the interface, Authentication, one by one.
@@ -359,8 +338,7 @@ def _groups_6(said: ReadClaims, names: "CustomClaims") -> ReadClaims:
 
 def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[str] | None) -> GrantedRoles:
     """Direct claims 3, 4 and 6, groups and roles 4: who gets which role in the projects that are named."""
-    of_groups, malformed = group_entries(said.groups, names)
-    pool = pooled_roles((*said.entries, *of_groups))
+    pool = pooled_roles((*said.entries, *group_entries(said.groups, names)))
     there = [one for one in pool if (model_names.wrong_project(one) is None if projects is None else one in projects)]
     otherwise = _otherwise(said, names, pool)
     found = {project: _role(pool[project], names) or otherwise for project in there}
@@ -368,7 +346,7 @@ def _in_projects(said: ReadClaims, names: "CustomClaims", projects: Collection[s
     return GrantedRoles(
         organization_admin=False,
         roles={project: role for project, (role, _) in found.items()},
-        notes=(*said.notes, *_left_out(names, malformed, unknown), *_rest(pool, found)),
+        notes=(*said.notes, *_left_out(pool, found, unknown)),
         because={project: because for project, (_, because) in found.items()},
         unknown=unknown,
     )
@@ -407,19 +385,12 @@ def _otherwise(
     return Role.VIEWER, f"no other role is given ({ClaimRule.DIRECT_1})"
 
 
-def _left_out(names: "CustomClaims", malformed: int, unknown: tuple[str, ...]) -> list[str]:
-    prefix = visible(names.projects_group_prefix)
-    groups = counted(malformed, "group")
-    skipped = [f"Skipped: {groups} with the prefix {prefix} and no project behind it ({ClaimRule.GROUPS_4})."]
-    missing = [f"Skipped: there is no project {_some(unknown)}."]
-    return [*(skipped if malformed else []), *(missing if unknown else [])]
-
-
-def _rest(pool: Collection[str], found: Collection[str]) -> list[str]:
+def _left_out(pool: Collection[str], found: Collection[str], unknown: tuple[str, ...]) -> list[str]:
+    skipped = [f"Skipped: there is no project {_some(unknown)}."] if unknown else []
     if found:
-        return [f"No other project is opened ({ClaimRule.DIRECT_4})."]
+        return [*skipped, f"No other project is opened ({ClaimRule.DIRECT_4})."]
     if pool:
-        return [f"Nothing is granted: no project that is named exists ({ClaimRule.DIRECT_4})."]
+        return [*skipped, f"Nothing is granted: no project that is named exists ({ClaimRule.DIRECT_4})."]
     return ["Nothing is granted: no claim names a project or makes an organization admin."]
 
 

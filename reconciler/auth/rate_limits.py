@@ -1,11 +1,10 @@
 """Rate limits for sign-in, counts of refused requests, and values that count once."""
 
 import json
-import re
 from collections import Counter, OrderedDict
 from collections.abc import Hashable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from reconciler.model.clock import rfc3339
 from reconciler.store.records import AuditRow
@@ -31,8 +30,7 @@ class BoundedDict(OrderedDict[K, V]):
 class OnceOnly:
     """Accepts each value once, of as many as are remembered.
 
-    A restart forgets them: of forms, it saves people from a mistake, and keeps nobody out; of sign-ins, the provider
-    does its part: a code opens one token (RFC 6749, 4.1.2).
+    A restart forgets them; the provider does its part: a code opens one token (RFC 6749, 4.1.2).
     """
 
     def __init__(self, most: int) -> None:
@@ -45,17 +43,13 @@ class OnceOnly:
         self._taken[value] = None
         return True
 
-    def give_back(self, value: Hashable) -> None:
-        """Forget one that came to nothing."""
-        self._taken.pop(value, None)
-
 
 # Rate limits by address, for requests that cost the service or a provider work before anybody is known.
 #
-# Each address has a bucket for each thing: it holds so many, and empties slowly. Many people may share an address, an
-# office's for instance, so a bucket is larger than one person ever fills.
+# Each address has a bucket: it holds so many, and empties slowly. Many people may share an address, an office's for
+# instance, so a bucket is larger than one person ever fills.
 
-MOST = 10_000  # buckets kept, for each thing; the longest unused go first, and begin anew
+MOST = 10_000  # buckets kept; the longest unused go first, and begin anew
 
 
 class Buckets:
@@ -73,6 +67,13 @@ class Buckets:
         """Count one more."""
         self._of[key] = (self._level(key, now) + 1, now)
 
+    def take(self, key: Hashable, most: int, *, now: float) -> float:
+        """Count one more and return 0, or the seconds to wait first."""
+        wait = self.wait(key, most, now=now)
+        if not wait:
+            self.add(key, now=now)
+        return wait
+
     def empty(self, key: Hashable) -> None:
         """Forget what was counted."""
         self._of.pop(key, None)
@@ -82,38 +83,13 @@ class Buckets:
         return max(0.0, level - (now - at) / self._seconds)
 
 
-class RateLimit(NamedTuple):
-    """So many at once, and one more each so many seconds."""
-
-    burst: int
-    seconds: float
-
-
-class RateLimits:
-    """Counts what began in the last minutes, in memory."""
-
-    def __init__(self) -> None:
-        self._of: dict[str, Buckets] = {}
-
-    def take(self, what: str, address: str, *, pace: RateLimit, now: float) -> float:
-        """Count one more and return 0, or the seconds to wait first. `now` is any clock that does not go back."""
-        buckets = self._of.setdefault(what, Buckets(pace.seconds))
-        wait = buckets.wait(address, pace.burst, now=now)
-        if not wait:
-            buckets.add(address, now=now)
-        return wait
-
-
-# Rate limit on failed sign-ins: failures are counted by name and by address.
+# Rate limit on failed sign-ins: failures are counted by name and address, and by address.
 #
-# A name alone would let anybody lock a person out; an address alone lets many addresses try one name. So each has a
-# bucket, and while it is full, nothing is compared. What succeeds empties the bucket of its name for this address only;
-# from there, that of the name alone does not count any more, so that many strangers together cannot lock out whoever
-# signed in before.
+# A name alone would let anybody lock a person out. Many addresses together are bounded by the few passwords that are
+# compared at a time (`sign_in`). While a bucket is full, nothing is compared. What succeeds empties that of its name.
 
 PER_PAIR = 5  # failures of one name from one address before waiting
 PER_ADDRESS = 20  # of any names from one address
-PER_NAME = 50  # of one name from any addresses
 SECONDS = 30.0  # in which one failure is forgotten
 LONGEST = 128  # characters of a name that tell it from others; nobody has a longer one
 
@@ -123,42 +99,30 @@ class SignInAttempts:
 
     def __init__(self) -> None:
         self._buckets = Buckets(SECONDS)
-        self._known: BoundedDict[tuple[str, str], None] = BoundedDict(MOST)  # who signed in from where
 
     def wait(self, name: str, address: str, *, now: float) -> float:
         """Seconds to wait before another attempt; 0 for none. `now` is any clock that does not go back."""
-        is_known = (name[:LONGEST], address) in self._known
-        limits = _limits(name, address)
-        return max(
-            self._buckets.wait(key, most, now=now) for key, most in limits if not (is_known and most == PER_NAME)
-        )
+        of_name = self._buckets.wait((name[:LONGEST], address), PER_PAIR, now=now)
+        return max(of_name, self._buckets.wait(address, PER_ADDRESS, now=now))
 
     def failed(self, name: str, address: str, *, now: float) -> None:
         """Count a failure."""
-        for key, _ in _limits(name, address):
-            self._buckets.add(key, now=now)
+        self._buckets.add((name[:LONGEST], address), now=now)
+        self._buckets.add(address, now=now)
 
     def succeeded(self, name: str, address: str) -> None:
-        """Forget the failures of this name from this address, and know it there."""
-        pair = (name[:LONGEST], address)
-        self._buckets.empty(pair)
-        self._known[pair] = None
-
-
-def _limits(name: str, address: str) -> tuple[tuple[tuple[str, str], int], ...]:
-    name = name[:LONGEST]
-    return (((name, address), PER_PAIR), (("", address), PER_ADDRESS), ((name, ""), PER_NAME))
+        """Forget the failures of this name from this address."""
+        self._buckets.empty((name[:LONGEST], address))
 
 
 # Attempts that were refused, counted by the minute, so that many fill neither memory nor the audit.
 #
 # Counting happens with each answer and costs a look into a dictionary. Of one minute a bounded number of sorts of
-# attempt are told apart, and all beyond are one count for each status. Strangers have one budget, which they can
-# exhaust together; each caller who is known has one of their own, so that nobody's attempts hide another's.
+# attempt are told apart, and all beyond are one count for each status. Each caller has a budget of their own, and so
+# have all strangers together, so that nobody's attempts hide another's.
 
-REFUSAL_MOST = 100  # sorts of attempt in one minute by strangers
-MOST_OF_ONE = 20  # by one caller who is known
-CALLERS = 100  # who are known and have a budget of their own in that minute; all others share one of `MOST`
+MOST_OF_ONE = 100  # sorts of attempt in one minute by one caller, or by strangers
+CALLERS = 100  # who have a budget of their own in that minute; all others share one
 KIND = "Request"
 ACTION = "refused"
 NOBODY = "unknown"  # who shows no credential, or a wrong one: what they call themselves may be a password
@@ -183,19 +147,13 @@ class RefusedAttempts:
 
     def note(self, attempt: RefusedAttempt) -> None:
         """One more."""
-        whose, most = self._budget(attempt.actor)
+        whose = attempt.actor
+        if whose != NOBODY and whose not in self._counts and len(self._counts) >= CALLERS:
+            whose = OTHERS
         counts = self._counts.setdefault(whose, Counter())
-        if attempt not in counts and len(counts) >= most:
-            actor = OTHERS if whose in (NOBODY, OTHERS) else attempt.actor
-            attempt = RefusedAttempt(attempt.status, actor, "", "")
+        if attempt not in counts and len(counts) >= MOST_OF_ONE:
+            attempt = RefusedAttempt(attempt.status, whose, "", "")
         counts[attempt] += 1
-
-    def _budget(self, actor: str) -> tuple[str, int]:
-        if actor == NOBODY:
-            return NOBODY, REFUSAL_MOST
-        if actor in self._counts or len(self._counts) < CALLERS:
-            return actor, MOST_OF_ONE
-        return OTHERS, REFUSAL_MOST
 
     def taken(self, at: datetime) -> Sequence[AuditRow]:
         """The events of what was counted, in order; from now on it counts anew."""
@@ -215,22 +173,6 @@ def _row(attempt: RefusedAttempt, times: int, *, at: datetime) -> AuditRow:
         action=ACTION,
         kind=KIND,
         name=str(attempt.status),
-        version_before=None,
-        version_after=None,
-        run=None,
-        request=None,
         detail=json.dumps(detail),
         address=attempt.address or None,
     )
-
-
-# Forms that count once: what a browser sends again, when its page is loaded anew, makes nothing again.
-
-FORM_TOKEN_BYTES = 16  # of randomness, as `secrets.token_urlsafe` writes it
-SENT_FORM_MOST = 1_000
-_VALUE: Final = re.compile(r"[A-Za-z0-9_-]{22}")
-
-
-def is_form_token(text: str) -> bool:
-    """Return True when a text may be a token."""
-    return _VALUE.fullmatch(text) is not None

@@ -20,6 +20,7 @@ from reconciler.model.values import Value
 from reconciler.ops import databases
 from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services
+from reconciler.ops.checks.files import NamedFile
 from reconciler.ops.doctor import SECONDS, DoctorCheck, DoctorFinding, FindingStatus, threaded
 from reconciler.server import following
 from reconciler.settings import loading
@@ -40,7 +41,6 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
     """Return all checks of a service with these settings."""
     settings = loaded.settings
     places = databases.database_places(settings)
-    process = ops_doctor.directory_holder(settings.state_dir)
     deep = (files.FULL_SECONDS if is_full else files.QUICK_SECONDS) + ENDING_SECONDS
 
     def check(
@@ -49,14 +49,7 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
         return DoctorCheck(name, threaded(partial(look, *given, **named)), seconds)
 
     return [
-        *(
-            check(services.NAME, services.check_listener, setting, address, process=process)
-            for setting, address in (
-                ("listen", settings.listen),
-                ("delivery.otlpListen", settings.delivery.otlp_listen),
-            )
-            if address is not None
-        ),
+        check(services.NAME, services.check_service, ops_doctor.directory_holder(settings.state_dir)),
         check(files.STATE_NAME, files.check_state, settings.state_dir),
         check(files.NAME, _files, loaded, environment),
         check(services.PROGRAM_NAME, services.check_programs, services.needed_programs(settings)),
@@ -66,12 +59,10 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
             check(kind.file, files.check_database, places.of(kind), kind, is_full=is_full, seconds=deep)
             for kind in KINDS
         ),
-        check(files.AUDIT, files.check_audit, places.store, is_full=is_full, seconds=deep),
         check(files.DISK_NAME, _disks, settings, places),
         check(services.CLOCK_NAME, services.check_clock, now, [settings.state_dir, PROGRAM]),
         check(services.CERTIFICATE_NAME, _certificates, settings, now),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
-        check(files.LIMIT_NAME, files.check_open_files, process),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),
         check(files.KEPT_NAME, files.check_kept_copies, [places.of(kind) for kind in KINDS]),
     ]
@@ -80,30 +71,20 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
 def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding]:
     secret = loaded.settings.auth.oidc.oauth2_client_secret.get_secret_value()
     in_file = bool(secret) and not environment.get(CLIENT_SECRET)
-    found = [
-        *files.check_named_files(files.named_files(loaded.settings)),
-        *files.check_secrets_folder(loaded.settings.secrets.directory),
-    ]
-    return [*found, *files.check_settings_file(loaded.config, has_secret=in_file)]
+    named = files.named_files(loaded.settings)
+    if in_file and loaded.config is not None:
+        named.append(NamedFile("auth.oidc.oauth2ClientSecret", loaded.config, is_secret=True))
+    return [*files.check_named_files(named), *files.check_secrets_folder(loaded.settings.secrets.directory)]
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
-    asked = [
-        services.NamedRepository(one.name, one.source, one.suspended)
-        for one in following.watched_repositories(settings)
-    ]
-    return await services.check_repositories(asked, state=settings.state_dir)
+    return await services.check_repositories(following.watched_repositories(settings), state=settings.state_dir)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:
-    store = places.store.stat().st_size if places.store.exists() else 0
-    sizes = {settings.state_dir: 0, places.store.parent: store}  # often the same folder
+    folders = dict.fromkeys((settings.state_dir, places.store.parent))  # often the same
     reserve = settings.delivery.free_bytes
-    return [
-        finding
-        for folder, size in sizes.items()
-        for finding in files.check_disk(folder, reserve=reserve, store_bytes=size)
-    ]
+    return [finding for folder in folders for finding in files.check_disk(folder, reserve=reserve)]
 
 
 def _certificates(settings: Settings, now: datetime) -> list[DoctorFinding]:

@@ -6,8 +6,8 @@ the breaker by arriving, or by being refused for its content, since somebody ans
 longer. A `Retry-After` is respected, whichever request the endpoint answers with it. Times are seconds of a monotonic
 clock.
 
-**Windows.** A schedule and an instant give the window. Windows that overlap or meet are one. A window of an hour lasts
-an hour, even if the clocks change in it.
+**Windows.** A schedule and an instant give the window. A window of an hour lasts an hour, even if the clocks change in
+it.
 """
 
 import asyncio
@@ -64,16 +64,10 @@ class SendEnvironment:
     patience: float = PATIENCE_SECONDS
 
 
-MOST_JOINED = 50  # windows that are joined in one answer, so that it takes a few milliseconds at most
-
-_MINUTE = timedelta(minutes=1)
-
-
 class DeliveryWindow(NamedTuple):
     """`open`: sending is allowed, `until` then, and again from `next`; closed, there is no `until`.
 
-    Of many windows that meet, `until` may be the end of one of them: who waits for it asks again then. Then `next` is
-    the same instant.
+    Where the next window begins before this one ends, `next` is `until`: ask again then.
     """
 
     open: bool
@@ -89,24 +83,7 @@ def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
     if begun > now:
         return DeliveryWindow(open=False, until=None, next=begun)
     until = begun + length
-    for _ in range(MOST_JOINED):
-        last = _last_window(cron, until, length)
-        if last is None:
-            return DeliveryWindow(open=True, until=until, next=cron.after(until))
-        until = last + length
-    return DeliveryWindow(open=True, until=until, next=until)
-
-
-def _last_window(cron: Cron, until: datetime, length: timedelta) -> datetime | None:
-    """The beginning of a window that goes on beyond `until`, if there is one; where they are dense, a late one."""
-    back = _MINUTE
-    while True:
-        found = cron.after(until - min(back, length))
-        if found <= until:
-            return found
-        if back >= length:
-            return None
-        back *= 4
+    return DeliveryWindow(open=True, until=until, next=max(until, cron.after(begun)))
 
 
 OPENS_AFTER = 5
@@ -224,11 +201,6 @@ class SendGate:
             return None
         return min(max((seen.next - self._instant()).total_seconds(), LOOK_SECONDS), LOOK_AGAIN_SECONDS)
 
-    @property
-    def probe_in(self) -> float:
-        """Seconds until the breaker lets a probe through; not above 0 when it would now."""
-        return self.breaker.probe_at - self._environment.monotonic()
-
     def probe(self) -> None:
         """The probe goes now."""
         self.breaker = begin_probe(self.breaker)
@@ -242,27 +214,19 @@ class SendGate:
         """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
         self.breaker = breaker_abandoned(self.breaker, at=self._environment.monotonic() + seconds)
 
-    def note(self, verdict: AnswerVerdict, *, is_probe: bool, is_elsewhere: bool = False) -> bool:
-        """Note the outcome of a request; tell whether the breaker opened or closed by it.
-
-        `is_elsewhere` says that the endpoint was changed since it went: the one that there is now waits for nothing by
-        it, nor is it back by it.
-        """
+    def note(self, verdict: AnswerVerdict, *, is_probe: bool) -> bool:
+        """Note the outcome of a request; tell whether the breaker opened or closed by it."""
         before = self.breaker.is_closed
         if verdict.delivered or not verdict.outage:
-            if before or not is_elsewhere:
-                self.breaker = CLOSED
-            elif is_probe:
-                self.abandon()
+            self.breaker = CLOSED
         else:
             attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            own = retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random)
             self.breaker = breaker_failed(
                 self.breaker,
                 is_probe=is_probe,
                 now=self._environment.monotonic(),
-                delay=0.0 if is_elsewhere else own,
-                retry_after=0.0 if is_elsewhere else verdict.retry_after,
+                delay=retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random),
+                retry_after=verdict.retry_after,
             )
         return before is not self.breaker.is_closed
 

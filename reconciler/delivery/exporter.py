@@ -10,7 +10,6 @@ what is queued is `queue_exporter`.
 import asyncio
 import json
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
 from reconciler.delivery import http_sender
 from reconciler.delivery.breaker import SendEnvironment, SendGate
@@ -27,7 +26,6 @@ HELD = (
     "Nothing is sent: the Configurations that deliver to it cannot by their present version, and their last good route "
     "led elsewhere. status.delivery of each says what to correct; records wait in the queue."
 )
-TOLD_SECONDS = 60.0  # the shortest wait whose end is shown: that of a `Retry-After`, or of a long interval
 
 
 class Undelivered(errors.Transient):
@@ -47,7 +45,6 @@ class Exporter:
         self._channel = outlet.channel(destination, project=project)
         self._gate = SendGate(environment, destination)
         self._report = SendReport(environment, project=project, name=destination.name)
-        self._limit = asyncio.Semaphore(destination.buffering.consumers)
         self._numbers = 0
         self.in_flight = 0
 
@@ -61,12 +58,9 @@ class Exporter:
             self._channel = self._outlet.channel(destination, project=self._project)
             self._gate.hurry()
         self._gate.change(destination)
-        if destination.buffering.consumers != before.buffering.consumers:
-            self._limit = asyncio.Semaphore(destination.buffering.consumers)
 
-    async def stop(self, *, seconds: float) -> None:  # noqa: ARG002 - nothing is queued here
+    async def stop(self, *, seconds: float) -> None:
         """Lease nothing more; wait for what is in flight at most so long; the rest is queued still."""
-        self._report.stop()
 
     def withdraw(self) -> int:
         """Release what waits for another attempt, so that `discard`, called right after this without a pause, finds it.
@@ -102,11 +96,6 @@ class Exporter:
     def _is_busy(self) -> bool:
         return self.in_flight > 0
 
-    @property
-    def _next_in(self) -> float | None:
-        """Seconds until something that waits is due, as far as that is known."""
-        return self._gate.probe_in
-
     def buried(self, records: int, obituary: Obituary) -> None:
         """Count and log a dead letter."""
         self._report.buried(records, obituary)
@@ -118,18 +107,21 @@ class Exporter:
     ) -> AnswerVerdict:
         """Send one request, and note what came of it."""
         verdict = await channel.post(body, delivery=delivery, attempt=attempt)
-        is_elsewhere = channel is not self._channel
+        is_elsewhere = channel is not self._channel  # the next attempt is at another endpoint
         if is_elsewhere:
-            verdict = verdict._replace(retry_after=0.0)  # the next attempt is at another endpoint
+            verdict = verdict._replace(retry_after=0.0)
         self._report.outcome(verdict, records=records)
         if attempt > 1:
             self._report.counts.retried += records
-        self._learn(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere)
+        if not is_elsewhere:
+            self._learn(verdict, is_probe=is_probe)
+        elif is_probe:
+            self._gate.abandon()
         return verdict
 
-    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False, is_elsewhere: bool = False) -> None:
+    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False) -> None:
         """Follow the outcome of a request, by which the breaker may open or close."""
-        if self._gate.note(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere):
+        if self._gate.note(verdict, is_probe=is_probe):
             self._report.up() if self._gate.is_up else self._report.down(verdict.cause)
 
     async def deliver(self, pieces: Sequence[Piece]) -> None:
@@ -155,61 +147,47 @@ class Exporter:
             self._report.change(self._state)
 
     async def _deliver(self, bodies: list[bytes]) -> None:
+        """Send them all, one after another of the format `single`. An outage ends that."""
         if not bodies:
             return
         self._numbers += 1
-        delivery = f"{self._origin()}:inline-{self._numbers}"
-        if self._destination.endpoint.format is Format.SINGLE:
-            await self._each(self._channel, bodies, delivery)
+        channel, delivery = self._channel, f"{self._origin()}:inline-{self._numbers}"
+        if self._destination.endpoint.format is not Format.SINGLE:
+            verdict = await self._one(channel, http_sender.json_array(bodies), delivery, records=len(bodies))
+            if not verdict.delivered:
+                raise Undelivered(verdict.cause)
             return
-        verdict = await self._one(self._channel, http_sender.json_array(bodies), delivery, records=len(bodies))
-        if not verdict.delivered:
-            raise Undelivered(verdict.cause)
+        arrived, cause = 0, ""
+        for place, body in enumerate(bodies):
+            verdict = await self._one(channel, body, f"{delivery}:{place}", records=1)
+            arrived += verdict.delivered
+            cause = cause or verdict.cause
+            if verdict.outage:
+                break
+        if arrived < len(bodies):
+            count = "" if len(bodies) == 1 else f"{len(bodies) - arrived} of {len(bodies)} records did not arrive: "
+            raise Undelivered(f"{count}{cause}")
 
     def _origin(self) -> str:
         at = self._environment.clock()
         return http_sender.endpoint_origin(project=self._project, destination=self._destination.name, at=at)
 
-    async def _each(self, channel: Channel, bodies: Sequence[bytes], delivery: str) -> None:
-        """Send a request for each record; the first one first, since it may show that the endpoint is down."""
-        verdicts = [await self._one(channel, bodies[0], f"{delivery}:0", records=1)]
-        refusals: list[str] = []
-        left = iter(() if verdicts[0].outage else enumerate(bodies[1:], 1))
-
-        async def send() -> None:
-            for place, body in left:
-                try:
-                    verdicts.append(await self._one(channel, body, f"{delivery}:{place}", records=1))
-                except Undelivered as refusal:
-                    refusals.append(refusal.message)
-                    return
-
-        async with asyncio.TaskGroup() as group:
-            for _ in range(min(self._destination.buffering.consumers, len(bodies) - 1)):
-                group.create_task(send(), name=f"send-{self._destination.name}")
-        failed = len(bodies) - sum(verdict.delivered for verdict in verdicts)
-        if failed:
-            causes = [*(verdict.cause for verdict in verdicts if not verdict.delivered), *refusals]
-            count = "" if len(bodies) == 1 else f"{failed} of {len(bodies)} records did not arrive: "
-            raise Undelivered(f"{count}{causes[0]}")
-
     async def _one(self, channel: Channel, body: bytes, delivery: str, *, records: int) -> AnswerVerdict:
-        """Send one request. Raises Undelivered if nothing may be sent any more: that may change while it waits."""
-        async with self._limit:
-            self._refuse_closed()
-            is_probe = not self._gate.is_up
+        """Send one request. Raises Undelivered if nothing may be sent any more."""
+        self._refuse_closed()
+        is_probe = not self._gate.is_up
+        if is_probe:
+            if channel is not self._channel:  # the next probe is for the endpoint that there is now
+                name = self._destination.name
+                raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
+            self._gate.probe()
+        try:
+            return await self._post(
+                body, channel=channel, delivery=delivery, attempt=1, records=records, is_probe=is_probe
+            )
+        finally:
             if is_probe:
-                if channel is not self._channel:  # the next probe is for the endpoint that there is now
-                    name = self._destination.name
-                    raise Undelivered(f"The endpoint of {name} was changed meanwhile; send the records again.")
-                self._gate.probe()
-            try:
-                return await self._post(
-                    body, channel=channel, delivery=delivery, attempt=1, records=records, is_probe=is_probe
-                )
-            finally:
-                if is_probe:
-                    self._gate.abandon()  # no more than that if it has an outcome
+                self._gate.abandon()  # no more than that if it has an outcome
 
     def _refuse_closed(self) -> None:
         """Raise Undelivered if nothing may be sent now."""
@@ -284,10 +262,4 @@ class Exporter:
         if state is ExporterState.CLOSED:
             return "Outside of its delivery window; records are queued until it opens."
         last = self._report.last_failure
-        if last is None or state not in (ExporterState.DOWN, ExporterState.WAITING):
-            return ""
-        wait = self._next_in
-        if wait is None or wait < TOLD_SECONDS:
-            return last.cause
-        at = datetime.fromtimestamp(self._environment.clock() / 1000 + wait, UTC)
-        return f"{last.cause} It is tried again from {at:%Y-%m-%dT%H:%M:%SZ} on."
+        return last.cause if last is not None and state in (ExporterState.DOWN, ExporterState.WAITING) else ""

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeAlias
 from reconciler.delivery import lanes
 from reconciler.delivery.contract import NotTaken, QueueFull
 from reconciler.delivery.exporter import Undelivered
-from reconciler.delivery.lanes import Heard, Lane, SmallRequests
+from reconciler.delivery.lanes import Lane
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RecordShare, RequestTooLarge
-from reconciler.delivery.queue.contract import Obituary, Reason, Shortage
+from reconciler.delivery.queue.contract import Obituary, Queue, QueueFault, Reason, Shortage
 from reconciler.model.routes import Routes
 
 Match = Callable[[Mapping[str, str]], tuple[str, ...]]
@@ -83,16 +83,16 @@ class Matcher:
 UNREAD_SECONDS = 1.0  # after which a project's routes should have been read
 SOONEST_SECONDS, LATEST_SECONDS = 1, 5  # when to try again what is full: SDKs of senders give up after 10 s
 HUNG_SECONDS = 30.0  # after which who waits for the disk hears that it does not answer
-MOST_AT_ONCE = 16  # destinations without a queue that are asked at a time, of one request
 
+KEEP = "Keep the records and send them again."
 READING = "The service is reading the project's Configurations; try again."
 STOPPING = "The service stops, and a queue in memory takes nothing more; try again."
 
 Wanted: TypeAlias = tuple[Lane, RecordShare]
 """A lane, and its share of a request."""
 
-Appended: TypeAlias = tuple[Lane, RecordShare, Heard]
-"""The same, and a future that ends when the lane has it."""
+Appended: TypeAlias = tuple[Lane, RecordShare, asyncio.Future[None]]
+"""The same, and a future that ends when the queue has it. It belongs to the queue: shield it."""
 
 
 class Intake:
@@ -120,9 +120,9 @@ class Intake:
         for lane, share in wanted:
             if self.is_stopping and lane.place == lanes.MEMORY:
                 raise QueueFull(STOPPING, seconds=UNREAD_SECONDS)
-            if lane.gathering is None or lane.drops:
+            if lane.queue is None or lane.drops:
                 continue
-            shortage = lane.gathering.room(share)
+            shortage = lane.queue.room(size=share.size)
             if shortage is Shortage.BYTES and lane.exceeds(share.size):
                 message = f"These records are more than the queue of the destination {lane.name} may ever hold"
                 raise RequestTooLarge(f"{message}; send fewer at a time, or raise its `max_bytes`.")
@@ -133,29 +133,34 @@ class Intake:
     def _append(self, wanted: Sequence[Wanted]) -> list[Appended]:
         appends: list[Appended] = []
         for lane, share in wanted:
-            gathering = lane.gathering
-            if gathering is None:
+            queue = lane.queue
+            if queue is None:
                 continue
-            shortage = gathering.room(share) if lane.drops else None
-            written = gathering.add(share) if shortage is None else self._bury(lane, gathering, share, shortage)
+            written: asyncio.Future[None] | None
+            shortage = queue.room(size=share.size) if lane.drops else None
+            if shortage is None:
+                written = queue.append(share.pieces, records=share.records, at=self._clock(), joins=True)
+            else:
+                written = self._bury(lane, queue, share, shortage)
             if written is None:
                 lane.counts.dropped += share.records
             else:
+                _when_done(written, partial(_count_taken, lane, share.records))
                 appends.append((lane, share, written))
         return appends
 
-    def _bury(self, lane: Lane, gathering: SmallRequests, share: RecordShare, shortage: Shortage) -> Heard | None:
+    def _bury(self, lane: Lane, queue: Queue, share: RecordShare, shortage: Shortage) -> asyncio.Future[None] | None:
         """Make a dead letter of what a full queue cannot take, where that is wanted; None where it is dropped."""
         if not lane.buries or shortage is Shortage.DISK:
             return None
 
-        def told(written: Heard) -> None:
+        def told(written: asyncio.Future[None]) -> None:
             if written.exception() is None:
                 lane.sender.buried(share.records, obituary)
 
         cause = f"The queue of the destination {lane.name} was full: {lanes.SHORT[shortage]}."
         obituary = Obituary(Reason.QUEUE_FULL, self._clock(), 0, cause)
-        written = gathering.bury(share, obituary)
+        written = queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
         if written is not None:
             written.add_done_callback(told)
         return written
@@ -173,14 +178,12 @@ class Intake:
                 async with asyncio.timeout_at(until):
                     await asyncio.shield(written)
                 continue
-            except NotTaken as problem:
-                refusal = problem
+            except QueueFault as problem:
+                refusal = NotTaken(f"{problem.message} {KEEP}")
             except TimeoutError:
-                refusal = NotTaken(f"The disk of the queues does not answer. {lanes.KEEP}")
-                assert lane.gathering is not None
-                lane.gathering.stick()
+                refusal = NotTaken(f"The disk of the queues does not answer. {KEEP}")
             if lane.drops:
-                _drop(lane, share.records, written)
+                _when_done(written, partial(_drop, lane, share.records))
             else:
                 fault = refusal
         if fault is not None:
@@ -192,15 +195,13 @@ class Intake:
 
 
 async def _send(inline: Sequence[Wanted]) -> None:
-    """Send to destinations without a queue, some at a time, each with its own time limit. Raises the first failure."""
-    turns = asyncio.Semaphore(MOST_AT_ONCE)
+    """Send to destinations without a queue, each with its own time limit. Raises the first failure."""
 
     async def send(lane: Lane, share: RecordShare) -> str:
-        async with turns:
-            try:
-                await lane.sender.deliver(share.pieces)
-            except Undelivered as failed:
-                return failed.message
+        try:
+            await lane.sender.deliver(share.pieces)
+        except Undelivered as failed:
+            return failed.message
         lane.counts.taken += share.records
         return ""
 
@@ -211,9 +212,20 @@ async def _send(inline: Sequence[Wanted]) -> None:
         raise NotTaken(failed)
 
 
-def _drop(lane: Lane, records: int, written: Heard) -> None:
-    """Count records as dropped if the disk refuses them, as soon as that is known."""
-    if not written.done():
-        written.add_done_callback(partial(_drop, lane, records))
-    elif written.exception() is not None:
+def _when_done(written: asyncio.Future[None], call: Callable[[asyncio.Future[None]], None]) -> None:
+    """Call a function with a future that is done: now, if it is."""
+    if written.done():
+        call(written)
+    else:
+        written.add_done_callback(call)
+
+
+def _count_taken(lane: Lane, records: int, written: asyncio.Future[None]) -> None:
+    if written.exception() is None:
+        lane.counts.taken += records
+
+
+def _drop(lane: Lane, records: int, written: asyncio.Future[None]) -> None:
+    """Count records as dropped if the disk refused them."""
+    if written.exception() is not None:
         lane.counts.dropped += records

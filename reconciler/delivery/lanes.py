@@ -1,11 +1,4 @@
-"""Lanes: one destination of one project each, with its queue, exporter and small requests; and lanes that drain.
-
-**Small requests** that come at once are put together into one batch. A batch has its price at every step, from its
-frame on disk to its acknowledgement, whatever it holds. Nobody waits for others: the batch is what came in the same
-turn of the event loop, or, while the queue still writes an earlier one, until that is written.
-
-**A disk that hangs** keeps nobody waiting for ever: a sender that waited for too long gets an error (`intake`), and
-nothing more is taken until the disk answers.
+"""Lanes: one destination of one project each, with its queue and exporter; and lanes that drain.
 
 **A lane drains** when its destination is gone or has its queue elsewhere. A lane without an exporter waits: for a
 destination of its name, or for somebody who discards its queue. Only lanes make queues: once all that an earlier
@@ -17,153 +10,17 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
-from reconciler.delivery.contract import NotTaken, QueueFull
+from reconciler.delivery.contract import QueueFull
 from reconciler.delivery.exporter import Exporter
-from reconciler.delivery.otlp.models import RecordShare
-from reconciler.delivery.queue.contract import Obituary, Piece, Queue, QueueFault, Shortage
+from reconciler.delivery.queue import appender
+from reconciler.delivery.queue.contract import Queue, QueueFault, Shortage
 from reconciler.delivery.queue.queues import FoundIdentity, Queues
 from reconciler.delivery.reporting import DeliveryCounts
 from reconciler.model.routes import Buffering, Destination, OnFull
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
-
-MOST_RECORDS = (
-    256  # of what is put together: an endpoint that refuses one of them gets the others in a few requests more
-)
-MOST_BYTES = 64 << 10  # of the same; a larger request goes alone
-
-HANGS = "The disk does not answer what is written to the queue of %s; until it does, nothing more is taken for it."
-ANSWERS = "The disk answers what is written to the queue of %s again."
-KEEP = "Keep the records and send them again."
-
-Heard = asyncio.Future[None]
-"""Ends when a lane has a share where it promises; its exception is `NotTaken`. It belongs to the lane: shield it."""
-
-
-class SmallRequests:
-    """The small requests of one queue. Used in the running loop only."""
-
-    def __init__(
-        self,
-        queue: Queue,
-        *,
-        who: str,
-        clock: Callable[[], int],
-        counts: DeliveryCounts,
-        hung: Callable[[], None],
-    ) -> None:
-        """`who` names the queue in the log. `clock` returns Unix milliseconds. Records that were kept are counted
-        before any is delivered. `hung` is called when the disk begins to hang.
-        """
-        self._queue = queue
-        self._who = who
-        self._hung = hung
-        self._clock = clock
-        self._counts = counts
-        self._loop = asyncio.get_running_loop()
-        self._pieces: list[Piece] = []
-        self._heard: list[Heard] = []
-        self._records = 0
-        self._at = 0
-        self._free = 0  # bytes that may join, for which the queue said that it has room
-        self._is_due = False
-        self._under_way = 0  # batches and dead letters that are being written
-        self.is_stuck = False  # somebody waited for too long, and the disk has answered nothing since
-
-    @property
-    def is_empty(self) -> bool:
-        """Tell whether the queue has all that was taken."""
-        return not self._heard
-
-    def room(self, share: RecordShare) -> Shortage | None:
-        """Return why a share does not fit, or None; see `Queue.room`."""
-        if self.is_stuck:
-            return Shortage.DISK
-        if self._joins(share):
-            return None
-        self._flush()  # what is here is another batch than the one that is asked for, and counts
-        return self._queue.room(size=share.size)
-
-    def _joins(self, share: RecordShare) -> bool:
-        return share.size <= self._free and self._records + share.records <= MOST_RECORDS
-
-    def add(self, share: RecordShare) -> Heard:
-        """Take what a request has for the queue. The call itself settles the order; see `Queue.append`."""
-        if self._joins(share):
-            self._free -= share.size
-        else:
-            self._flush()
-            self._begin(share)
-        self._pieces += share.pieces
-        self._records += share.records
-        heard: Heard = self._loop.create_future()
-        self._heard.append(heard)
-        return heard
-
-    def _begin(self, share: RecordShare) -> None:
-        self._at = self._clock()
-        has_room = share.size < MOST_BYTES and self._queue.room(size=MOST_BYTES) is None
-        self._free = MOST_BYTES - share.size if has_room else 0
-        if not self._is_due:
-            self._is_due = True
-            self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        self._is_due = False
-        if not self._under_way:
-            self._flush()
-
-    def _flush(self) -> None:
-        """Append everything that was gathered as one batch."""
-        if not self._heard:
-            return
-        pieces, heard, records = self._pieces, self._heard, self._records
-        self._pieces, self._heard = [], []
-        self._records = self._free = 0
-        self._follow(self._queue.append(pieces, records=records, at=self._at), heard, records)
-
-    def bury(self, share: RecordShare, obituary: Obituary) -> Heard | None:
-        """Make a dead letter of what a request has for the queue; None, and nothing is kept, where there is no room for
-        that either.
-        """
-        if self.is_stuck:
-            return None
-        written = self._queue.bury_unqueued(share.pieces, obituary, records=share.records, at=obituary.at)
-        if written is None:
-            return None
-        heard: Heard = self._loop.create_future()
-        self._follow(written, [heard], share.records)
-        return heard
-
-    def _follow(self, written: asyncio.Future[None], heard: list[Heard], records: int) -> None:
-        self._under_way += 1
-        written.add_done_callback(partial(self._written, heard, records))
-
-    def _written(self, heard: list[Heard], records: int, written: asyncio.Future[None]) -> None:
-        self._under_way -= 1
-        if self.is_stuck:
-            self.is_stuck = False
-            log.warning(ANSWERS, self._who)
-        failure = written.exception()
-        if failure is None:
-            self._counts.taken += records
-        elif isinstance(failure, QueueFault):
-            failure = NotTaken(f"{failure.message} {KEEP}")
-        for one in heard:
-            one.set_result(None) if failure is None else one.set_exception(failure)
-        if not self._under_way:
-            self._flush()
-
-    def stick(self) -> None:
-        """Take nothing more until the disk answers: somebody waited for too long."""
-        if not self.is_stuck:
-            self.is_stuck = True
-            self._hung()
-            log.error(HANGS, self._who)
-
 
 SHORT = {
     Shortage.BATCHES: "its queue holds as much as `sending_queue_queue_size` allows",
@@ -174,9 +31,8 @@ SHORT = {
 
 @dataclass(eq=False, slots=True)
 class Lane:
-    """`queue` is None when records are sent while their sender waits, and so is `gathering`, which stands in front of
-    it. `exporter` is None for a queue that was found and of whose destination nothing is known: it can be discarded, or
-    waits for a destination of this name.
+    """`queue` is None when records are sent while their sender waits. `exporter` is None for a queue that was found and
+    of whose destination nothing is known: it can be discarded, or waits for a destination of this name.
 
     A lane that is `leaving` takes nothing more: it drains.
     """
@@ -187,7 +43,6 @@ class Lane:
     destination: Destination | None
     queue: Queue | None
     exporter: Exporter | None
-    gathering: SmallRequests | None = None
     leaving: bool = False
     counts: DeliveryCounts = field(default_factory=DeliveryCounts)
 
@@ -219,9 +74,7 @@ class Lane:
     @property
     def is_refused(self) -> bool:
         """Tell whether the disk failed what was written last, or does not answer."""
-        if self.queue is None:
-            return False
-        return self.queue.depth().refused or (self.gathering is not None and self.gathering.is_stuck)
+        return self.queue is not None and self.queue.depth().refused
 
     @property
     def is_without_disk(self) -> bool:
@@ -237,8 +90,6 @@ class Lane:
         """Tell whether nothing is queued, and no dead letter is left."""
         if self.queue is None:
             return True
-        if self.gathering is not None and not self.gathering.is_empty:
-            return False
         depth = self.queue.depth()
         return not depth.batches and not depth.dead_batches
 
@@ -267,7 +118,7 @@ NOWHERE = "none"
 MEMORY = "memory"
 
 
-DRAIN_LOOK_SECONDS = 1.0  # between two looks whether dead letters are left
+DRAIN_LOOK_SECONDS = 0.5  # between two looks whether something is left
 
 
 class DrainingLanes:
@@ -277,8 +128,8 @@ class DrainingLanes:
         self._queues = queues
         self._ended = ended
         self._lanes: list[Lane] = []
-        self._drains: dict[Lane, asyncio.Task[None]] = {}
-        self._ends: dict[asyncio.Task[None], Lane] = {}
+        self._looking: asyncio.Task[None] | None = None
+        self._ends: dict[asyncio.Task[None], tuple[Lane, float]] = {}  # with the time of the loop until it is awaited
 
     def __iter__(self) -> Iterator[Lane]:
         return iter([*self._lanes])
@@ -291,19 +142,14 @@ class DrainingLanes:
         """Let a lane drain. It takes nothing more."""
         lane.leaving = True
         self._lanes.append(lane)
-        self.drain(lane)
-
-    def drain(self, lane: Lane) -> None:
-        """End a lane once it is empty, if it is one that sends."""
-        if lane.exporter is not None:
-            self._drains[lane] = asyncio.create_task(self._drained(lane), name=f"drain-{lane.project}-{lane.name}")
+        if self._looking is None:
+            self._looking = asyncio.create_task(self._look(), name="draining-lanes")
 
     def take_back(self, project: str, name: str, place: str) -> Lane | None:
         """Return the draining lane of a destination that is back at the same place: its queue is not opened twice."""
         for lane in self.of(project, name):
             if lane.place == place:
                 self._lanes.remove(lane)
-                self._stop(lane)
                 lane.leaving = False
                 return lane
         return None
@@ -312,39 +158,50 @@ class DrainingLanes:
         """End the empty lanes that send nothing, all at once: they share one wait for a disk that hangs. If the caller
         is cancelled, they end nevertheless.
         """
-        ends = [self._end(lane) for lane in self if lane.exporter is None and lane.is_empty]
-        if ends:
-            await asyncio.wait(ends)
+        await self._wait([self._end(lane) for lane in self if lane.exporter is None and lane.is_empty])
 
     async def until_ended(self, project: str, name: str, place: str) -> None:
-        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again."""
-        ends = [
-            task for task, lane in self._ends.items() if (lane.project, lane.name, lane.place) == (project, name, place)
-        ]
-        if ends:
-            await asyncio.wait(ends)
+        """Wait for the ending lanes of a destination at this place: its queue must be closed before it opens again.
+
+        A disk that hangs is not waited for longer than at the end of the service.
+        """
+        await self._wait(
+            task
+            for task, (lane, _) in self._ends.items()
+            if (lane.project, lane.name, lane.place) == (project, name, place)
+        )
+
+    async def all_ended(self) -> None:
+        """Wait for all ending lanes, as long as for one."""
+        await self._wait(self._ends)
+
+    async def _wait(self, ends: Iterable[asyncio.Task[None]]) -> None:
+        waited = [*ends]
+        if waited:
+            seconds = max(self._ends[one][1] for one in waited) - asyncio.get_running_loop().time()
+            await asyncio.wait(waited, timeout=max(seconds, 0.0))
 
     def stop(self) -> None:
         """Stop to end lanes."""
-        for lane in [*self._drains]:
-            self._stop(lane)
+        if self._looking is not None:
+            self._looking.cancel()
 
-    async def _drained(self, lane: Lane) -> None:
-        await lane.sender.drained()
-        while not lane.is_empty:  # dead letters, until they are discarded, replayed or too old
+    async def _look(self) -> None:
+        """End each lane that sends once it is empty, of dead letters too, until the service stops."""
+        while True:
+            for lane in self:
+                if lane.exporter is not None and lane.is_empty:
+                    self._end(lane)
             await asyncio.sleep(DRAIN_LOOK_SECONDS)
-            await lane.sender.drained()
-        self._end(lane)
 
     def _end(self, lane: Lane) -> asyncio.Task[None]:
         """Remove a lane and its folder. Nothing suspends between the check that it is empty and its move from the list
         to the ending lanes: a caller that misses it in the list waits until its queue is removed (`until_ended`).
         """
         self._lanes.remove(lane)
-        self._drains.pop(lane, None)
         self._ended(lane)
         ends = asyncio.create_task(self._gone(lane), name=f"end-{lane.project}-{lane.name}")
-        self._ends[ends] = lane
+        self._ends[ends] = lane, asyncio.get_running_loop().time() + appender.END_SECONDS
         ends.add_done_callback(self._ends.pop)
         return ends
 
@@ -354,11 +211,6 @@ class DrainingLanes:
         if lane.queue is not None:
             await self._queues.remove(lane.queue)
         log.info("The queue of %s in the project %s is empty, and nobody wants it any more.", lane.name, lane.project)
-
-    def _stop(self, lane: Lane) -> None:
-        task = self._drains.pop(lane, None)
-        if task is not None:
-            task.cancel()
 
 
 class OrphanedQueues:
@@ -398,24 +250,7 @@ class OrphanedQueues:
                     faults.append(fault)
         if not faults:
             self._opened.add(project)
-            _tell_copies(found)
         return faults
-
-
-def _tell_copies(found: Sequence[FoundIdentity]) -> None:
-    """Log destinations with queues in several folders: a folder was copied or restored. Each is sent."""
-    folders: dict[tuple[str, str], list[FoundIdentity]] = {}
-    for one in found:
-        folders.setdefault((one.name, one.directory), []).append(one)
-    for (name, _), several in sorted(folders.items()):
-        if len(several) > 1:
-            log.warning(
-                "%s has %d queues, as if one were a copy, in %s. What stands in several of them is sent as often. "
-                "Where that is not wanted, stop the service and move one of them away.",
-                name,
-                len(several),
-                ", ".join(str(one.folder) for one in several),
-            )
 
 
 LATER_SECONDS = 15.0  # after which a disk that did not answer may

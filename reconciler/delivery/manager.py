@@ -16,7 +16,7 @@ from reconciler.delivery import lanes, status
 from reconciler.delivery.contract import ALL, Behind, QueueFull, TakenRecords, UnknownDestination
 from reconciler.delivery.exporter import Exporter
 from reconciler.delivery.intake import READING, UNREAD_SECONDS, Intake, Matcher, RequestSplit, split_request
-from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues, SmallRequests
+from reconciler.delivery.lanes import DrainingLanes, Lane, OrphanedQueues
 from reconciler.delivery.otlp.models import Logs
 from reconciler.delivery.queue.contract import Queue, QueueFault
 from reconciler.delivery.queue.memory import MemoryQueue
@@ -83,7 +83,6 @@ class Manager:
         self._intake = Intake(clock=clock, chance=chance)
         self._followed: dict[str, FollowedRoutes] = {}
         self._lanes: dict[str, dict[str, Lane]] = {}  # those that take records, by project and name
-        self._hangs = 0  # of disks, each once for each queue
         self._leaving = DrainingLanes(queues, self._take_over)
         self._past = DeliveryCounts()
         self._remnants = OrphanedQueues(queues, dead_bytes=dead_bytes)
@@ -195,11 +194,6 @@ class Manager:
         self, project: str, name: str, *, place: str, destination: Destination | None, queue: Queue | None
     ) -> Lane:
         """Create a lane. It sends if its destination is known."""
-        counts = DeliveryCounts()
-        gathering = None
-        if queue is not None:
-            who = f"{name} in the project {project}"
-            gathering = SmallRequests(queue, who=who, clock=self._clock, counts=counts, hung=self._hung)
         lane = Lane(
             project=project,
             name=name,
@@ -207,15 +201,10 @@ class Manager:
             destination=destination,
             queue=queue,
             exporter=None if destination is None else self._make(project, destination, queue),
-            gathering=gathering,
-            counts=counts,
         )
         if lane.exporter is not None:
             lane.exporter.start()
         return lane
-
-    def _hung(self) -> None:
-        self._hangs += 1
 
     def _adjust(self, lane: Lane, destination: Destination) -> None:
         if lane.exporter is None:
@@ -262,10 +251,7 @@ class Manager:
         """
         for lane in self._leaving.of(project):
             if lane.name in known:
-                was_sending = lane.exporter is not None
                 self._adjust(lane, known[lane.name])
-                if not was_sending:
-                    self._leaving.drain(lane)
 
         def opened(found: FoundIdentity, queue: Queue) -> None:
             place = lanes.disk_place(found.directory)
@@ -316,8 +302,7 @@ class Manager:
         """Return the counts of all projects."""
         # Of each from its beginning on: what is first seen as more than 0 has not grown, for Prometheus.
         unrouted = {project: self._unrouted.get(project, (0, 0))[0] for project in sorted(self._followed)}
-        faults = self._queues.faults + self._hangs
-        return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), faults)
+        return DeliveryFigures(self._everyone(), self._past, unrouted, self._queues.spare(), self._queues.faults)
 
     def followed(self) -> frozenset[str]:
         """The projects whose routes are known, so that each of their lanes is there."""
@@ -373,6 +358,7 @@ class Manager:
             for lane in self._everyone():
                 if lane.place == lanes.MEMORY and (lost := lane.records):
                     log.warning("This stop loses %s that %s had in memory alone.", counted(lost, "record"), lane.name)
+            await self._leaving.all_ended()
             await self._queues.close()
 
     def _named(self, project: str, name: str) -> list[Lane]:

@@ -28,6 +28,7 @@ from reconciler.model.routes import Destination, Format
 
 log = logging.getLogger(__name__)
 
+LOOK_SECONDS = 0.05  # between two looks whether the queue is empty, when the service stops
 REPLAY_AGAIN_SECONDS = 30.0
 STUMBLED_SECONDS = 30.0  # that a batch waits after a mistake of the service itself
 
@@ -54,9 +55,7 @@ class QueueExporter(Exporter):
         self._is_replay_coming = False
         self._consumers = 0
         self._tasks: set[asyncio.Task[None]] = set()
-        self._settled = asyncio.Event()
         self._timer: Timer | None = None
-        self._timer_at = 0.0
         self._timers: set[Timer] = set()
 
     def start(self) -> None:
@@ -84,7 +83,6 @@ class QueueExporter(Exporter):
             task.cancel()
         await asyncio.gather(*left, return_exceptions=True)
         self._leases.release_all()
-        await super().stop(seconds=0)
 
     def withdraw(self) -> int:
         """See Exporter."""
@@ -94,13 +92,8 @@ class QueueExporter(Exporter):
 
     async def drained(self) -> None:
         """See Exporter."""
-        while len(self._leases) or self._queue.depth().batches:
-            self._settled.clear()
-            try:
-                async with asyncio.timeout(1.0):  # the queue may be emptied from elsewhere
-                    await self._settled.wait()
-            except TimeoutError:
-                continue
+        while len(self._leases) or self._queue.depth().batches:  # noqa: ASYNC110 - it may be emptied from elsewhere
+            await asyncio.sleep(LOOK_SECONDS)
 
     @property
     def waiting(self) -> int:
@@ -110,10 +103,6 @@ class QueueExporter(Exporter):
     @property
     def _is_busy(self) -> bool:
         return bool(self.in_flight or self._consumers)
-
-    @property
-    def _next_in(self) -> float | None:
-        return self._pending.next_in()
 
     # The loop.
 
@@ -139,7 +128,6 @@ class QueueExporter(Exporter):
         try:
             while job is not None:
                 await self._run(job)
-                self._settled.set()
                 job = self._next() if self._consumers <= self._destination.buffering.consumers else None
         finally:
             self._consumers -= 1
@@ -155,12 +143,8 @@ class QueueExporter(Exporter):
 
     def _arm(self, wait: float) -> None:
         """Set the one timer to ring for what is due first."""
-        at = self._environment.monotonic() + wait
         if self._timer is not None:
-            if self._timer_at <= at:
-                return
             self._timer.cancel()
-        self._timer_at = at
         self._timer = self._environment.later(wait, self._ring)
 
     def _ring(self) -> None:
@@ -300,16 +284,11 @@ class QueueExporter(Exporter):
         )
         await self._leases.give_up(batch, obituary)
 
-    def buried(self, records: int, obituary: Obituary) -> None:
-        """See Exporter."""
-        super().buried(records, obituary)
-        self._settled.set()
-
     # The endpoint as a whole, and the dead letters of its outages.
 
-    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False, is_elsewhere: bool = False) -> None:
+    def _learn(self, verdict: AnswerVerdict, *, is_probe: bool = False) -> None:
         was_up = self._gate.is_up
-        super()._learn(verdict, is_probe=is_probe, is_elsewhere=is_elsewhere)
+        super()._learn(verdict, is_probe=is_probe)
         if self._gate.is_up and not was_up:
             self._pending.end_outage()
             self._is_replay_owed = True

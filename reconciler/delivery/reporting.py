@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, Timer
+from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment
 from reconciler.delivery.queue.contract import Obituary
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.text import counted
@@ -97,9 +97,8 @@ class SendReport:
         self.last_success: int | None = None
         self.last_failure: SendFailure | None = None
         self.failing_since: int | None = None
-        self._untold = 0  # records
-        self._cause = ""  # of the last of them
-        self._telling: Timer | None = None  # while a line was written lately
+        self._untold = 0  # records of dead letters
+        self._tells_at = 0.0  # monotonic seconds, before which no line is written about them
 
     def change(self, state: ExporterState) -> None:
         """Note the present state."""
@@ -131,37 +130,18 @@ class SendReport:
         log.info("The endpoint of %s is back; sending goes on.", self._who)
 
     def replayed(self, batches: int, records: int) -> None:
-        """Dead letters of an outage are queued again. Those that were not told of yet are told first: the last line
-        says what they are now.
-        """
-        self._log_dead()
+        """Dead letters of an outage are queued again."""
         letters, held = counted(batches, "dead letter"), counted(records, "record")
         log.info("Of %s, %s (%s) %s queued again.", self._who, letters, held, "is" if batches == 1 else "are")
 
     def buried(self, records: int, obituary: Obituary) -> None:
-        """Records became a dead letter. A line tells of them: at once, or after a while when there was one lately."""
+        """Records became a dead letter. A line tells of them, unless there was one lately; then the next one does."""
         self.counts.dead += records
         self._untold += records
-        self._cause = obituary.cause
-        if self._telling is None:
-            self._tell()
-
-    def stop(self) -> None:
-        """Log what was not logged yet, and stop the timer."""
-        if self._telling is not None:
-            self._telling.cancel()
-            self._telling = None
-        self._log_dead()
-
-    def _tell(self) -> None:
-        """Log dead letters, and again after a while, until there are no new ones."""
-        has_told = self._log_dead()
-        self._telling = self._environment.later(TELL_SECONDS, self._tell) if has_told else None
-
-    def _log_dead(self) -> bool:
-        if not self._untold:
-            return False
-        records, are = counted(self._untold, "record"), "is a dead letter" if self._untold == 1 else "are dead letters"
-        log.warning("%s for %s %s: %s", records, self._who, are, self._cause)
-        self._untold = 0
-        return True
+        now = self._environment.monotonic()
+        if now < self._tells_at:
+            return
+        counted_records = counted(self._untold, "record")
+        are = "is a dead letter" if self._untold == 1 else "are dead letters"
+        log.warning("%s for %s %s: %s", counted_records, self._who, are, obituary.cause)
+        self._untold, self._tells_at = 0, now + TELL_SECONDS

@@ -10,8 +10,8 @@ import logging
 import re
 import ssl
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from msgspec.structs import replace
 from reconciler.delivery import retry
 from reconciler.delivery.http_client import (
     AnswerLimits,
-    FailureCause,
     HttpAnswer,
     HttpClient,
     HttpRequest,
@@ -35,9 +34,11 @@ from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339
 from reconciler.notifications import rendering
 from reconciler.notifications.ledger import DueAlert
-from reconciler.notifications.models import AlertTarget, Notification, UserStatus
+from reconciler.notifications.models import Notification, UserStatus
 from reconciler.notifications.rendering import NotificationPlace
 from reconciler.settings import bounded_io
+from reconciler.settings.bounded_io import BoundedIO
+from reconciler.settings.models import AlertTarget
 
 log = logging.getLogger(__name__)
 
@@ -176,12 +177,7 @@ class AlertSender:
         self._whole = whole
         self._authorities = authorities
         self._trust: ssl.SSLContext | None = None  # made with the first alert; None trusts the system's authorities
-        self._threads: dict[str, ThreadPoolExecutor] = {}  # one for each target, which waits for its own files alone
-
-    def close(self) -> None:
-        """Begin nothing more."""
-        for threads in self._threads.values():
-            threads.shutdown(wait=False, cancel_futures=True)
+        self._files: dict[str, BoundedIO] = {}  # of each target, which waits for its own alone
 
     async def send(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: float) -> AlertOutcome:
         """Send once, at a time in Unix seconds."""
@@ -194,7 +190,7 @@ class AlertSender:
                 why=f"it took longer than {self._whole:g} seconds; look at the disk that its files are on"
             )
         except Unanswered as problem:
-            return AlertOutcome(why=f"{problem.message}: {_ADVICE[problem.cause]}")
+            return AlertOutcome(why=f"{problem.message}; {_ADVICE}")
         except errors.ReconcilerError as problem:
             return AlertOutcome(why=problem.message)
         except Exception:
@@ -214,9 +210,8 @@ class AlertSender:
 
     async def _request(self, to: AlertTarget, body: bytes, *, identifier: str, seconds: int) -> HttpRequest:
         """Files are read at each attempt, so that a new secret counts at once. Raises UnpreparedAlert."""
-        if to.name not in self._threads:
-            self._threads[to.name] = ThreadPoolExecutor(1, thread_name_prefix=f"alert-files-{to.name}")
-        url, secret = await asyncio.get_running_loop().run_in_executor(self._threads[to.name], _read, to)
+        files = self._files.setdefault(to.name, BoundedIO(f"the files of the alert target {to.name}"))
+        url, secret = await files.answer(partial(_read, to))
         named = alert_headers(body, identifier=identifier, seconds=seconds, secret=secret)
         return HttpRequest(_target(url, to), "POST", named, body)
 
@@ -270,6 +265,7 @@ def _meaning(status: int) -> str:
     return "its server fails; look at its own logs"
 
 
+_ADVICE = "check its URL, and `outbound.proxy` and `outbound.caFile`"
 _WITHDRAWN = "a wrong or withdrawn URL; make a new one there, and put it into `url` or `urlFile`"
 _UNSIGNED = "it expects another signature, or its URL was withdrawn; renew `secretFile`, or `url` or `urlFile`"
 _MEANINGS: Mapping[int, str] = MappingProxyType(
@@ -278,24 +274,7 @@ _MEANINGS: Mapping[int, str] = MappingProxyType(
         403: _UNSIGNED,
         404: _WITHDRAWN,
         405: _WITHDRAWN,
-        407: "the proxy in `outbound.proxy` wants a password",
-        408: "it did not get the alert in time; it is overloaded, or the network is slow",
         410: _WITHDRAWN,
-        413: "the alert is too large for it",
         429: "it gets too many; choose fewer with `severities` and `types`",
-        503: "it is overloaded or down for maintenance",
-    }
-)
-_ADVICE: Mapping[FailureCause, str] = MappingProxyType(
-    {
-        FailureCause.NAME: "a wrong hostname; check the URL",
-        FailureCause.CONNECT: "a wrong hostname or port, or its server is down; check the URL",
-        FailureCause.TLS: "a wrong port or scheme; check the URL",
-        FailureCause.UNTRUSTED: "an untrusted certificate, or one for another name; check the URL, or set "
-        "`outbound.caFile`",
-        FailureCause.CLIENT: "it wants a client certificate, and alerts have none",
-        FailureCause.TIME: "a wrong hostname or port, or its server is slow; check the URL",
-        FailureCause.PROXY: "check the proxy in `outbound.proxy`",
-        FailureCause.ANSWER: "a wrong port or scheme, or its server fails; check the URL",
     }
 )

@@ -5,7 +5,7 @@ import logging
 import os
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from reconciler.model import ids
@@ -15,15 +15,14 @@ from reconciler.model.text import counted
 from reconciler.notifications import ledger, models, rendering
 from reconciler.notifications.ledger import MOST, DueAlert
 from reconciler.notifications.models import (
-    AlertTarget,
     Cause,
-    Domain,
     Look,
     Notification,
     NotificationState,
     UserStatus,
 )
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.settings.models import AlertTarget
 from reconciler.store.contract import Operations, StoreFault
 from reconciler.store.records import Noted, NotificationStatusRow
 
@@ -62,27 +61,23 @@ class Board:
         self._place = place
         self._retention = retention
         self._most = most
-        self._kept: dict[str, Notification] = {}  # the oldest first: new ids are greater
+        self._kept: Mapping[str, Notification] = {}  # the oldest first: new ids are greater; replaced, never changed
         self._statuses: dict[str, dict[str, UserStatus]] = {}  # by notification and person
-        self._stored: set[str] = set()  # the ids in the file
-        self._to_put: dict[str, Notification] = {}  # what could not be written
-        self._to_forget: set[str] = set()
-        self._to_unread: set[str] = set()
+        self._stored: Mapping[str, Notification] = {}  # in the file
+        self._to_unread: set[str] = set()  # what could not be written of marks
         self._changing = asyncio.Lock()  # whoever changes a notification holds it until that is shown
         self._changed = asyncio.Event()
         self._made = 0  # the time in the last id, in milliseconds
-        self._left_out: set[Domain] = set()  # in whose looks causes found no room
 
     async def load(self) -> None:
         """Load what an earlier start kept, and have targets told of what is open and what they did not hear of. Raises
         StoreFault for a file that cannot be read.
         """
-        rows = await self._operations.notifications()
-        self._kept = {one.id: one for one in models.read_notifications(rows)}
-        self._stored = {row.id for row in rows}
-        for identifier, user, status in models.read_statuses(await self._operations.notification_statuses()):
-            if identifier in self._kept:
-                self._statuses.setdefault(identifier, {})[user] = status
+        kept = models.read_notifications(await self._operations.notifications())
+        self._kept = self._stored = {one.id: one for one in kept}
+        for row in await self._operations.notification_statuses():
+            if row.notification in self._kept:
+                self._statuses.setdefault(row.notification, {})[row.user] = UserStatus(row.status)
         if self._kept:  # the clock may have been set back since
             self._made = ids.milliseconds(max(self._kept))
         names = {target.name for target in self.targets}
@@ -97,7 +92,7 @@ class Board:
     async def take(self, look: Look) -> None:
         """Take over what a look found."""
         async with self._changing:
-            found = ledger.changes(
+            changes = ledger.changes(
                 self._kept.values(),
                 look,
                 now=self._clock(),
@@ -105,14 +100,7 @@ class Board:
                 targets=self.targets,
                 most=self._most,
             )
-            await self._put(found.put)
-        if not found.left_out:
-            self._left_out.discard(look.domain)
-            return
-        if not self._left_out:
-            told, there = counted(found.left_out, "cause"), counted(self.open.total(), "open notification")
-            log.warning("%s found no room beside %s; mend some of them.", told, there)
-        self._left_out.add(look.domain)
+            await self._put(changes)
 
     async def tidy(self) -> None:
         """Write what had to wait, forget what ended long ago, and have alerts sent that are due by now."""
@@ -123,15 +111,15 @@ class Board:
     async def _put(self, ones: Collection[Notification], *, forget: Collection[str] = ()) -> None:
         """Write, then show and have it told, in one stretch, so that nobody sees one that came back open and read."""
         back = {one.id for one in ones if self._has_come_back(one)}
-        await self._write(ones, forget=forget, unread=back)
-        for one in ones:
-            self._kept[one.id] = one
+        kept = {**self._kept, **{one.id: one for one in ones}}
+        for identifier in forget:
+            del kept[identifier]
+            self._statuses.pop(identifier, None)
+        await self._write(kept, unread=back)
+        self._kept = kept
         for identifier in back & self._statuses.keys():
             statuses = self._statuses[identifier].items()
             self._statuses[identifier] = {user: each for user, each in statuses if each is not UserStatus.READ}
-        for identifier in forget:
-            del self._kept[identifier]
-            self._statuses.pop(identifier, None)
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -139,27 +127,21 @@ class Board:
         before = self._kept.get(one.id)
         return before is not None and before.resolved is not None and one.resolved is None
 
-    async def _write(
-        self, ones: Iterable[Notification] = (), *, forget: Collection[str] = (), unread: Collection[str] = ()
-    ) -> None:
-        """Write this and what could not be written before; what cannot be waits for the next time."""
-        self._to_put |= {one.id: one for one in ones}
-        for identifier in forget:
-            self._to_put.pop(identifier, None)
-        self._to_forget.update(self._stored.intersection(forget))
+    async def _write(self, kept: Mapping[str, Notification], *, unread: Collection[str] = ()) -> None:
+        """Have these in the file; what cannot be written waits for the next time."""
         self._to_unread.update(unread)
-        rows = [models.notification_row(one) for one in self._to_put.values()]
-        if not rows and not self._to_forget:
+        rows = [models.notification_row(one) for one in kept.values() if self._stored.get(one.id) is not one]
+        forget = self._stored.keys() - kept.keys()
+        if not rows and not forget:
             return
         try:
-            await asyncio.shield(self._operations.note(Noted(rows, self._to_forget, self._to_unread)))
+            await asyncio.shield(self._operations.note(Noted(rows, forget, self._to_unread)))
         except StoreFault as fault:
             if self.unwritten != fault.message:  # once, and not at each time that meets it again
                 log.warning("Notifications are shown and alerts sent, but after a restart not known: %s", fault.message)
             self.unwritten = fault.message
             return
-        self._stored = (self._stored | self._to_put.keys()) - self._to_forget
-        self._to_put, self._to_forget, self._to_unread = {}, set(), set()
+        self._stored, self._to_unread = kept, set()
         if self.unwritten:
             self.unwritten = ""
             log.info("Notifications can be written again, and those that waited for that are.")
@@ -242,7 +224,7 @@ class Board:
             one = self._kept.get(identifier)
             if one is None or not sees(one.cause):
                 return None
-            await self._write()
+            await self._write(self._kept)
             if self.unwritten:  # a notification that came back would be unread again
                 raise StoreFault(self.unwritten)
             row = NotificationStatusRow(identifier, user, status.value)

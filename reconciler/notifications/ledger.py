@@ -13,32 +13,24 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from reconciler.model.text import visible
-from reconciler.notifications import rendering
 from reconciler.notifications.models import (
-    AlertTarget,
     Cause,
     Domain,
-    Facts,
     Finding,
     Look,
     Notification,
     NotificationScope,
     NotificationState,
 )
+from reconciler.settings.models import AlertTarget
 
 HOLD = timedelta(minutes=15)  # after it was resolved: what comes back meanwhile is the same one
 UPDATE = timedelta(minutes=1)  # between two changes of its sentences, unless it grows worse or milder
 MOST = 10_000  # that are kept, open and resolved
+LONGEST = 5_000  # characters of its title, and of its details
 MOST_LATE = 100  # open notifications that a target is told of late: a chat is no place for more
 
 NewId = Callable[[], str]
-
-
-class LedgerChanges(NamedTuple):
-    """Notifications to keep in place of earlier ones, and the number of causes without room."""
-
-    put: list[Notification]
-    left_out: int
 
 
 def changes(
@@ -49,7 +41,7 @@ def changes(
     new_id: NewId,
     targets: Sequence[AlertTarget] = (),
     most: int = MOST,
-) -> LedgerChanges:
+) -> list[Notification]:
     """Return what a look changes. `kept` is in the order of ids; new ones get theirs in the order of the findings.
 
     Of `most`, a project takes no more than it leaves to all others: one alone gets half of all, the next half of the
@@ -62,7 +54,7 @@ def changes(
     found: dict[Cause, Finding] = {}
     for finding in look.findings:
         found.setdefault(finding.cause, finding)
-    put, left_out = [], 0
+    put = []
     for cause, finding in found.items():
         before = latest.get(cause)
         after = _met(before, finding, domain=look.domain, now=now, new_id=new_id)
@@ -70,7 +62,6 @@ def changes(
             continue
         if before is None or before.state is NotificationState.RESOLVED:
             if cause.scope is not NotificationScope.ORGANIZATION and taken[cause.project] >= room:
-                left_out += 1
                 continue
             taken[cause.project] += 1
             room -= 1
@@ -82,7 +73,7 @@ def changes(
         is_looked_at = look.projects is None or one.cause.project in look.projects
         if one.domain is look.domain and is_looked_at and one.cause not in found:
             put.append(replace(one, resolved=now, modified=now, version=one.version + 1))
-    return LedgerChanges(put, left_out)
+    return put
 
 
 def forgotten(kept: Collection[Notification], *, now: datetime, retention: timedelta, most: int = MOST) -> list[str]:
@@ -108,7 +99,8 @@ def _met(
         return replace(
             before,
             severity=finding.severity,
-            facts=_visible(finding.facts),
+            title=_text(finding.title),
+            details=_text(finding.details),
             began=now,
             modified=now,
             version=before.version + 1,
@@ -120,7 +112,8 @@ def _met(
         domain=domain,
         cause=finding.cause,
         severity=finding.severity,
-        facts=_visible(finding.facts),
+        title=_text(finding.title),
+        details=_text(finding.details),
         opened=now,
         began=now,
         modified=now,
@@ -128,25 +121,15 @@ def _met(
 
 
 def _updated(before: Notification, finding: Finding, *, now: datetime) -> Notification:
-    after = replace(before, severity=finding.severity, facts=_visible(finding.facts))
-    if after.severity is before.severity and (
-        after.facts == before.facts
-        or now - before.modified < UPDATE
-        or rendering.text_of(after) == rendering.text_of(before)
-    ):
+    after = replace(before, severity=finding.severity, title=_text(finding.title), details=_text(finding.details))
+    if after == before or (after.severity is before.severity and now - before.modified < UPDATE):
         return before
     return replace(after, version=before.version + 1, modified=now)
 
 
-def _visible(facts: Facts) -> Facts:
-    """A name that a disk gave may be no text that can be stored."""
-    shown: dict[str, str | int | tuple[str, ...]] = {}
-    for name, value in facts.items():
-        if isinstance(value, tuple):
-            shown[name] = tuple(map(visible, value))
-        else:
-            shown[name] = visible(value) if isinstance(value, str) else value
-    return shown
+def _text(found: str) -> str:
+    """A name that a disk or a person gave may be no text that can be stored or shown."""
+    return visible(found)[:LONGEST]
 
 
 # Alerts that are due: each target is told that a cause began, at once, and that it ended. What is due follows from the

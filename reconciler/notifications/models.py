@@ -1,26 +1,20 @@
-"""Notifications as values and as rows of `ops.db`, and the targets of alerts about them."""
+"""Notifications as values and as rows of `ops.db`."""
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.store.records import NotificationRow, NotificationStatusRow
+from reconciler.store.records import NotificationRow
 
 log = logging.getLogger(__name__)
 
 # A notification: one cause that a person should know of, from when it began until it is forgotten.
-
-Facts: TypeAlias = Mapping[str, str | int | tuple[str, ...]]
-"""The facts in the sentences of a notification, by name; `rendering` says which a type has. Never a secret, and
-nothing that a stranger's endpoint answered.
-"""
 
 
 class NotificationScope(StrEnum):
@@ -83,7 +77,8 @@ class Cause(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A cause as one look found it.
+    """A cause as one look found it, told in a line for a list and in sentences with its details. They hold no secret,
+    and nothing that a stranger's endpoint answered.
 
     One that is `fading` is less than what opens a notification and not yet over: an open one stays as it is. So
     a value that sways about a threshold does not open and end one again and again, and what a service that just started
@@ -92,7 +87,8 @@ class Finding:
 
     cause: Cause
     severity: Severity = Severity.WARNING
-    facts: Facts = field(default_factory=dict)
+    title: str = ""
+    details: str = ""
     fading: bool = False
 
 
@@ -106,37 +102,22 @@ class Look(NamedTuple):
     projects: frozenset[str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AlertTarget:
-    """A target of the settings, and which notifications it wants: empty is all of them. With `projects`, those of the
-    organization are not wanted.
-
-    One of `url` and `url_file` is given; neither is shown, since chats take a URL for a password.
-    """
-
-    name: str
-    url: str = field(default="", repr=False)
-    url_file: Path | None = None
-    secret_file: Path | None = None
-    severities: tuple[Severity, ...] = ()
-    types: tuple[NotificationType, ...] = ()
-    projects: tuple[str, ...] = ()
-
-
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One that is kept. Instants are aware.
 
-    `version` begins at 1 and grows whenever something that a person reads changed; `modified` is when it did.
-    `occurrences` counts how often the cause began. `opened` is when it did first, `began` last; `resolved` is None
-    while it is there. `waiting` holds the targets that are still to be told of the beginning, and since when;
-    `told_to` those that took that alert, and are to be told of the end.
+    `title` is empty in a row of an earlier version, until a look finds the cause. `version` begins at 1 and grows
+    whenever something that a person reads changed; `modified` is when it did. `occurrences` counts how often the cause
+    began. `opened` is when it did first, `began` last; `resolved` is None while it is there. `waiting` holds the
+    targets that are still to be told of the beginning, and since when; `told_to` those that took that alert, and are to
+    be told of the end.
     """
 
     id: str
     domain: Domain
     cause: Cause
     severity: Severity
-    facts: Facts = {}
+    title: str = ""
+    details: str = ""
     opened: datetime
     began: datetime
     modified: datetime
@@ -170,12 +151,3 @@ def read_notifications(rows: Iterable[NotificationRow]) -> Iterator[Notification
             yield _decoder.decode(each.body)
         except msgspec.MsgspecError:
             log.warning("The notification %s was written by another version, and is not shown.", each.id)
-
-
-def read_statuses(rows: Iterable[NotificationStatusRow]) -> Iterator[tuple[str, str, UserStatus]]:
-    """Yield notification, person and status. A status of a later version is passed over."""
-    for each in rows:
-        try:
-            yield each.notification, each.user, UserStatus(each.status)
-        except ValueError:
-            log.warning("What was done with %s was written by another version; it is unread.", each.notification)

@@ -4,10 +4,9 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain
-from typing import Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -21,13 +20,15 @@ from reconciler.model.clock import Clock
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.flows import Flow, FlowChange
 from reconciler.model.notification_types import NotificationType, Severity
+from reconciler.model.text import counted
+from reconciler.notifications import rendering
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.notifications.rendering import NAMED, REFUSED
+from reconciler.notifications.models import Cause, Domain, Finding, Look
+from reconciler.notifications.rendering import NAMED, named
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import RunOutcome
 from reconciler.store.contract import Store
-from reconciler.store.records import Attention, ResourceChange
+from reconciler.store.records import Attention, ResourceChange, Some
 
 # The loop over all observers.
 
@@ -84,18 +85,25 @@ class ObserverLoop:
 
 # Repositories: the state that their reconcilers remember, and the last runs.
 
-OF_STATE: Mapping[RepositoryState, tuple[NotificationType, Severity]] = {
-    RepositoryState.UNREACHABLE: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
-    RepositoryState.UNAUTHORIZED: (NotificationType.REPOSITORY_UNREACHABLE, Severity.ERROR),
-    RepositoryState.BRANCH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.PATH_MISSING: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.EMPTY: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.UNRELATED_ROOT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.UNSIGNED: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.UNSUPPORTED_FORMAT: (NotificationType.REPOSITORY_HELD, Severity.ERROR),
-    RepositoryState.PRUNE_HELD: (NotificationType.PRUNE_HELD, Severity.WARNING),
-    RepositoryState.MIRROR_CORRUPT: (NotificationType.RECONCILE_FAILED, Severity.ERROR),
+OF_STATE: Mapping[RepositoryState, NotificationType] = {
+    RepositoryState.UNREACHABLE: NotificationType.REPOSITORY_UNREACHABLE,
+    RepositoryState.UNAUTHORIZED: NotificationType.REPOSITORY_UNREACHABLE,
+    RepositoryState.BRANCH_MISSING: NotificationType.REPOSITORY_HELD,
+    RepositoryState.PATH_MISSING: NotificationType.REPOSITORY_HELD,
+    RepositoryState.EMPTY: NotificationType.REPOSITORY_HELD,
+    RepositoryState.UNRELATED_ROOT: NotificationType.REPOSITORY_HELD,
+    RepositoryState.UNSIGNED: NotificationType.REPOSITORY_HELD,
+    RepositoryState.UNSUPPORTED_FORMAT: NotificationType.REPOSITORY_HELD,
+    RepositoryState.PRUNE_HELD: NotificationType.PRUNE_HELD,
+    RepositoryState.MIRROR_CORRUPT: NotificationType.RECONCILE_FAILED,
 }
+TITLES: Mapping[NotificationType, str] = {
+    NotificationType.REPOSITORY_UNREACHABLE: "The repository {} cannot be read",
+    NotificationType.REPOSITORY_HELD: "Nothing is taken over from the repository {}",
+    NotificationType.PRUNE_HELD: "Deletions of the repository {} are held",
+    NotificationType.RECONCILE_FAILED: "The repository {} could not be reconciled",
+}
+REFUSED = ("invalid", "error", "in-use", "forbidden")  # statuses of resources that are not stored as Git says
 RUNS = 20  # that are looked at for the last one that tells how resources fared
 STATUSES = 10_000  # of a run that are looked at for names
 
@@ -130,7 +138,7 @@ class RepositoryObserver:
     def __init__(self, reconcilers: Callable[[], list[Reconciler]], store: Store) -> None:
         self._reconcilers = reconcilers
         self._store = store
-        self._read: dict[str, tuple[str, Facts | None]] = {}  # the last run, and what it told of resources
+        self._read: dict[str, tuple[str, Finding | None]] = {}  # the last run, and what it told of resources
 
     async def look(self) -> Look:
         """All repositories. Raises StoreFault."""
@@ -139,43 +147,39 @@ class RepositoryObserver:
         for one in every:
             if one.why_suspended is None:  # else nobody looks, and it says so itself
                 findings += cause_of_state(one)
-                findings += await self._resources(one)
+                found = await self._resources(one)
+                findings += () if found is None else (found,)
         names = {one.watched.name for one in every}
         self._read = {name: read for name, read in self._read.items() if name in names}
         return Look(Domain.REPOSITORIES, tuple(findings))
 
-    async def _resources(self, one: Reconciler) -> list[Finding]:
+    async def _resources(self, one: Reconciler) -> Finding | None:
         name, last = one.watched.name, one.memory.last_run
-        before, facts = self._read.get(name, ("", None))
-        if last is not None and before != last:
-            told = await self._told(name)
-            facts = facts if told is None else told
-            self._read[name] = (last, facts)
         cause = Cause(NotificationType.RESOURCES_INVALID, name, one.watched.project)
-        if facts is None:
-            return [Finding(cause, fading=True)]  # no run has told yet
-        severity = Severity.ERROR if facts.get("refused") else Severity.WARNING
-        return [Finding(cause, severity, facts)] if facts else []
+        before, found = self._read.get(name, ("", Finding(cause, fading=True)))  # until a run tells, nothing is known
+        if last is not None and before != last:
+            async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
+                runs = [_run.decode(shown) async for page in pages for shown in page]
+            run = next((run for run in runs if run.tells), None)
+            found = found if run is None else await self._told(run, cause)
+            self._read[name] = (last, found)
+        return found
 
-    async def _told(self, name: str) -> Facts | None:
-        """Return what the last run with a plan reported of resources; empty for nothing, None without such a run."""
-        async with aclosing(self._store.runs_pages(repository=name, projects=None, limit=RUNS)) as pages:
-            runs = [_run.decode(shown) async for page in pages for shown in page]
-        run = next((run for run in runs if run.tells), None)
-        if run is None:
-            return None
+    async def _told(self, run: _Run, cause: Cause) -> Finding | None:
+        """Return what a run reported of resources."""
         counts = {status: run.counts[status] for status in REFUSED if run.counts.get(status)}
         if not counts:
-            return {}
-        found = await self._first(run.id)
-        names = tuple(f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found)
-        return {
-            **counts,
-            "total": sum(counts.values()),
-            "names": names,
-            "first": _why(found[0]) if found else "",
-            "refused": int(run.outcome is RunOutcome.REFUSED),
-        }
+            return None
+        found, total = await self._first(run.id), sum(counts.values())
+        names = [f"{one.kind or 'a document'} {one.name or one.path or ''}".strip() for one in found]
+        first = rendering.sentence(f"The first: {_why(found[0])}") if found else ""
+        return Finding(
+            cause,
+            Severity.ERROR if run.outcome is RunOutcome.REFUSED else Severity.WARNING,
+            f"Not stored as Git says: {counted(total, 'resource')} of the repository {cause.subject}",
+            f"{', '.join(f'{number} {status}' for status, number in counts.items())}: "
+            f"{named(names, total=total)}. {first}".strip(),
+        )
 
     async def _first(self, run: str) -> list[_Status]:
         """The first resources of a run that are not stored as it wants."""
@@ -199,7 +203,6 @@ BEGINS = frozenset({FlowChange.STARTED, FlowChange.RESUMED})
 
 
 class _RunFlows(msgspec.Struct, frozen=True):
-    counts: dict[str, int]
     changes: tuple[Flow, ...]
 
 
@@ -211,15 +214,16 @@ class FlowRun(msgspec.Struct, frozen=True):
     flows: _RunFlows | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EndedFlows:
-    """The flows that one commit ended, as sentences by Configuration and destination; `more` have no name."""
+class EndedFlow(NamedTuple):
+    """The commit that ended a flow, when that was, and the flow in a sentence."""
 
     commit: str
     at: datetime
-    flows: Mapping[tuple[str, str], str]
-    more: int
+    sentence: str
 
+
+EndedFlows: TypeAlias = Mapping[tuple[str, str], EndedFlow]
+"""By Configuration and destination."""
 
 read_flow_run = msgspec.json.Decoder(FlowRun).decode
 
@@ -245,32 +249,35 @@ class FlowObserver:
         self._followed = followed
         self._delivers = delivers
         self._clock = clock
-        self._read: dict[str, tuple[str, tuple[EndedFlows, ...]]] = {}  # the oldest first
+        self._read: dict[str, tuple[str, EndedFlows]] = {}
 
     async def look(self) -> Look:
         """All repositories. Raises StoreFault."""
         every = [one for one in self._reconcilers() if one.why_suspended is None]
         since, read = self._clock() - ENDED, dict(self._read)
-        self._read = {one.watched.name: read.get(one.watched.name, ("", ())) for one in every}
+        self._read = {one.watched.name: read.get(one.watched.name, ("", {})) for one in every}
         findings: list[Finding] = []
         for one in every:
             name, last = one.watched.name, one.memory.last_run or ""
             before, ended = self._read[name]
             if last != before:
                 ended = ended_flows(ended, await self._runs(name, before, since))
-            ended = tuple(each for each in ended if each.at > since)
+            ended = {flow: each for flow, each in ended.items() if each.at > since}
             self._read[name] = (last, ended)
-            findings += [found for each in ended for found in self._findings(one, each)]
+            findings += self._findings(one, ended)
         return Look(Domain.FLOWS, tuple(findings))
 
     def _findings(self, one: Reconciler, ended: EndedFlows) -> Iterator[Finding]:
         name, project = one.watched.name, one.watched.project
-        left = [text for flow, text in ended.flows.items() if not self._delivers(project, *flow)]
-        if left:
-            cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {ended.commit}", project)
-            names, total = tuple(left[:NAMED]), len(left) + ended.more
-            facts: Facts = {"repository": name, "commit": ended.commit, "total": total, "names": names}
-            yield Finding(cause, Severity.WARNING, facts, fading=project not in self._followed())
+        by_commit: dict[str, list[str]] = {}
+        for flow, each in ended.items():
+            if not self._delivers(project, *flow):
+                by_commit.setdefault(each.commit, []).append(each.sentence)
+        for commit, flows in by_commit.items():
+            cause = Cause(NotificationType.FLOW_STOPPED, f"{name} at {commit}", project)
+            title = f"{counted(len(flows), 'flow')} ended with the commit {commit} of the repository {name}"
+            details = rendering.sentence(named(flows[:NAMED], total=len(flows), between="; "))
+            yield Finding(cause, Severity.WARNING, title, details, fading=project not in self._followed())
 
     async def _runs(self, name: str, last: str, since: datetime) -> list[FlowRun]:
         """Return the runs since then that are newer than the last one that was read, the oldest first."""
@@ -280,43 +287,42 @@ class FlowObserver:
         return [run for run in reversed(found) if run.id > last and ids.milliseconds(run.id) >= begin]
 
 
-def ended_flows(before: Iterable[EndedFlows], runs: Iterable[FlowRun]) -> tuple[EndedFlows, ...]:
-    """Add what these runs ended, in order, and take away what they began again."""
-    found = list(before)
+def ended_flows(before: EndedFlows, runs: Iterable[FlowRun]) -> EndedFlows:
+    """Add what these runs ended, in order, and take away what they began again. A flow counts for the last commit that
+    ended it.
+    """
+    found = dict(before)
     for run in runs:
-        if run.flows is None:
-            continue
-        changes = run.flows.changes
-        begun = {(one.configuration, one.destination) for one in changes if one.change in BEGINS}
-        ended = {
-            (one.configuration, one.destination): one.sentence() for one in changes if one.change is FlowChange.STOPPED
-        }
-        for index, one in enumerate(found):
-            found[index] = replace(one, flows={key: text for key, text in one.flows.items() if key not in begun})
-        if ended:
-            at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
-            more = run.flows.counts.get(FlowChange.STOPPED, 0) - len(ended)
-            found.append(EndedFlows((run.commit or "")[:12], at, ended, more))
-    return tuple(one for one in found if one.flows)
+        at = datetime.fromtimestamp(ids.milliseconds(run.id) / 1000, UTC)
+        for change in () if run.flows is None else run.flows.changes:
+            flow = change.configuration, change.destination
+            if change.change in BEGINS:
+                found.pop(flow, None)
+            elif change.change is FlowChange.STOPPED:
+                found[flow] = EndedFlow((run.commit or "")[:12], at, change.sentence())
+    return found
 
 
 def cause_of_state(one: Reconciler) -> Iterator[Finding]:
     """Yield what is wrong with a repository itself."""
-    watched, row, fault = one.watched, one.memory.row, one.memory.fault
+    row, fault = one.memory.row, one.memory.fault
     state, message = RepositoryState(row.state), row.message or ""
     if isinstance(fault, GitFault):
         state, message = fault.state, fault.message
     is_other = fault is not None and not isinstance(fault, GitFault)
     if state in OF_STATE:
-        type_, severity = OF_STATE[state]
-        facts = {"state": state.value, "message": message}
-        yield Finding(Cause(type_, watched.name, watched.project), severity, facts, fading=is_other)
+        yield _of_repository(one, OF_STATE[state], message, fading=is_other)
     if isinstance(fault, ReconcilerError) and is_other:
-        failed = Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project)
-        yield Finding(failed, Severity.ERROR, {"message": fault.message})
+        yield _of_repository(one, NotificationType.RECONCILE_FAILED, fault.message)
     elif fault is None and one.memory.seen is None:
         # No look of this process has ended: whether it still fails is not known.
-        yield Finding(Cause(NotificationType.RECONCILE_FAILED, watched.name, watched.project), fading=True)
+        yield _of_repository(one, NotificationType.RECONCILE_FAILED, "", fading=True)
+
+
+def _of_repository(one: Reconciler, type_: NotificationType, message: str, *, fading: bool = False) -> Finding:
+    cause = Cause(type_, one.watched.name, one.watched.project)
+    severity = Severity.WARNING if type_ is NotificationType.PRUNE_HELD else Severity.ERROR
+    return Finding(cause, severity, TITLES[type_].format(cause.subject), rendering.sentence(message), fading)
 
 
 def _why(one: _Status) -> str:
@@ -374,18 +380,21 @@ class ConfigurationObserver:
 
 def _findings(project: str, found: Attention) -> list[Finding]:
     findings = []
-    if found.incomplete.total or found.others.total:
-        facts: Facts = {"total": found.incomplete.total, "names": found.incomplete.first}
-        if found.others.total:
-            facts = {**facts, "others": found.others.total, "other_names": found.others.first}
-        findings.append(Finding(Cause(NotificationType.CONFIGURATION_INCOMPLETE, "", project), facts=facts))
-    if found.stale.total:
-        facts = {"total": found.stale.total, "names": found.stale.first}
-        findings.append(Finding(Cause(NotificationType.DELIVERY_STALE, "", project), facts=facts))
+    first = (*(f"Configuration {name}" for name in found.incomplete.first), *found.others.first)[:NAMED]
+    incomplete = Some(found.incomplete.total + found.others.total, first)
+    for type_, some, they in (
+        (NotificationType.CONFIGURATION_INCOMPLETE, incomplete, "Incomplete"),
+        (NotificationType.DELIVERY_STALE, found.stale, "Not delivering by the present version"),
+    ):
+        if some.total:
+            title = f"{they}: {counted(some.total, 'resource')} of the project {project}"
+            details = f"{named(some.first, total=some.total)}."
+            findings.append(Finding(Cause(type_, "", project), title=title, details=details))
     for one in found.deprecated:
-        cause = Cause(NotificationType.RESOURCE_DEPRECATED, f"{one.kind} {one.name}", project)
-        facts = {"users": one.users.total, "names": one.users.first, "instead": one.message}
-        findings.append(Finding(cause, Severity.INFO, facts))
+        subject = f"{one.kind} {one.name}"
+        details = f"Used by {named(one.users.first, total=one.users.total)}. {rendering.sentence(one.message)}"
+        cause = Cause(NotificationType.RESOURCE_DEPRECATED, subject, project)
+        findings.append(Finding(cause, Severity.INFO, f"{subject} is deprecated and in use", details.strip()))
     return findings
 
 
@@ -398,7 +407,6 @@ def _of_projects(domain: Domain, found: Mapping[str, Iterable[Finding]]) -> Look
 NEARLY_FULL, ROOMY = 0.8, 0.6  # of what a queue takes: a notification opens, and ends below
 FAILING = timedelta(seconds=30)  # that requests fail and none arrives
 UNROUTED = timedelta(minutes=15)  # after the last record that nobody took
-SLICE = 20  # destinations that are looked at at a stretch
 
 
 class DeliveryObserver:
@@ -425,16 +433,16 @@ class DeliveryObserver:
         lanes: dict[tuple[str, str], list[Lane]] = {}
         for lane in figures.lanes:
             lanes.setdefault((lane.project, lane.name), []).append(lane)
-        for place, ((project, name), of_one) in enumerate(sorted(lanes.items())):
+        for (project, name), of_one in sorted(lanes.items()):
             if project in findings:
                 findings[project] += _of_destination(project, name, of_one, now=now)
-            if place % SLICE == 0:
-                await asyncio.sleep(0)
         for project, found in findings.items():
             is_unrouted = self._is_unrouted(project, figures.unrouted.get(project, 0), now)
             is_young = now - self._began < UNROUTED  # what was counted before the start is not known any more
             if is_unrouted or is_young:
-                found.append(Finding(Cause(NotificationType.LOGS_UNROUTED, "", project), fading=not is_unrouted))
+                cause = Cause(NotificationType.LOGS_UNROUTED, "", project)
+                title = f"Nobody takes log records that were sent to the project {project}"
+                found.append(Finding(cause, title=title, fading=not is_unrouted))
         return _of_projects(Domain.DELIVERY, findings)
 
     def _is_unrouted(self, project: str, records: int, now: datetime) -> bool:
@@ -454,22 +462,27 @@ def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime
         shown = first.exporter.shown()
         if not first.exporter.is_up or _gets_nothing_through(shown, now):
             why = "" if shown.last_failure is None else shown.last_failure.cause
-            yield Finding(failing, Severity.ERROR, {"cause": why, **({"inline": 1} if first.queue is None else {})})
+            title = f"Nothing gets through to the destination {name}"
+            yield Finding(failing, Severity.ERROR, title, rendering.sentence(why))
         elif shown.last_success is None and any(depth.batches for depth in depths):
             yield Finding(failing, Severity.ERROR, fading=True)  # an earlier failure may last
     if dead := sum(depth.dead_batches for depth in depths):
-        yield Finding(Cause(NotificationType.DEAD_LETTERS, name, project), facts={"batches": dead})
+        title = f"The destination {name} has dead letters"
+        details = f"{counted(dead, 'batch', 'batches')} of log records could not be delivered."
+        yield Finding(Cause(NotificationType.DEAD_LETTERS, name, project), title=title, details=details)
     files, lost = sum(depth.quarantined for depth in depths), sum(depth.lost for depth in depths)
     if files or lost:
         severity = Severity.ERROR if lost else Severity.WARNING
-        facts: Facts = {"files": files, "lost": lost}
-        yield Finding(Cause(NotificationType.QUEUE_DAMAGED, name, project), severity, facts)
+        title = f"The queue of the destination {name} is damaged"
+        details = f"Damaged files: {files}. Lost batches: {lost}."
+        yield Finding(Cause(NotificationType.QUEUE_DAMAGED, name, project), severity, title, details)
     full = max(map(fullness, lanes, depths))
     if full >= ROOMY:
         percent = min(int(full * 10), 10) * 10  # in steps, so that each batch does not change a sentence
         severity = Severity.ERROR if percent >= 100 else Severity.WARNING
+        title = f"The queue of the destination {name} is {'full' if percent >= 100 else 'nearly full'}"
         cause = Cause(NotificationType.QUEUE_NEARLY_FULL, name, project)
-        yield Finding(cause, severity, {"percent": percent}, fading=full < NEARLY_FULL)
+        yield Finding(cause, severity, title, f"It is {percent} percent full or more.", fading=full < NEARLY_FULL)
 
 
 def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:

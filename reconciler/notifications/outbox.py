@@ -16,8 +16,8 @@ from reconciler.notifications import alerts, ledger
 from reconciler.notifications.alerts import WHOLE, AlertOutcome, AlertSender
 from reconciler.notifications.board import Board
 from reconciler.notifications.ledger import DueAlert
-from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.settings.models import AlertTarget
 
 log = logging.getLogger(__name__)
 
@@ -63,15 +63,13 @@ class _Lane:
         self.failures = 0  # in a row
         self.refusals = 0  # of the alert of the last attempt
         self.owes = False  # whether it misses some that may still be open
-        self.is_full = False  # whether too many waited since it took one last
-        self.is_testing = False
 
     def tell(self, came: AlertOutcome) -> None:
         """Take down what came of an attempt; say once that nothing is taken, and once that it is again."""
         was_failing = self.failures > 0
         if came.is_taken:
             self.sent += 1
-            self.failures, self.is_full = 0, False
+            self.failures = 0
             if was_failing:
                 log.info("The alert target %s takes alerts again.", self.to.name)
             return
@@ -130,15 +128,9 @@ class Outbox:
         to = lane.to
         if self._sender is None:
             return TriedAlert(to.name, AlertOutcome(why="the service is starting or ending; try again"), 0.0)
-        if lane.is_testing:  # each target has so many connections that one more of it would take those of others
-            return TriedAlert(to.name, AlertOutcome(why="another test of it is under way; try again"), 0.0)
         now, begun = self._clock(), time.monotonic()
         body = alerts.trial_alert(target=to.name, identifier=identifier, at=now, place=self._place)
-        lane.is_testing = True
-        try:
-            came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())
-        finally:
-            lane.is_testing = False
+        came = await self._sender.send(to, body, identifier=identifier, seconds=now.timestamp())
         return TriedAlert(to.name, came, time.monotonic() - begun)
 
     async def keep(self, client: HttpClient, *, authorities: Path | None = None, whole: float = WHOLE) -> None:
@@ -152,7 +144,6 @@ class Outbox:
                     group.create_task(self._serve(lane, sender), name=f"alerts-{name}")
         finally:
             self._sender = None
-            sender.close()
 
     async def _serve(self, lane: _Lane, sender: AlertSender) -> None:
         while True:
@@ -172,12 +163,9 @@ class Outbox:
         due, before = self._board.due(lane.to), self._clock() - PATIENCE
         old = sum(alert.since <= before for alert in due)
         surplus = max(0, len(due) - old - self._most)
-        if old:
-            told = f"{counted(old, 'alert')} to {lane.to.name} could not be sent within an hour"
-            log.warning("%s and %s given up.", told, "is" if old == 1 else "are")
-        if surplus and not lane.is_full:
-            log.warning("Too many alerts wait for %s; the oldest are given up until it takes one.", lane.to.name)
-            lane.is_full = True
+        if old or surplus:
+            told = "%s to %s given up: an hour old, or the oldest of too many that wait."
+            log.warning(told, counted(old + surplus, "alert"), lane.to.name)
         await self._give_up(lane, due[: old + surplus])
         return due[old + surplus :]
 

@@ -1,31 +1,22 @@
-"""Observers of the service itself: disks, the store, open files, keys and certificates."""
+"""Observers of the service itself: disks, the store, open files and keys."""
 
 import asyncio
 import contextlib
 import logging
 import os
 import resource
-import ssl
-from collections.abc import Callable, Collection, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.auth import changes
-from reconciler.delivery import tls
-from reconciler.delivery.lanes import Lane
-from reconciler.delivery.secrets import SecretSources
-from reconciler.delivery.status import DeliveryFigures
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Directory
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.model.text import visible
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
-from reconciler.notifications.rendering import LISTED
-from reconciler.reconcile.reconciler import Reconciler
-from reconciler.reconcile.watched import WatchedRepository
-from reconciler.settings import bounded_io
+from reconciler.model.text import counted, visible
+from reconciler.notifications import rendering
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.store.contract import Store, StoreFault
 
 log = logging.getLogger(__name__)
@@ -40,12 +31,9 @@ LOW, ENOUGH = 128 << 20, 192 << 20  # spare bytes: a notification opens below, a
 class DiskObserver:
     """Looks at the file systems of some folders."""
 
-    def __init__(self, folders: Sequence[Path], *, queues: Path, reserve: int) -> None:
-        """`folders` hold what is kept, the most telling name of a disk first. Log records are refused once that of
-        `queues`, which is one of them, has no more than `reserve` bytes.
-        """
+    def __init__(self, folders: Sequence[Path], *, reserve: int) -> None:
+        """`folders` hold what is kept, the most telling name of a disk first. `reserve` bytes are to stay free."""
         self._folders = folders
-        self._queues = queues
         self._reserve = reserve
 
     async def look(self) -> Look:
@@ -53,25 +41,25 @@ class DiskObserver:
         return Look(Domain.DISK, tuple(await asyncio.to_thread(self._low)))
 
     def _low(self) -> list[Finding]:
-        on: dict[int, list[Path]] = {}  # folders by disk
+        first: dict[int, Path] = {}  # folder by disk
         for folder in self._folders:
             with contextlib.suppress(OSError):  # not made yet, or whoever needs it says what is wrong
-                on.setdefault(folder.stat().st_dev, []).append(folder)
+                first.setdefault(folder.stat().st_dev, folder)
         findings: list[Finding] = []
-        for folders in on.values():
-            found = os.statvfs(folders[0])
-            spare = found.f_bavail * found.f_frsize - self._reserve
-            findings += low_disks(spare, folder=visible(str(folders[0])), has_queues=self._queues in folders)
+        for folder in first.values():
+            found = os.statvfs(folder)
+            findings += low_disks(found.f_bavail * found.f_frsize - self._reserve, folder=visible(str(folder)))
         return findings
 
 
-def low_disks(spare: int, *, folder: str, has_queues: bool) -> list[Finding]:
+def low_disks(spare: int, *, folder: str) -> list[Finding]:
     """`spare` bytes may be written before the reserve is reached; below zero the disk is beyond it."""
     if spare >= ENOUGH:
         return []
-    facts: Facts = {"beyond": int(spare < 0), "queues": int(has_queues), "folder": folder}
+    room = "less" if spare < 0 else "little more"
     severity = Severity.CRITICAL if spare < 0 else Severity.WARNING
-    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, facts, fading=spare >= LOW)]
+    title, details = f"The disk of {folder} is nearly full", f"It has {room} room than `delivery.freeBytes`."
+    return [Finding(Cause(NotificationType.DISK_LOW, folder), severity, title, details, fading=spare >= LOW)]
 
 
 # The store: reads and writes that fail, notifications that could not be written, damaged versions and databases.
@@ -108,7 +96,8 @@ class StoreObserver:
             await self._store.revision()
         except StoreFault as fault:
             message = fault.message
-        finding = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": message})
+        title, details = "The store cannot be used as it should", rendering.sentence(message)
+        finding = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, title, details)
         return Look(Domain.STORE, (finding,) if message else ())
 
 
@@ -136,16 +125,20 @@ class DamageObserver:
     async def look(self) -> Look:
         """Tell what is damaged now. Raises StoreFault."""
         aside = await asyncio.to_thread(self._set_aside)
+        lost = "The database of sessions and notifications was damaged and is a new one"
         findings = [
-            Finding(Cause(NotificationType.SESSIONS_LOST, visible(str(path))), Severity.ERROR) for path in aside
+            Finding(
+                Cause(NotificationType.SESSIONS_LOST, visible(str(path))), Severity.ERROR, lost, f"The file is {path}."
+            )
+            for path in aside
         ]
         found = await self._store.damaged()
         cause = Cause(NotificationType.STORE_DAMAGED)
         if found:
-            names = tuple(
-                f"{one.kind} {one.name} (version {one.version}, project {one.project})" for one in found[:NAMED]
-            )
-            findings.append(Finding(cause, Severity.CRITICAL, {"total": len(found), "names": names}))
+            names = [f"{one.kind} {one.name} (version {one.version}, project {one.project})" for one in found[:NAMED]]
+            title = f"Damaged: {counted(len(found), 'stored version')} of resources"
+            details = f"{rendering.named(names, total=len(found))}: the store holds something else than was stored."
+            findings.append(Finding(cause, Severity.CRITICAL, title, details))
         elif not self._is_examined:  # what an earlier start found may be there still
             findings.append(Finding(cause, Severity.CRITICAL, fading=True))
         return Look(Domain.DAMAGE, tuple(findings))
@@ -176,8 +169,9 @@ class OpenFilesObserver:
         self._is_told = share >= (FEWER if self._is_told else MANY)
         if share < FEWER:
             return Look(Domain.OPEN_FILES, ())
-        facts: Facts = {"percent": int(share * 10) * 10, "most": most}
-        finding = Finding(Cause(NotificationType.TOO_MANY_OPEN_FILES), Severity.CRITICAL, facts, fading=share < MANY)
+        cause, title = Cause(NotificationType.TOO_MANY_OPEN_FILES), "The service has too many files open"
+        details = f"It has {int(share * 10) * 10} percent or more of {most:,} open."
+        finding = Finding(cause, Severity.CRITICAL, title, details, fading=share < MANY)
         return Look(Domain.OPEN_FILES, (finding,))
 
     def _count(self) -> int | None:
@@ -194,6 +188,9 @@ class OpenFilesObserver:
 # should decide about it.
 
 
+LISTED = 50  # keys in a sentence, since each of them is to be decided on
+
+
 class KeyObserver:
     """Looks through the directory."""
 
@@ -205,164 +202,10 @@ class KeyObserver:
         """One finding for each maker in each project; the organization is the project that is empty."""
         findings = []
         for (project, maker), keys in changes.keys_to_review(self._directory(), now=rfc3339(self._clock())).items():
-            facts: Facts = {"total": len(keys), "names": tuple(f"{key.name} ({key.id})" for key in keys[:LISTED])}
-            findings.append(Finding(Cause(NotificationType.KEYS_TO_REVIEW, maker, project), facts=facts))
+            of = f"the project {project}" if project else "the organization"
+            title = f"{counted(len(keys), 'key')} of {of} to review: {maker} is no admin there any more"
+            names = [f"{key.name} ({key.id})" for key in keys[:LISTED]]
+            details = f"{rendering.named(names, total=len(keys))}."
+            cause = Cause(NotificationType.KEYS_TO_REVIEW, maker, project)
+            findings.append(Finding(cause, title=title, details=details))
         return Look(Domain.KEYS, tuple(findings))
-
-
-# Certificates that end soon. Files are read on a thread, every five minutes and at once after a reload.
-
-SOON = timedelta(days=14)
-EVERY = 300.0  # seconds
-MOST_BYTES = 1 << 20  # of a file
-RENEW = "Renew it and put the new one into the file; it is taken over by `systemctl reload reconciler`."
-REPLACE = "Put the present authorities into the file."
-RENEW_CLIENT = "Renew it and put the new one into the project's folder of secrets; it is used at the next request."
-REPLACE_REPOSITORY = "Put the present authorities into the file; they are used at the next look."
-REPLACE_CLIENT = "Put the present authority into the project's folder of secrets; it is used at the next request."
-
-
-class ExpiringFile(NamedTuple):
-    """A file with certificates: its cause and its name in a sentence, when it ends, and what to do then. `until` is
-    None for a file that cannot be read: whoever needs it says so.
-    """
-
-    cause: Cause
-    what: str
-    until: datetime | None
-    todo: str
-
-
-class CertificateObserver:
-    """Looks at files now and then: those of the settings, of repositories and of destinations."""
-
-    def __init__(
-        self,
-        reconcilers: Callable[[], list[Reconciler]],
-        figures: Callable[[], DeliveryFigures],
-        followed: Callable[[], Collection[str]],
-        *,
-        secrets: SecretSources,
-        clock: Clock,
-        monotonic: Callable[[], float],
-        certificate: Path | None = None,
-        authorities: Path | None = None,
-        every: float = EVERY,
-    ) -> None:
-        """`certificate` and `authorities` are files of the settings. `every` so many seconds all files are read."""
-        self._reconcilers = reconcilers
-        self._figures = figures
-        self._followed = followed
-        self._secrets = secrets
-        self._clock = clock
-        self._monotonic = monotonic
-        self._certificate = certificate
-        self._authorities = authorities
-        self._every = every
-        self._last: Look | None = None
-        self._next = 0.0
-
-    def again(self, *, certificate: Path | None) -> None:
-        """Have the next look read all files. The listener's may be another; without one it shows the one it had."""
-        self._certificate = certificate or self._certificate
-        self._last = None
-
-    async def look(self) -> Look:
-        """The last look, or a new one when it is time, or another project is followed."""
-        now, projects = self._monotonic(), frozenset({"", *self._followed()})
-        if self._last is None or now >= self._next or self._last.projects != projects:
-            self._next = now + self._every
-            repositories = [one.watched for one in self._reconcilers()]
-            lanes = [lane for lane in self._figures().lanes if lane.project in projects]
-            findings = await asyncio.to_thread(self._read, repositories, lanes)
-            self._last = Look(Domain.CERTIFICATES, findings, projects)
-        return self._last
-
-    def _read(self, repositories: Sequence[WatchedRepository], lanes: Sequence[Lane]) -> tuple[Finding, ...]:
-        files = [*self._of_settings(), *_of_repositories(repositories), *self._of_destinations(lanes)]
-        now = self._clock()
-        findings = [found for file in files if (found := _finding(file, now)) is not None]
-        # Of a file that the settings name in several places the worst counts, which comes first.
-        findings.sort(key=lambda one: -1 if one.fading else one.severity.weight, reverse=True)
-        return tuple(findings)
-
-    def _of_settings(self) -> Iterator[ExpiringFile]:
-        if self._certificate is not None:
-            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(self._certificate)))
-            yield ExpiringFile(cause, "The listener's certificate", _leaf(_text(self._certificate)), RENEW)
-        if self._authorities is not None:
-            cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(self._authorities)))
-            until = _last_authority(_text(self._authorities))
-            yield ExpiringFile(cause, "The last authority of `outbound.caFile`", until, REPLACE)
-
-    def _of_destinations(self, lanes: Sequence[Lane]) -> Iterator[ExpiringFile]:
-        endpoints = {
-            (lane.project, lane.name): lane.destination.endpoint for lane in lanes if lane.destination is not None
-        }
-        for (project, name), endpoint in sorted(endpoints.items()):
-            try:
-                files = tls.read_tls_file(endpoint, sources=self._secrets, project=project, authorities=None)
-                certificate, authority = files.certificate, files.authority
-            except tls.UnusableFile:  # nothing can be sent, which is told elsewhere, and nothing is known of the end
-                certificate = authority = "unusable"
-            if certificate:
-                cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} cert_file", project)
-                what = f"The client certificate of the destination {name}"
-                yield ExpiringFile(cause, what, _leaf(certificate), RENEW_CLIENT)
-            if authority:
-                cause = Cause(NotificationType.CERTIFICATE_EXPIRING, f"{name} ca_file", project)
-                what = f"The last authority of the destination {name}"
-                yield ExpiringFile(cause, what, _last_authority(authority), REPLACE_CLIENT)
-
-
-def _of_repositories(repositories: Sequence[WatchedRepository]) -> Iterator[ExpiringFile]:
-    """Yield each file that repositories trust once, with the name of the first of them. It is in the settings, so it is
-    the organization's.
-    """
-    trusted: dict[Path, str] = {}
-    for one in repositories:
-        if one.credentials.ca_file is not None:
-            trusted.setdefault(one.credentials.ca_file, one.name)
-    for file, name in sorted(trusted.items()):
-        what = f"The last authority in `credentials.caFile` of the repository {name}"
-        cause = Cause(NotificationType.CERTIFICATE_EXPIRING, visible(str(file)))
-        yield ExpiringFile(cause, what, _last_authority(_text(file)), REPLACE_REPOSITORY)
-
-
-def _finding(file: ExpiringFile, now: datetime) -> Finding | None:
-    if file.until is None:  # what was told of it before stays
-        return Finding(file.cause, fading=True)
-    if file.until - now > SOON:
-        return None
-    is_over = file.until <= now
-    facts: Facts = {
-        "what": file.what,
-        "until": f"{file.until:%Y-%m-%d}",
-        "expired": int(is_over),
-        "todo": file.todo,
-    }
-    return Finding(file.cause, Severity.ERROR if is_over else Severity.WARNING, facts)
-
-
-def _text(path: Path) -> str:
-    """Return the text of a file, empty when it cannot be read."""
-    try:
-        return bounded_io.read_file(path, limit=MOST_BYTES).decode("ascii", "replace")
-    except (OSError, bounded_io.NotAFile, bounded_io.FileTooLarge):
-        return ""
-
-
-def _leaf(pem: str) -> datetime | None:
-    span = tls.certificate_span(pem)
-    return None if span is None else span.until
-
-
-def _last_authority(pem: str) -> datetime | None:
-    """When the last of several authorities ends; as long as there is one, what it signed is trusted."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context.load_verify_locations(cadata=pem)
-    except (ssl.SSLError, ValueError):
-        return None
-    ends = [ssl.cert_time_to_seconds(str(one["notAfter"])) for one in context.get_ca_certs()]
-    return datetime.fromtimestamp(max(ends), UTC) if ends else None

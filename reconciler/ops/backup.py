@@ -1,9 +1,9 @@
 """Backup and restore."""
 
 import contextlib
-import fcntl
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -93,9 +93,7 @@ def check_manifest(folder: Path, manifest: Manifest) -> None:
 
 # A backup: a folder with both databases as they were at one moment each, and a manifest. There whole or not at all.
 #
-# A process that is killed leaves `.NAME.unfinished` and nothing else; the next backup of that name removes it.
-
-OURS = (NAME, *(kind.file for kind in KINDS))
+# A process that is killed leaves a folder `.NAME.….unfinished` and nothing else.
 
 
 def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: ProgressWatch) -> Manifest:
@@ -110,7 +108,10 @@ def back_up(places: DatabasePlaces, folder: Path, *, now: datetime, watch: Progr
     needed = sum(files.identify(places.of(kind), kind).size * (2 if kind.forgotten else 1) for kind in found)
     databases.check_room(folder.parent, needed, purpose="The backup")
     try:
-        with _unfinished(folder) as partial:
+        with tempfile.TemporaryDirectory(
+            prefix=f".{folder.name}.", suffix=".unfinished", dir=folder.parent, ignore_cleanup_errors=True
+        ) as made:
+            partial = Path(made)
             copied = tuple(_copied(places.of(kind), partial / kind.file, kind=kind, watch=watch) for kind in found)
             manifest = Manifest(format=FORMAT, program=__version__, made_at=rfc3339(now), files=copied)
             text = msgspec.json.format(msgspec.json.encode(manifest), indent=2)  # for people as well
@@ -132,37 +133,6 @@ def _copied(source: Path, target: Path, *, kind: DatabaseKind, watch: ProgressWa
     except OSError as error:  # what cannot be read back is no backup
         raise StoreFault(f"{target} cannot be read back ({error.strerror}); look at its disk.") from error
     return File(target.name, length, digest, copied.identity.version, copied.rows)
-
-
-@contextlib.contextmanager
-def _unfinished(folder: Path) -> Iterator[Path]:
-    """A folder of our own beside it, for as long as the context lasts; what a killed process left in it goes."""
-    partial = folder.with_name(f".{folder.name}.unfinished")
-    with contextlib.suppress(FileExistsError):
-        partial.mkdir(mode=0o700)
-    descriptor = os.open(partial, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-            raise Refused(f"{partial} belongs to somebody else; remove it, or choose another name.")
-        try:
-            _clear(partial)
-            yield partial
-        finally:
-            if partial.is_dir():
-                _clear(partial)
-                partial.rmdir()
-    except BlockingIOError:
-        raise Refused(f"Another backup is being made in {partial}; wait for its end, or choose another name.") from None
-    finally:
-        os.close(descriptor)
-
-
-def _clear(partial: Path) -> None:
-    """Remove what we make, and nothing else."""
-    for name in OURS:
-        databases.remove_database(partial / name)
 
 
 # A backup put in the place of what a service has. What was there stays under another name.

@@ -87,14 +87,7 @@ def file_digest(path: Path) -> str:
 
 def keep_copy(path: Path, kept: Path) -> None:
     """Have a file under another name besides, on the disk; `path` stays as it is. Raises OSError."""
-    try:
-        os.link(path, kept)
-    except OSError:  # a disk without such links
-        partial = kept.with_name(f"{kept.name}.partial")
-        make_private_file(partial)
-        shutil.copyfile(path, partial)
-        force_to_disk(partial)
-        partial.rename(kept)
+    os.link(path, kept)
     force_to_disk(kept.parent)
 
 

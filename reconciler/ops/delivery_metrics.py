@@ -68,12 +68,6 @@ FAULTS = counter(
     "Writes of queues that the disk failed or did not answer in time; the log says what became of them.",
 )
 
-FAMILIES = (
-    *OF_EACH,
-    *(TAKEN, FAILED, RETRIED, DIED, DROPPED, DISCARDED, EXPIRED, UNROUTED),
-    *(LOST, BYTES, DISK, FULLEST, IN_FLIGHT, SPARE, FAULTS),
-)
-
 
 class _Destination(msgspec.Struct, gc=False):
     """The sum over the lanes of one destination. There are thousands for a moment, of which the garbage collector

@@ -1,8 +1,8 @@
-"""Metric families, their samples, and the two text formats."""
+"""Metric families, their samples, and the text format."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator
-from enum import Enum, StrEnum
+from enum import StrEnum
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from reconciler.model.histogram import Histogram
 
 
 class MetricKind(StrEnum):
-    """As both formats name them."""
+    """As the format names them."""
 
     COUNTER = "counter"  # only grows, until the service starts again
     GAUGE = "gauge"
@@ -55,25 +55,17 @@ class Sample(NamedTuple):
     labels: tuple[str, ...] = ()
 
 
-# Samples as text, in the format that Prometheus reads and in OpenMetrics, one slice after the other.
+# Samples as text, one slice after the other.
 #
-# Formats: "Exposition formats" of the Prometheus documentation, text format 0.0.4; OpenMetrics 1.0.0. They differ in
-# the name of a counter's family and in the last line, by which a reader of OpenMetrics sees that an answer did not
-# break off.
+# Format: "Exposition formats" of the Prometheus documentation, text format 0.0.4.
 
+CONTENT_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 MOST_SAMPLES = 50  # of a slice: a tenth of a millisecond of most
 
 _ESCAPED = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
-class TextFormat(Enum):
-    """With its media type."""
-
-    TEXT = b"text/plain; version=0.0.4; charset=utf-8"
-    OPENMETRICS = b"application/openmetrics-text; version=1.0.0; charset=utf-8"
-
-
-async def text_slices(samples: Iterable[Sample], *, format_: TextFormat) -> AsyncGenerator[bytes, None]:
+async def text_slices(samples: Iterable[Sample]) -> AsyncGenerator[bytes, None]:
     """All samples as text. Between two slices, the event loop has its turn."""
     lines: list[str] = []
     family = None
@@ -84,18 +76,9 @@ async def text_slices(samples: Iterable[Sample], *, format_: TextFormat) -> Asyn
             await asyncio.sleep(0)
         if sample.family is not family:
             family = sample.family
-            lines.append(_head(family, format_))
+            lines.append(f"# HELP {family.name} {family.says}\n# TYPE {family.name} {family.kind}\n")
         lines.extend(_lines(sample))
-    if format_ is TextFormat.OPENMETRICS:
-        lines.append("# EOF\n")
     yield "".join(lines).encode()
-
-
-def _head(family: MetricFamily, format_: TextFormat) -> str:
-    name = family.name
-    if format_ is TextFormat.OPENMETRICS and family.kind is MetricKind.COUNTER:
-        name = name.removesuffix("_total")
-    return f"# HELP {name} {family.says}\n# TYPE {name} {family.kind}\n"
 
 
 def _lines(sample: Sample) -> Iterator[str]:

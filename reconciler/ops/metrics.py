@@ -1,7 +1,6 @@
 """Metrics of the service: their names and the sources of their values; those of delivery are in `delivery_metrics`."""
 
 import contextlib
-import gc
 import platform
 import resource
 import time
@@ -14,12 +13,11 @@ from reconciler.delivery.status import DeliveryFigures
 from reconciler.git.faults import RepositoryState
 from reconciler.git.remotes.concurrency import RemoteCall, RemoteTally
 from reconciler.model.clock import Clock
-from reconciler.model.errors import ReconcilerError
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
 from reconciler.notifications.outbox import AlertTally, Outbox
 from reconciler.ops import delivery_metrics, traffic
-from reconciler.ops.metric_families import MetricFamily, Sample, counter, gauge, histogram
+from reconciler.ops.metric_families import Sample, counter, gauge, histogram
 from reconciler.ops.traffic import Traffic
 from reconciler.reconcile.repositories import Repositories
 from reconciler.store.contract import Store
@@ -46,8 +44,6 @@ KINDS = tuple(
     for state in (*(each.value for each in RepositoryState if each not in SETTLED), "")
 )
 
-GIT_FAMILIES = (LOOKS, FETCHES, FAILURES)
-
 
 def git_steps(tally: RemoteTally) -> Iterator[Sample]:
     """All of them; failures of each kind from the start, since a count that is first seen as 1 has not grown."""
@@ -70,10 +66,7 @@ VIRTUAL = gauge("process_virtual_memory_bytes", "Its virtual memory.")
 FILES = gauge("process_open_fds", "Its open files.")
 MOST_FILES = gauge("process_max_fds", "The limit of its open files.")
 STARTED = gauge("process_start_time_seconds", "When it started, in Unix seconds.")
-COLLECTIONS = counter("python_gc_collections_total", "Runs of the garbage collector.", "generation")
 BUILD = gauge("reconciler_build_info", "1; the labels say which program this is.", "python", "version")
-
-PROCESS_FAMILIES = (CPU, RESIDENT, VIRTUAL, FILES, MOST_FILES, STARTED, COLLECTIONS, BUILD)
 
 
 def process_steps() -> Iterator[Sample]:
@@ -89,8 +82,6 @@ def process_steps() -> Iterator[Sample]:
     if soft != resource.RLIM_INFINITY:
         yield Sample(MOST_FILES, soft)
     yield Sample(STARTED, BEGAN)
-    for generation, seen in enumerate(gc.get_stats()):
-        yield Sample(COLLECTIONS, seen["collections"], (str(generation),))
     yield Sample(BUILD, 1, (platform.python_version(), __version__))
 
 
@@ -126,8 +117,6 @@ RESOURCES = gauge(
     "status",
 )
 
-RUN_FAMILIES = (RUNS, RUN_SECONDS, STATE, FAILING, SUCCEEDED, RESOURCES)
-
 
 def run_steps(repositories: Repositories) -> Iterator[Sample]:
     """All of them."""
@@ -160,19 +149,16 @@ STORE_FAILURES = counter(
     "file.",
     "reason",
 )
-REVISION = gauge("reconciler_store_revision", "The revision of the store. Absent while the store cannot be read.")
 FILE = gauge("reconciler_store_file_bytes", "Size of the store's file.")
 LOG = gauge("reconciler_store_wal_bytes", "Size of its write-ahead log.")
 
-STORE_FAMILIES = (STORE_SECONDS, STORE_FAILURES, REVISION, FILE, LOG)
 
-
-def store_steps(figures: StoreFigures, revision: int | None) -> Iterator[Sample]:
-    """All of them. `revision` is None when it could not be read."""
+def store_steps(figures: StoreFigures) -> Iterator[Sample]:
+    """All of them."""
     yield Sample(STORE_SECONDS, figures.commits.seconds)
     yield Sample(STORE_FAILURES, figures.commits.failed, ("fault",))
     yield Sample(STORE_FAILURES, figures.commits.moved, ("moved",))
-    for family, value in ((REVISION, revision), (FILE, figures.file), (LOG, figures.log)):
+    for family, value in ((FILE, figures.file), (LOG, figures.log)):
         if value is not None:
             yield Sample(family, value)
 
@@ -196,8 +182,6 @@ ALERTS_GIVEN_UP = counter(
 )
 ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be sent.", *OF_A_TARGET)
 
-NOTIFICATION_FAMILIES = (OPEN_NOTIFICATIONS, ALERTS_SENT, ALERTS_FAILED, ALERTS_GIVEN_UP, ALERTS_WAITING)
-
 
 def notification_steps(
     found: Mapping[tuple[NotificationType, Severity], int], targets: Sequence[AlertTally] = ()
@@ -217,19 +201,7 @@ def notification_steps(
             yield Sample(family, value, (one.target,))
 
 
-# All metrics, in their one order, and where their values come from.
-#
-# A source is a function that yields samples, and its families. docs/metrics.md names each family.
-
-ALL_FAMILIES: tuple[MetricFamily, ...] = (
-    *RUN_FAMILIES,
-    *GIT_FAMILIES,
-    *STORE_FAMILIES,
-    *traffic.FAMILIES,
-    *delivery_metrics.FAMILIES,
-    *NOTIFICATION_FAMILIES,
-    *PROCESS_FAMILIES,
-)
+# The sources of all metrics. docs/metrics.md names each family.
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,16 +219,12 @@ class MetricSources:
 
     async def samples(self) -> Iterator[Sample]:
         """All of them. The sources are looked at while the samples are taken."""
-        try:
-            revision = await self.store.revision()
-        except ReconcilerError:
-            revision = None  # all else is told all the more
         now = int(self.clock().timestamp() * 1000)
         delivered = await delivery_metrics.delivery_steps(self.deliveries(), now=now)
         return chain(
             run_steps(self.repositories),
             git_steps(self.repositories.remote_tally),
-            store_steps(self.store.figures(), revision),
+            store_steps(self.store.figures()),
             traffic.request_steps(self.traffic, self.in_flight),
             delivered,
             notification_steps(self.board.open, () if self.outbox is None else self.outbox.tallies()),

@@ -47,8 +47,6 @@ SECONDS = histogram(
 )
 IN_FLIGHT = gauge("reconciler_http_requests_in_flight", "Requests with a credential that are in progress.")
 
-FAMILIES = (REQUESTS, SECONDS, IN_FLIGHT)
-
 
 def request_steps(seen: Traffic, in_flight: Mapping[str, int]) -> Iterator[Sample]:
     """All of them; `in_flight` counts requests by who asks."""

@@ -14,7 +14,8 @@ from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
 from reconciler.planner import planner
-from reconciler.planner.decisions import NAMED, TOGETHER, WRITING, Decided
+from reconciler.planner.decisions import NAMED, WRITING, Decided
+from reconciler.planner.stored import TOGETHER
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 
@@ -175,7 +176,7 @@ class ChangeRows:
                 self._parts.rows.past_routes.append(
                     records.PastRouteRow(self.origin.project, outcome.key.name, 0, None)
                 )
-            self._audit(outcome, self._come_from(None), version_after=None)
+            self._audit(outcome, version_after=None)
         return 0
 
     def _write(self, outcome: Outcome) -> int:
@@ -199,12 +200,9 @@ class ChangeRows:
         incomplete = standing.written.get(key, ())
         delivery = standing.delivery.get(key)
         status = rendering.with_standing(key.kind, rendering.LATEST, incomplete=incomplete, delivery=delivery)
-        flags, owner = (int(document.protected), int(bool(incomplete))), origin.repository
-        head = records.HeadRow(
-            origin.project, *key, identity.version, identity.id, document.digest, owner, path, line, *flags, status
-        )
+        head = self._head(key, document, identity.version, identity.id, status)
         self._parts.rows.heads.append(head if origin.repository else self._drifted(head, outcome))
-        self._audit(outcome, come_from, version_after=identity.version)
+        self._audit(outcome, version_after=identity.version)
         return len(body) + len(ready.secrets or b"") + len(status)
 
     def _prepared(self, document: Desired, key: Key, identity: ResourceIdentity) -> Prepared:
@@ -252,7 +250,7 @@ class ChangeRows:
             records.StoredVersion(self.origin.project, *key, identity.version, body, ready.secrets)
         )
         self.restored[key] = rendering.shown((body, before.status, before.head, before.tail, stored.path, stored.line))
-        self._audit(outcome, self._come_from(None), version_after=identity.version)
+        self._audit(outcome, version_after=identity.version)
         weight = len(body) + len(ready.secrets or b"")
         return weight if document.place is None else weight + self._move_head(outcome)
 
@@ -268,24 +266,18 @@ class ChangeRows:
         if come_from is not None:
             self._parts.rows.origins.append(come_from)
         status = self._restated(before.key, rendering.with_drift(present.status, None))
-        head = records.HeadRow(
-            project=self.origin.project,
-            kind=before.key.kind,
-            name=before.key.name,
-            version=before.version,
-            resource_id=present.resource_id,
-            digest=before.digest,
-            owner=self.origin.repository,
-            path=document.place.path,
-            line=document.place.line,
-            protected=int(document.protected),
-            incomplete=int(bool(rendering.incomplete(status))),
-            status=status,
-            origin=None if come_from is None else come_from.id,
-            place=records.SourcePlace.OWN,
-        )
-        self._parts.rows.heads.append(head)
+        head = self._head(before.key, document, before.version, present.resource_id, status)
+        shown_origin = None if come_from is None else come_from.id
+        row = head._replace(digest=before.digest, origin=shown_origin, place=records.SourcePlace.OWN)
+        self._parts.rows.heads.append(row)
         return len(status)
+
+    def _head(self, key: Key, document: Desired, version: int, resource_id: str, status: bytes) -> records.HeadRow:
+        """The head of a document that is stored, or is already, for whoever brings it."""
+        path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
+        project, owner = self.origin.project, self.origin.repository
+        flags = int(document.protected), int(bool(rendering.incomplete(status)))
+        return records.HeadRow(project, *key, version, resource_id, document.digest, owner, path, line, *flags, status)
 
     def _renew(self, outcome: Outcome) -> int:
         """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
@@ -332,15 +324,17 @@ class ChangeRows:
         origin = self.origin
         return origin_row(source, actor=origin.actor, run=origin.run, request=origin.request, created_at=origin.at)
 
-    def _audit(self, outcome: Outcome, come_from: records.OriginRow, *, version_after: int | None) -> None:
+    def _audit(self, outcome: Outcome, *, version_after: int | None) -> None:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
         action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
         if outcome.change is Change.RESTORE:
             action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
-        row = records.ChangeRow(self.origin.project, action, *outcome.key, before, version_after, come_from.id)
-        self._parts.rows.changed.append(row)
+        at, project, actor = self.origin.at, self.origin.project, self.origin.actor
+        run, request = self.origin.run, self.origin.request
+        row = records.AuditRow(at, project, actor, action, *outcome.key, before, version_after, run, request)
+        self._parts.rows.audit.append(row)
 
 
 def new_id(origin: Origin, ordinal: int) -> str:

@@ -4,8 +4,9 @@ A new resource may bring its own `metadata.id`; no two resources of a project ha
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import structs
@@ -19,16 +20,14 @@ from reconciler.model.principals import Actor
 from reconciler.model.type_checks import Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
-from reconciler.planner import delivery, planner, resolving, stored
+from reconciler.planner import planner, resolving, stored
 from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
 from reconciler.planner.resolving import BlindTypes, Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import PlanningView
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
 ARRIVING = frozenset({UpdateStatus.CREATED, UpdateStatus.CONFIGURED, UpdateStatus.UNCHANGED})
 UNJUDGED = frozenset({UpdateStatus.INVALID, UpdateStatus.ERROR})
-TOGETHER = 100  # stored documents that are read together
 NAMED = 10  # a note names this many resources, and counts the rest
 
 
@@ -97,50 +96,33 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
     change.hide_guesses(kept, lookup)
-    blinding = BlindTypes(lookup)
-    if snapshot.hide_guesses:
-        before = TypeLookup(snapshot.view, project=snapshot.project, coming={})
-        tried = (key for key in change.arriving_types() if not stored.is_same_type(key, before, lookup))
-        blinding = BlindTypes(lookup, frozenset(tried))
-        judged = {key: one.document() for key, one in change.coming.judged.items() if key in kept}
-        blinded = {key: blinding.of(document, kept[key]) for key, document in judged.items()}
-        change.coming = replace(change.coming, blinded=blinded)
-    resolved = resolving.resolve(change.coming, snapshot, lookup=lookup, type_of=lookup.of_extension)
-    change.refuse(resolved)
-    standing = change.standing(resolved, lookup=lookup, blinding=blinding)
+    judging = BlindTypes(lookup, kept, change.tried_types(lookup))
+    together, apart = change.resolve(lookup, judging)
+    change.refuse(together, apart)
+    standing = change.standing(together, lookup=lookup, judging=judging)
     updates = {
         one.key: batch.documents[one.ordinal]
         for batch, planned in zip(change.batches, change.planned, strict=True)
         for one in planned
         if one.change is Change.UPDATE and one.key is not None and one.ordinal is not None
     }
-    fits = resolving.still_secret(resolved.fits, updates, snapshot, lookup=lookup) if updates else resolved.fits
-    return tuple(
-        Decided(
-            documents=batch.documents,
-            outcomes=tuple(_noted(one, batch, resolved, standing) for one in planned),
-            fits=fits,
-            unresolved=frozenset(resolved.violations) | resolved.faults.keys(),
-            kept=kept,
-            standing=standing
-            if index == 0
-            else replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=()),
+    sticky = resolving.still_secret(together.fits, updates, snapshot, lookup=lookup) if updates else together.fits
+    found = []
+    for index, (batch, planned, own) in enumerate(zip(change.batches, change.planned, apart, strict=True)):
+        # The fit of one document says nothing of another document of the same resource.
+        mine = {key: fit for key, fit in sticky.items() if change.holders[key] == index}
+        fits = {**mine, **own.fits}
+        found.append(
+            Decided(
+                documents=batch.documents,
+                outcomes=tuple(_noted(one, batch, fits, standing) for one in planned),
+                fits=fits,
+                unresolved=frozenset().union(*(one.violations.keys() | one.faults.keys() for one in (together, own))),
+                kept=kept,
+                standing=standing if index == 0 else standing.told_elsewhere(),
+            )
         )
-        for index, (batch, planned) in enumerate(zip(change.batches, change.planned, strict=True))
-    )
-
-
-def changed_endpoints(decided: Iterable[Decided], view: PlanningView, *, project: str) -> tuple[str, ...]:
-    """Return the webhooks whose endpoint a change deletes, disables or points elsewhere; see `delivery`."""
-    later: dict[Key, Desired | None] = {}
-    for one in decided:
-        for outcome in one.outcomes:
-            if outcome.key is not None and outcome.change is Change.UPDATE:
-                later[outcome.key] = one.document(outcome)
-            elif outcome.key is not None and outcome.change is Change.DELETE:
-                later[outcome.key] = None
-    lookup = TypeLookup(view, project=project, coming={})
-    return delivery.changed_endpoints(view, project=project, later=later, lookup=lookup)
+    return tuple(found)
 
 
 class _Change:
@@ -159,10 +141,16 @@ class _Change:
         return planner.plan(batch.documents, batch.stored, actor=batch.actor, suspended=self._snapshot.suspended)
 
     def _coming(self) -> Coming:
-        """Judge whatever its role, its repository's settings, and the document itself do not rule out already."""
+        """Judge whatever its role, its repository's settings, and the document itself do not rule out already.
+
+        Of a resource that several batches hold, the document of its owner is judged with all others, and the rest
+        `apart`: they are not stored, and may be invalid.
+        """
         judged: dict[Key, Desired] = {}
+        self.apart: list[dict[Key, Desired]] = [{} for _ in self.batches]
+        self.holders: dict[Key, int] = {}  # the batches of what is judged with all others
         arriving, accepting, invalid = set(), set(), set()
-        for batch, planned in zip(self.batches, self.planned, strict=True):
+        for number, (batch, planned) in enumerate(zip(self.batches, self.planned, strict=True)):
             for one in planned:
                 # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
                 is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
@@ -170,14 +158,19 @@ class _Change:
                     invalid.add(one.key)
                 if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
                     continue
-                if one.key in judged and one.is_of_another(batch.actor.repository or ""):
-                    continue
+                if one.key in judged:
+                    if one.is_of_another(batch.actor.repository or ""):
+                        self.apart[number][one.key] = batch.documents[one.ordinal]
+                        continue
+                    self.apart[self.holders[one.key]][one.key] = judged[one.key]
                 judged[one.key] = batch.documents[one.ordinal]
+                self.holders[one.key] = number
                 if one.status in ARRIVING or one.change is Change.CREATE:
                     arriving.add(one.key)
                 if batch.accept_invalid:
                     accepting.add(one.key)
-        targets = set[Key]().union(*[document.references for document in judged.values()])
+        every = chain(judged.values(), *(documents.values() for documents in self.apart))
+        targets = set[Key]().union(*(document.references for document in every))
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
         return Coming(judged, arriving, there, accepting, invalid=invalid)
@@ -186,6 +179,13 @@ class _Change:
         """Return the types that will be stored, or are already, if nothing is wrong with them."""
         coming = self.coming
         return {key: coming.judged[key] for key in coming.arriving if key.kind in components.TYPES}
+
+    def tried_types(self, lookup: TypeLookup) -> frozenset[Key]:
+        """Return the types of a dry run that are not in force yet."""
+        if not self._snapshot.hide_guesses:
+            return frozenset()
+        before = TypeLookup(self._snapshot.view, project=self._snapshot.project, coming={})
+        return frozenset(key for key in self.arriving_types() if not stored.is_same_type(key, before, lookup))
 
     def keep_secrets(self, lookup: TypeLookup) -> Mapping[Key, frozenset[Pointer]]:
         """Put the secrets that stay in place. Returns the places where `(sensitive)` stood for one."""
@@ -237,22 +237,39 @@ class _Change:
         if changed:
             self._plan()
 
-    def refuse(self, resolved: Resolved) -> None:
+    def resolve(self, lookup: TypeLookup, judging: BlindTypes) -> tuple[Resolved, list[Resolved]]:
+        """Judge all together, then of each batch the documents that are judged apart."""
+        heads = [batch.actor.repository for batch in self.batches if batch.actor.repository is not None]
+
+        def resolve(coming: Coming) -> Resolved:
+            snapshot = self._snapshot
+            return resolving.resolve(coming, snapshot, judging=judging, type_of=lookup.of_extension, heads=heads)
+
+        together = resolve(self.coming)
+        refused = (self.coming.judged.keys() | self.coming.invalid) - together.present
+        apart = []
+        for batch, documents in zip(self.batches, self.apart, strict=True):
+            accepting = documents.keys() if batch.accept_invalid else ()
+            apart.append(resolve(Coming(documents, frozenset(), together.present, accepting, invalid=refused)))
+        return together, apart
+
+    def refuse(self, together: Resolved, apart: Sequence[Resolved]) -> None:
         """Plan again without what is refused for its surroundings."""
-        if not resolved.violations and not resolved.faults:
+        if not any(one.violations or one.faults for one in (together, *apart)):
             return
         for index, batch in enumerate(self.batches):
             documents = list(batch.documents)
             for ordinal, one in enumerate(documents):
                 if one.key is None:
                     continue
+                resolved = together if self.coming.judged.get(one.key) is one else apart[index]
                 if one.key in resolved.violations:
                     documents[ordinal] = one.refused(batch.tell(one, resolved.violations[one.key]))
                 elif one.key in resolved.faults:
                     documents[ordinal] = structs.replace(one, fault=resolved.faults[one.key])
             self.planned[index] = self._planned(replace(batch, documents=documents))
 
-    def standing(self, resolved: Resolved, *, lookup: TypeLookup, blinding: BlindTypes) -> DependantState:
+    def standing(self, resolved: Resolved, *, lookup: TypeLookup, judging: BlindTypes) -> DependantState:
         """Find what the change makes incomplete or complete."""
         storing: dict[Key, tuple[Desired, Fit]] = {}
         were = []
@@ -275,7 +292,7 @@ class _Change:
                 fit = resolved.fits.get(present.key)
                 if present.incomplete or present.key in resolved.violations or (fit is not None and fit.violations):
                     doubtful.add(present.key)
-        search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=blinding)
+        search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=judging)
         found = search.find(were, doubtful)
         # A head that is replaced gets its status with it.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
@@ -291,21 +308,19 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
         if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
     ]
     renewed = {}
-    for start in range(0, len(differing), TOGETHER):
-        found = snapshot.view.documents(snapshot.project, differing[start : start + TOGETHER])
-        for key, document in found.items():
-            digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
-            if digest is not None:
-                renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
+    for key, document in snapshot.documents(differing):
+        digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
+        if digest is not None:
+            renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
     return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
-def _noted(outcome: Outcome, batch: DocumentBatch, resolved: Resolved, standing: DependantState) -> Outcome:
+def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], standing: DependantState) -> Outcome:
     """Add the notes on what is stored, or is already: what is odd about it, and which others it makes incomplete."""
     if outcome.key is None or outcome.ordinal is None:
         return outcome
     notes = outcome.notes
-    fit = resolved.fits.get(outcome.key)
+    fit = fits.get(outcome.key)
     if fit is not None and fit.notes and outcome.status in ARRIVING:
         document = batch.documents[outcome.ordinal]
         found = violations.in_document_order(fit.notes, document.document())

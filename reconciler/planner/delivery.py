@@ -8,7 +8,7 @@ password of a destination costs nothing here, however many name it.
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import msgspec
 from msgspec import structs
@@ -24,10 +24,8 @@ from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Value
 from reconciler.planner import stored
 from reconciler.planner.stored import StoreSnapshot
-from reconciler.store.contract import BATCH, Damaged, PlanningView
+from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import PastRouteRow, StoredDocument
-
-ADDRESS = tuple(name for name in routes.WHERE if name != "headers")  # the parameters that say where records go
 
 
 class Asked(NamedTuple):
@@ -89,7 +87,7 @@ class DeliveryStatuses:
             key: routes.route_verdict(key.name, one.spec, ready=one.ready, known=self._parts.after)
             for key, one in asked.items()
         }
-        before = dict(self._documents([key for key, one in asked.items() if one.stored is None]))
+        before = dict(self._snapshot.documents([key for key, one in asked.items() if one.stored is None]))
         return {
             key: self._answer(key, one, verdicts[key], before=one.stored or before.get(key))
             for key, one in asked.items()
@@ -165,9 +163,8 @@ class DeliveryStatuses:
     def concerned(self) -> Iterator[tuple[Key, StoredDocument]]:
         """Yield the stored Configurations, none of those that are written, that may have another answer than before."""
         components_written = [key for key in self._written if key.kind in components.KINDS]
-        changed = [
-            key for key, one in self._documents(components_written) if stored_part(key, one) != self._parts.after(key)
-        ]
+        before = self._snapshot.documents(components_written)
+        changed = [key for key, one in before if stored_part(key, one) != self._parts.after(key)]
         users = self._users(changed)
         # A processor may be named by a component that a Configuration names.
         users |= self._users([key for key in users if key.kind in components.KINDS])
@@ -175,12 +172,8 @@ class DeliveryStatuses:
         for name, past in self._past.items() if destinations else ():
             if any(use in destinations and use not in past.held for use, _ in past.uses):
                 users.add(Key("Configuration", name))
-        yield from self._documents(sorted(key for key in users - self._written.keys() if key.kind == "Configuration"))
-
-    def _documents(self, keys: list[Key]) -> Iterator[tuple[Key, StoredDocument]]:
-        for start in range(0, len(keys), BATCH):
-            found = self._snapshot.view.documents(self._snapshot.project, keys[start : start + BATCH])
-            yield from sorted(found.items())
+        users = {key for key in users if key.kind == "Configuration"}
+        yield from self._snapshot.documents(users - self._written.keys())
 
     def _users(self, targets: Collection[Key]) -> set[Key]:
         found = self._snapshot.view.referrers(self._snapshot.project, targets) if targets else {}
@@ -219,80 +212,6 @@ def given_at(view: PlanningView, project: str, configuration: str, past: Past, n
         component = routes.in_place(spec, given_id) if colon else spec
         return components.given_parameters(component) if routes.is_webhook(routes.component_use(component)) else None
     return None
-
-
-def changed_endpoints(
-    view: PlanningView, *, project: str, later: Mapping[Key, Desired | None], lookup: Lookup
-) -> tuple[str, ...]:
-    """Return the names of the stored webhooks that a change deletes, disables or points elsewhere, sorted. One that a
-    Configuration names no more is among them, even if another one still names it.
-
-    `later` are the resources that the change updates, and None for those that it deletes.
-    """
-    keys = sorted(key for key in later if key.kind in ("Configuration", "Destination"))
-    found: set[str] = set()
-    for start in range(0, len(keys), BATCH):
-        for key, before in view.documents(project, keys[start : start + BATCH]).items():
-            document = later[key]
-            after = {} if document is None else _endpoints(key, document.document()["spec"])
-            for name, good in _stored_endpoints(key, before).items():
-                if name not in after or _is_another(good, after[name], lookup):
-                    found.add(name)
-    return tuple(sorted(found))
-
-
-def moved_endpoints(
-    view: PlanningView, *, project: str, written: Mapping[Key, Desired], lookup: Lookup
-) -> tuple[str, ...]:
-    """Return the names of the enabled webhooks that a change points elsewhere, sorted."""
-    keys = sorted(key for key in written if key.kind in ("Configuration", "Destination"))
-    found: set[str] = set()
-    component_type = lookup(routes.WEBHOOK_TYPE)
-    if component_type is None:
-        return ()
-    for start in range(0, len(keys), BATCH):
-        for key, before in view.documents(project, keys[start : start + BATCH]).items():
-            after = _endpoints(key, written[key].document()["spec"])
-            for name, good in _stored_endpoints(key, before).items():
-                later = after.get(name)
-                if good is None or later is None:
-                    continue
-                if routes.leads_elsewhere(good, later, component_type, names=ADDRESS):
-                    found.add(name)
-    return tuple(sorted(found))
-
-
-_Endpoints: TypeAlias = dict[str, list[Value] | None]
-"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
-
-
-def _endpoints(key: Key, spec: Value) -> _Endpoints:
-    if key.kind == "Destination":
-        part = routes.component_use(spec)
-        return {key.name: components.given_parameters(spec)} if routes.is_webhook(part) and not part.disabled else {}
-    found: _Endpoints = {}
-    for component in routes.component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
-        named = routes.component_name(component)
-        if not routes.is_disabled(component) and (
-            named is not None or routes.is_webhook(routes.component_use(component))
-        ):
-            found[named or f"{key.name}:{component.get('id')}"] = (
-                None if named else components.given_parameters(component)
-            )
-    return found
-
-
-def _stored_endpoints(key: Key, before: StoredDocument) -> _Endpoints:
-    with suppress(Damaged):
-        return _endpoints(key, stored.document_in_clear(key, before)["spec"])
-    return {key.name: None}  # the route may be older than the damage
-
-
-def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Lookup) -> bool:
-    if good is None or later is None:
-        return good is not later
-    component_type = lookup(routes.WEBHOOK_TYPE)
-    return component_type is None or routes.leads_elsewhere(good, later, component_type)
 
 
 def stored_part(key: Key, before: StoredDocument) -> ComponentUse | None:

@@ -1,22 +1,30 @@
-"""Flows of one change: what stops, starts, moves or goes stale in delivery by all that is decided together."""
+"""Changes of delivery by all that is decided together: flows that stop, start, move or go stale, and webhooks that lead
+elsewhere.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model import flows, rendering
+from reconciler.model import components, flows, rendering, routes
 from reconciler.model.desired import Desired
 from reconciler.model.flows import NOTHING, Flow, FlowChange
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.rendering import Delivery
 from reconciler.model.stale_routes import Past
-from reconciler.planner import delivery
+from reconciler.model.type_checks import Lookup
+from reconciler.model.values import Value
+from reconciler.planner import delivery, stored
 from reconciler.planner.decisions import Decided
 from reconciler.planner.delivery import ComponentUses
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import BATCH
+from reconciler.store.contract import Damaged
+from reconciler.store.records import StoredDocument
 
+ADDRESS = tuple(name for name in routes.WHERE if name != "headers")  # the parameters that say where records go
 DELETED = "the Configuration is deleted"
 
 
@@ -25,10 +33,9 @@ def find_flows(decided: Sequence[Decided], snapshot: StoreSnapshot) -> tuple[Flo
 
     Raises StoreFault.
     """
-    written = {key: document for one in decided for key, document in one.written().items()}
     found = [flow for one in decided for flow in one.standing.flows]
     found += _ended(decided, snapshot)
-    found += _moved(decided, snapshot, written)
+    found += _moved(decided, snapshot)
     return flows.in_order(found)
 
 
@@ -59,51 +66,112 @@ def subject(flow: Flow) -> Key:
 
 def _ended(decided: Iterable[Decided], snapshot: StoreSnapshot) -> Iterator[Flow]:
     """Yield the flows of the Configurations that are deleted."""
-    keys = sorted(
-        one.key
-        for each in decided
-        for one in each.outcomes
-        if one.change is Change.DELETE and one.key is not None and one.key.kind == "Configuration"
-    )
+    keys = [key for key, document in _changed(decided).items() if document is None and key.kind == "Configuration"]
     if not keys:
         return
     uses = ComponentUses(snapshot, written={})
     past = snapshot.view.past_routes(snapshot.project)
-    for start in range(0, len(keys), BATCH):
-        found = snapshot.view.documents(snapshot.project, keys[start : start + BATCH])
-        for key, before in sorted(found.items()):
-            remembered = past.get(key.name)
-            known = None if remembered is None else msgspec.json.decode(remembered, type=Past)
-            delivered = delivery.delivering_before(key, before, uses, known)
-            yield from flows.compare(key.name, delivered, NOTHING, reason=DELETED)
+    for key, before in snapshot.documents(keys):
+        remembered = past.get(key.name)
+        known = None if remembered is None else msgspec.json.decode(remembered, type=Past)
+        delivered = delivery.delivering_before(key, before, uses, known)
+        yield from flows.compare(key.name, delivered, NOTHING, reason=DELETED)
 
 
-def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot, written: Mapping[Key, Desired]) -> Iterator[Flow]:
-    """Yield the destinations that something delivers to, and whose endpoint changes."""
-    view, project = snapshot.view, snapshot.project
-    lookup = TypeLookup(view, project=project, coming={})
-    names = delivery.moved_endpoints(view, project=project, written=written, lookup=lookup)
+def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot) -> Iterator[Flow]:
+    """Yield the destinations that something delivers to, and whose address changes."""
+    lookup = TypeLookup(snapshot.view, project=snapshot.project, coming={})
     told = {key: each for one in decided for key, each in one.standing.delivery.items()}
-    for name in names:
+    for name, good, after in _endpoints_changed(decided, snapshot):
+        later = after.get(name)
+        component_type = lookup(routes.WEBHOOK_TYPE)
+        if good is None or later is None or component_type is None:
+            continue
+        if not routes.leads_elsewhere(good, later, component_type, names=ADDRESS):
+            continue
         configuration, colon, _ = name.partition(":")
         if colon:
             users = {Key("Configuration", configuration)}
         else:
             target = Key("Destination", name)
-            users = {key for key in view.referrers(project, [target]).get(target, ()) if key.kind == "Configuration"}
-        if any(_delivers(told[key]) for key in users if key in told) or _any_delivers(users - told.keys(), snapshot):
+            referrers = snapshot.view.referrers(snapshot.project, [target]).get(target, ())
+            users = {key for key in referrers if key.kind == "Configuration"}
+        others = snapshot.documents(users - told.keys())
+        if any(_delivers(told[key]) for key in users if key in told) or any(
+            _delivers(rendering.delivery(one.status)) for _, one in others
+        ):
             yield Flow(change=FlowChange.MOVED, destination=name)
-
-
-def _any_delivers(configurations: set[Key], snapshot: StoreSnapshot) -> bool:
-    """Tell if one of these stored Configurations delivers by its present version; many may name one destination."""
-    keys = sorted(configurations)
-    for start in range(0, len(keys), BATCH):
-        found = snapshot.view.documents(snapshot.project, keys[start : start + BATCH])
-        if any(_delivers(rendering.delivery(one.status)) for one in found.values()):
-            return True
-    return False
 
 
 def _delivers(said: Delivery | None) -> bool:
     return said is not None and not said.reason and said.stale is None
+
+
+def changed_endpoints(decided: Iterable[Decided], snapshot: StoreSnapshot) -> tuple[str, ...]:
+    """Return the names of the stored webhooks that a change deletes, disables or points elsewhere, sorted. One that a
+    Configuration names no more is among them, even if another one still names it.
+    """
+    lookup = TypeLookup(snapshot.view, project=snapshot.project, coming={})
+    found = {
+        name
+        for name, good, after in _endpoints_changed(decided, snapshot)
+        if name not in after or _is_another(good, after[name], lookup)
+    }
+    return tuple(sorted(found))
+
+
+_Endpoints: TypeAlias = dict[str, list[Value] | None]
+"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
+
+
+def _endpoints(key: Key, spec: Value) -> _Endpoints:
+    if key.kind == "Destination":
+        part = routes.component_use(spec)
+        return {key.name: components.given_parameters(spec)} if routes.is_webhook(part) and not part.disabled else {}
+    found: _Endpoints = {}
+    for component in routes.component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
+        named = routes.component_name(component)
+        if not routes.is_disabled(component) and (
+            named is not None or routes.is_webhook(routes.component_use(component))
+        ):
+            found[named or f"{key.name}:{component.get('id')}"] = (
+                None if named else components.given_parameters(component)
+            )
+    return found
+
+
+def _stored_endpoints(key: Key, before: StoredDocument) -> _Endpoints:
+    with suppress(Damaged):
+        return _endpoints(key, stored.document_in_clear(key, before)["spec"])
+    return {key.name: None}  # the route may be older than the damage
+
+
+def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Lookup) -> bool:
+    if good is None or later is None:
+        return good is not later
+    component_type = lookup(routes.WEBHOOK_TYPE)
+    return component_type is None or routes.leads_elsewhere(good, later, component_type)
+
+
+def _endpoints_changed(
+    decided: Iterable[Decided], snapshot: StoreSnapshot
+) -> Iterator[tuple[str, list[Value] | None, _Endpoints]]:
+    """Yield each stored webhook of what changes, with its parameters, and all webhooks of the resource afterwards."""
+    changed = {key: one for key, one in _changed(decided).items() if key.kind in ("Configuration", "Destination")}
+    for key, before in snapshot.documents(changed):
+        document = changed[key]
+        after = {} if document is None else _endpoints(key, document.document()["spec"])
+        for name, good in _stored_endpoints(key, before).items():
+            yield name, good, after
+
+
+def _changed(decided: Iterable[Decided]) -> dict[Key, Desired | None]:
+    """Return what is stored of another version, and None for what is deleted."""
+    found: dict[Key, Desired | None] = {}
+    for one in decided:
+        for outcome in one.outcomes:
+            if outcome.key is not None and outcome.change is Change.UPDATE:
+                found[outcome.key] = one.document(outcome)
+            elif outcome.key is not None and outcome.change is Change.DELETE:
+                found[outcome.key] = None
+    return found

@@ -8,7 +8,7 @@ and, upwards from each resource that becomes incomplete or complete, those that 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from reconciler.model import components, rendering, type_checks, violations
@@ -17,7 +17,7 @@ from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
 from reconciler.model.type_checks import Fit
-from reconciler.model.values import Pointer, Value, pointer_text
+from reconciler.model.values import Value, pointer_text
 from reconciler.planner import resolving, stored
 from reconciler.planner.delivery import Asked, DeliveryStatuses
 from reconciler.planner.resolving import BlindTypes
@@ -28,7 +28,6 @@ from reconciler.store.records import HeadStatusRow, PastRouteRow, StoredDocument
 Lines: TypeAlias = tuple[str, ...]
 
 MOST_CAUSES = 10  # of one resource that becomes incomplete
-MOST_PLACES = 100  # violations of one resource whose cause is looked for
 
 JUDGES = components.TYPES | {"Extension"}
 """The kinds that say what fits: a type of its components, an Extension of the webhooks that keep their queues there."""
@@ -53,6 +52,10 @@ class DependantState:
     past_routes: tuple[PastRouteRow, ...] = ()
     made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     flows: tuple[Flow, ...] = ()
+
+    def told_elsewhere(self) -> "DependantState":
+        """Return the same without what follows for others, which is told once."""
+        return replace(self, rows=(), owners=frozenset(), past_routes=(), flows=())
 
 
 NOTHING = DependantState()
@@ -80,7 +83,6 @@ class DependantSearch:
             key: resolving.unresolved_lines(fit.violations) if fit.violations else ()
             for key, (_, fit) in written.items()
         }
-        self._wrong: dict[Key, list[Pointer]] = {}  # where, of what is stored and was whole
         self._named_by: dict[Key, list[Key]] = defaultdict(list)  # of the components that what is written names
         for key, document in self._written.items():
             for target in document.references:
@@ -128,8 +130,6 @@ class DependantSearch:
                 )
                 fit = type_checks.with_storages(fit, document, self._type_of)
                 self._own[key] = resolving.unresolved_lines(fit.violations)
-                if not one.incomplete:
-                    self._wrong[key] = [each.pointer for each in fit.violations[:MOST_PLACES]]
                 self._stored[key] = one
                 self._documents[key] = document
         return {key for key in fresh & self._stored.keys() if self._own[key] or self._stored[key].incomplete}
@@ -170,38 +170,26 @@ class DependantSearch:
         )
 
     def _caused(self, incomplete: set[Key], named_by: Mapping[Key, Sequence[Key]]) -> dict[Key, tuple[Key, ...]]:
-        """Of what is written, the stored resources that were whole and become incomplete by it."""
-        fresh = sorted(incomplete & self._wrong.keys())
-        if not fresh:
-            return {}
-        causes: dict[Key, list[Key]] = defaultdict(list)
+        """Of what is written, the stored resources that were complete and become incomplete by it."""
+        fresh = {key for key in self._stored.keys() & incomplete if not self._stored[key].incomplete}
+        causes: dict[Key, set[Key]] = defaultdict(set)
         todo = deque((key, key) for key in sorted(incomplete & self._written.keys()))
-        todo.extend((key, judge) for key in fresh for judge in self._judged_by(key))
+        todo.extend((key, judge) for key in sorted(fresh) if self._own[key] for judge in self._judged_by(key))
         while todo:
             key, cause = todo.popleft()
-            if cause in causes[key] or len(causes[key]) >= MOST_CAUSES:
-                continue
-            causes[key].append(cause)
-            users = set(named_by.get(key, ()))
-            todo.extend((user, cause) for user in sorted(users & incomplete) if user not in self._written)
+            if cause not in causes[key] and len(causes[key]) < MOST_CAUSES:
+                causes[key].add(cause)
+                todo.extend((user, cause) for user in sorted(named_by.get(key, ())) if user in fresh)
         found: dict[Key, list[Key]] = defaultdict(list)
-        for key in fresh:
+        for key in sorted(fresh):
             for cause in causes[key]:
                 found[cause].append(key)
         return {cause: tuple(keys) for cause, keys in found.items()}
 
-    def _judged_by(self, key: Key) -> list[Key]:
-        """Find what is written and says that a stored resource is wrong: for each place what is named next to it."""
-        named = [
-            one
-            for one in components.references(self._documents[key])
-            if one.key.kind in JUDGES and one.key in self._written
-        ]
-        judges = set()
-        for pointer in self._wrong[key] if named else ():
-            near = [_shared(pointer, one.pointer) for one in named]
-            judges |= {one.key for one, shared in zip(named, near, strict=True) if shared == max(near)}
-        return sorted(judges)
+    def _judged_by(self, key: Key) -> set[Key]:
+        """Find what is written and may say that a stored resource is wrong."""
+        named = {one.key for one in components.references(self._documents[key]) if one.key.kind in JUDGES}
+        return named & self._written.keys()
 
     def _incomplete(self, targets: Iterable[Key]) -> list[Key]:
         """Those of the targets that are incomplete and stay so, since this change does not touch them."""
@@ -247,8 +235,3 @@ class DependantSearch:
     def _row(self, key: Key, lines: Lines, delivery: Delivery | None) -> HeadStatusRow:
         status = rendering.with_standing(key.kind, self._stored[key].status, incomplete=lines, delivery=delivery)
         return HeadStatusRow(self._snapshot.project, key.kind, key.name, int(bool(lines)), status)
-
-
-def _shared(one: Pointer, other: Pointer) -> int:
-    """Count the steps that two pointers have in common from the root."""
-    return next((at for at, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), len(one))

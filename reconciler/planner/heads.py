@@ -122,20 +122,18 @@ class HeadDecision:
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
-def judge_head(head: Head, claims: Iterable[OwnershipClaim], snapshot: StoreSnapshot) -> HeadDecision:
+def judge_heads(
+    heads: Sequence[Head], snapshot: StoreSnapshot, claims: Iterable[OwnershipClaim] = ()
+) -> tuple[HeadDecision, ...]:
     """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
     one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
     deleted, and so on. If deletions are held, nothing is transferred either.
-    """
-    [decision] = _Judgement([head], claims, snapshot).decide()
-    return decision
 
-
-def judge_heads(heads: Sequence[Head], snapshot: StoreSnapshot) -> tuple[HeadDecision, ...]:
-    """Decide about heads of several repositories of one project, as if all of them were applied: documents of each may
-    refer to those of all. A resource that one drops passes to the first other one that has it, by name.
+    Heads of several repositories of one project are judged as if all of them were applied: documents of each may refer
+    to those of all. A resource that one drops passes to the first other one that has it, by name. Only a head that is
+    judged alone may meet claims.
     """
-    found = _Judgement(heads, (), snapshot).decide()
+    found = _Judgement(heads, claims, snapshot).decide()
     applied = [head for head, decision in zip(heads, found, strict=True) if not decision.refused]
     if len(applied) in (0, len(heads)):
         return found

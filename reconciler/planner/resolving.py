@@ -35,7 +35,7 @@ from reconciler.model.type_checks import Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
 from reconciler.planner import stored
-from reconciler.planner.stored import JudgedBefore, StoreSnapshot
+from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import Damaged
 from reconciler.store.records import StoredDocument
 
@@ -127,7 +127,7 @@ def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> by
     with suppress(Damaged):
         owned = stored.without_servers(stored.document_in_clear(key, document))
         without = resource.without_absent(owned, names.exact_kind(key.kind))
-        return None if without is owned else desired.digest(without, hmac_key=hmac_key)
+        return None if without == owned else desired.digest(without, hmac_key=hmac_key)
     return None
 
 
@@ -145,10 +145,17 @@ def _restored(
 
 @dataclass(frozen=True, slots=True)
 class BlindTypes:
-    """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet."""
+    """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet. `kept` are the
+    places where `(sensitive)` stood for a stored secret.
+    """
 
     lookup: Lookup
+    kept: Mapping[Key, frozenset[Pointer]] = field(default_factory=dict)
     tried: frozenset[Key] = frozenset()
+
+    def of_coming(self, key: Key, document: Desired) -> Lookup:
+        """Return the types that judge a document that comes."""
+        return self.of(document.document(), self.kept[key]) if self.tried and key in self.kept else self.lookup
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
         """Return the types that judge a document with stored secrets at these places."""
@@ -191,45 +198,44 @@ class Coming:
 
     `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
     so that an actor who may not change a resource still learns what is wrong with the document. `there` is what is
-    stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `blinded` are
-    the types of those that must not be judged by all that their types say (`stored_secrets`). `invalid`
-    are resources that come and are not judged, since they are wrong by themselves.
+    stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `invalid` are
+    resources that come and are not judged, since they are wrong by themselves.
     """
 
     judged: Mapping[Key, Desired]
     arriving: AbstractSet[Key]
     there: AbstractSet[Key]
     accepting: Collection[Key]
-    blinded: Mapping[Key, Lookup] = field(default_factory=dict)
     invalid: AbstractSet[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """The violations that make a document invalid, in document order; why one cannot be judged; and the fit of each
-    other one, in which all that is wrong is accepted.
+    other one, in which all that is wrong is accepted. `present` is all that a reference may lead to.
     """
 
-    violations: Mapping[Key, Sequence[Violation]] = field(default_factory=dict)
-    faults: Mapping[Key, str] = field(default_factory=dict)
-    fits: Mapping[Key, Fit] = field(default_factory=dict, repr=False)
+    violations: Mapping[Key, Sequence[Violation]]
+    faults: Mapping[Key, str]
+    fits: Mapping[Key, Fit] = field(repr=False)
+    present: AbstractSet[Key]
 
 
-def resolve(coming: Coming, snapshot: StoreSnapshot, *, lookup: Lookup, type_of: TypeOf) -> Resolved:
-    """Judge each document against all that will be there. `lookup` finds the types in force, `type_of` those of the
-    Extensions that are there already. What was judged before by the same types is not judged again.
+def resolve(
+    coming: Coming, snapshot: StoreSnapshot, *, judging: BlindTypes, type_of: TypeOf, heads: Collection[str] = ()
+) -> Resolved:
+    """Judge each document against all that will be there. `judging` finds the types in force, `type_of` those of the
+    Extensions that are there already. What was judged before by the same types is not judged again. `heads` are the
+    repositories whose documents come.
     """
-    snapshot.judged.forget_changed(lookup)
     fits: dict[Key, Fit] = {}
     faults: dict[Key, str] = {}  # one damaged type must not stop everything else
     for key, document in coming.judged.items():
         snapshot.check()
         try:
-            # What must not be judged by all that its types say has no part in what others may be judged by.
-            known = JudgedBefore() if key in coming.blinded else snapshot.judged
-            fits[key] = known.fit(
+            fits[key] = snapshot.judged.fit(
                 document.owned,
-                coming.blinded.get(key, lookup),
+                judging.of_coming(key, document),
                 available=snapshot.available,
                 refuse_unknown=snapshot.refuse_unknown,
             )
@@ -240,9 +246,12 @@ def resolve(coming: Coming, snapshot: StoreSnapshot, *, lookup: Lookup, type_of:
         _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
     if not unfit and not faults and needed.issubset(coming.there):
-        return Resolved(fits=fits)  # nothing refers to anything else that comes: the most common change by far
+        # Nothing refers to anything else that comes: the most common change by far.
+        return Resolved({}, {}, fits, coming.there | coming.arriving)
     present = _present(coming, unfit | faults.keys())
     refused = (coming.judged.keys() | coming.invalid) - present
+    # What another repository wants and is not stored is there, and is not as it should be.
+    refused |= snapshot.view.unmet(snapshot.project, needed - present - refused, without=heads)
     broken = {}
     for key, document in coming.judged.items():
         lost = not present.issuperset(document.references)
@@ -252,7 +261,7 @@ def resolve(coming: Coming, snapshot: StoreSnapshot, *, lookup: Lookup, type_of:
             if lost:
                 found += [_missing(one, refused) for one in components.references(owned) if one.key not in present]
             broken[key] = violations.in_document_order(found, owned)
-    return Resolved(broken, faults, {key: fit for key, fit in fits.items() if key not in broken})
+    return Resolved(broken, faults, {key: fit for key, fit in fits.items() if key not in broken}, present)
 
 
 def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:

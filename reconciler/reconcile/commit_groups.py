@@ -31,7 +31,8 @@ class _Ready:
 
     job: CommitJob
     record: RecordOf
-    change: "asyncio.Future[_Change]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    change: "_Change | None" = None
+    is_decided: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 class CommitGroup:
@@ -60,81 +61,76 @@ class CommitGroup:
         ready = _Ready(job, record)
         self._ready.append(ready)
         self.end(job.rules.name)
+        planned = None
         try:
-            async with asyncio.timeout(PATIENCE):
-                change = await asyncio.shield(ready.change)
-        except TimeoutError:
-            self._go_on()
-            change = ready.change.result()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await ready.is_decided.wait()
+            if not ready.is_decided.is_set():
+                self._go_on()
+            if ready.change is not None:
+                planned = await ready.change.planned(ready)
         except asyncio.CancelledError:
-            if ready.change.done():
-                await ready.change.result().leave()
+            if ready.change is not None:
+                await ready.change.leave()
             raise
         finally:
             if ready in self._ready:
                 self._ready.remove(ready)
-        planned = await change.planned(ready)
         return planned or await self._applier.commit(job, record=record)
 
     def _go_on(self) -> None:
         by_commit: defaultdict[str, list[_Ready]] = defaultdict(list)
-        for one in self._ready:
+        for one in sorted(self._ready, key=lambda one: one.job.rules.name):
             by_commit[one.job.commit].append(one)
         self._ready.clear()
         for members in by_commit.values():
-            change = _Change(self._applier, members)
+            change = _Change(self._applier, members) if len(members) > 1 else None
             for one in members:
-                one.change.set_result(change)
+                one.change = change
+                one.is_decided.set()
 
 
 class _Change:
-    """Runs that are planned and stored as one change."""
+    """Runs that are planned and stored as one change, in the order of their names."""
 
     def __init__(self, applier: Applier, members: Sequence[_Ready]) -> None:
         self._applier = applier
-        self._members = sorted(members, key=lambda one: one.job.rules.name)
+        self._members = members
         self._is_stored = False  # or will be: its records are made
-        self._task: asyncio.Task[CommitPlanned] | None = None
-        if len(members) > 1:
-            self._task = asyncio.create_task(self._commit(), name="commit-together", context=log_context.unbound())
+        self._task = asyncio.create_task(self._commit(), name="commit-together", context=log_context.unbound())
 
     async def leave(self) -> None:
         """End it for a run that is cancelled, of which nothing may be stored; if it is being stored, wait for that."""
-        task = self._task
-        if task is not None and not self._is_stored:
-            task.cancel()
-        while task is not None and not task.done():
+        if not self._is_stored:
+            self._task.cancel()
+        while not self._task.done():
             with suppress(asyncio.CancelledError):
-                await asyncio.wait({task})
+                await asyncio.wait({self._task})
 
     async def planned(self, member: _Ready) -> CommitPlanned | None:
         """Return what was planned for a member and is stored; None if it is to be tried alone."""
-        task = self._task
-        if task is None:
+        await asyncio.wait({self._task})
+        if self._task.cancelled():
             return None
         try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            await self.leave()
-            raise
-        if task.cancelled():
+            first = self._task.result()
+        except ReconcilerError as fault:
+            log.debug("%s is planned apart: %s", member.job.rules.name, fault.message)
             return None
-        fault = task.exception()
-        if fault is None:
-            first = task.result()
-            return (first, *first.beside)[self._members.index(member)]
-        if not isinstance(fault, ReconcilerError):
-            raise fault
-        log.debug("%s is planned apart: %s", member.job.rules.name, fault.message)
-        return None
+        return (first, *first.beside)[self._members.index(member)]
 
     async def _commit(self) -> CommitPlanned:
         names = {one.job.rules.name for one in self._members}
-        jobs = []
-        for one in self._members:
-            others = tuple(other for other in one.job.neighbours if other.rules.name not in names)
-            jobs.append(structs.replace(one.job, neighbours=others))
-        first, *beside = zip(jobs, map(self._recording, self._members), strict=True)
+        first, *beside = [
+            (
+                structs.replace(
+                    one.job, neighbours=tuple(other for other in one.job.neighbours if other.rules.name not in names)
+                ),
+                self._recording(one),
+            )
+            for one in self._members
+        ]
         return await self._applier.commit(first[0], record=first[1], beside=beside)
 
     def _recording(self, member: _Ready) -> RecordOf:

@@ -4,20 +4,16 @@ Each is a record with its audit event. Pure, but for `approve`. Permissions are 
 releases is decided in `planner.pruning`.
 """
 
-import dataclasses
-import json
 import math
 from dataclasses import dataclass
 from datetime import datetime
-
-from msgspec import structs
 
 from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
 from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.watched import WatchedRepository
-from reconciler.store.contract import Moved, Store
+from reconciler.store.contract import Store
 from reconciler.store.records import ApprovalRow, AuditRow, Held, Record, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
@@ -25,21 +21,6 @@ RESUMED = "It was resumed; until the head is read again, what was changed meanwh
 SYSTEM = "system"  # the actor of a resume whose time came
 SETTINGS = "settings"  # the actor of a change of what is watched
 CREATED, CONFIGURED, DELETED = "created", "configured", "deleted"
-ORIGIN = "where its commits come from"
-SETTING_NAMES = {  # of fields of a watched repository, where they differ
-    "full_interval": "fullInterval",
-    "prune": "prune.enabled",
-    "prune_min_count": "prune.minCount",
-    "prune_max_percent": "prune.maxPercent",
-    "suspended": "suspend",
-    "allowed_kinds": "allow.kinds",
-    "allowed_names": "allow.names",
-    "accept_invalid": "acceptInvalid",
-    "signers_file": "verify.signersFile",
-    "hook_secret_file": "hook.secretFile",
-    "link": "webURL",
-}
-APPROVALS = 3  # attempts, since a run may change what is held between its reading and the approval of it
 
 
 class Suspended(Refused):
@@ -114,18 +95,14 @@ def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] 
 
 
 async def approve(name: str, *, commit: str, by: Intervention, store: Store, applier: Applier) -> None:
-    """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Busy."""
-    for attempt in range(1, APPROVALS + 1):
-        remembered = await store.remembered(name, held=0)
-        project = _project_at(remembered.row, name, commit=commit)
-        event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
-        try:
-            approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
-            await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
-            break
-        except Moved:
-            if attempt == APPROVALS:
-                raise
+    """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Locked, and
+    Moved if a run changed meanwhile what is held.
+    """
+    remembered = await store.remembered(name, held=0)
+    project = _project_at(remembered.row, name, commit=commit)
+    event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
+    approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
+    await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
 
 
 def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
@@ -157,40 +134,25 @@ def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
 # Changes of the settings
 
 
-def watching_record(
-    now: WatchedRepository, row: RepositoryRow, *, before: WatchedRepository | None, at: str
-) -> Record | None:
-    """The record of a repository that is watched, or otherwise than `before` in this process; None if nothing changed.
+def watching_record(now: WatchedRepository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
+    """The record of a repository that is watched, or since a reload otherwise than before; None if nothing changed.
 
     Of an earlier process, the store remembers where commits came from, and no other setting.
     """
     by = Intervention(SETTINGS, at)
-    if before is not None:
-        was, is_now = _settings(before), _settings(now)
-        names = sorted(SETTING_NAMES.get(name, name) for name in is_now if is_now[name] != was[name])
-        return Record(audit=(_event(CONFIGURED, now.name, now.project, by, detail=_changed(names)),))
-    if not row.since:  # nothing is remembered
+    if not is_reload and not row.since:  # nothing is remembered
         return Record(repository=row._replace(since=at), audit=(_event(CREATED, now.name, now.project, by),))
-    if row.origin in (None, now.origin):
+    if not is_reload and row.origin in (None, now.origin):
         return None
-    return Record(audit=(_event(CONFIGURED, now.name, now.project, by, detail=_changed([ORIGIN])),))
-
-
-def _settings(one: WatchedRepository) -> dict[str, object]:
-    given = {field.name: getattr(one, field.name) for field in dataclasses.fields(one) if field.name != "rules"}
-    return given | structs.asdict(one.rules)
+    return Record(audit=(_event(CONFIGURED, now.name, now.project, by),))
 
 
 def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
     """The event of a repository that is not watched any more, or fills the project `to` now: the API owns what it
     applied.
     """
-    action, detail = (DELETED, None) if to is None else (CONFIGURED, _changed(["project"]))
-    return _event(action, remembered.name, remembered.project, Intervention(SETTINGS, at), detail=detail)
-
-
-def _changed(names: list[str]) -> str:
-    return json.dumps({"changed": names})
+    action = DELETED if to is None else CONFIGURED
+    return _event(action, remembered.name, remembered.project, Intervention(SETTINGS, at))
 
 
 def _event(action: str, name: str, project: str, by: Intervention, *, detail: str | None = None) -> AuditRow:
@@ -201,8 +163,6 @@ def _event(action: str, name: str, project: str, by: Intervention, *, detail: st
         action=action,
         kind="Repository",
         name=name,
-        version_before=None,
-        version_after=None,
         run=by.run,
         request=by.request,
         detail=detail,

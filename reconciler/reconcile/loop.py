@@ -5,9 +5,8 @@ one more run, at the newest head only. While runs fail, events wait, but request
 
 Failing polls are bounded twice. Each failure in a row doubles the delay of the next poll. And a WINDOW has at most MOST
 failing polls, whatever triggers them (pushes, file events, rewritten files of credentials). So a failing remote gets
-fewer than ten calls a minute: a poll makes two at most. Over HTTP, a call is up to four requests, so the limit is lower
-for a remote that answers and needs a person. A request of a person is not delayed. After a correction (new credentials,
-or a hook with a valid signature) a poll comes at once, at most MOST times in a WINDOW.
+fewer than ten requests a minute: a poll makes three at most. A request of a person is not delayed. After a correction
+(new credentials, or a hook with a valid signature) a poll comes at once, at most MOST times in a WINDOW.
 """
 
 import asyncio
@@ -34,76 +33,46 @@ log = logging.getLogger(__name__)
 
 FIRST_RETRY = 2.0
 LONGEST_RETRY = 600.0  # jitter included
-JITTER = 0.1  # of a delay, so that many repositories do not poll together
-MOST = 4  # failing polls in a WINDOW
-MOST_LASTING = 3  # of remotes where only a person can correct it: three requests each
-MOST_OF_HEAD = 1  # of remotes with a head that no fetch can get: the poll that finds out makes seven requests
+JITTER = 0.1  # of a delay, so that many repositories do not try again together
+MOST = 3  # failing polls in a WINDOW: of up to three requests each
 WINDOW = 60.0
 DOUBLINGS = 20  # more make no difference, and would end beyond what a float holds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PollFailure:
-    """The failure of a poll or of its run.
-
-    `may_pass`: it may end without a person. `retry_after`: the wait that the remote asks for. `most`: the limit of such
-    polls in a WINDOW.
-    """
-
-    may_pass: bool
-    retry_after: float | None = None
-    most: int = MOST
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PollPace:
-    """The record of a repository's polls since its loop began."""
+    """The record of a repository's polls since its loop began.
+
+    `phase` is its own moment within each interval, so that repositories that start together are not polled together.
+    """
 
     interval: float
     full_due: float  # when everything is read again
-    is_spread: bool = False  # its polls have a moment of their own within the interval
+    phase: float = 0.0
     failures: int = 0  # in a row
-    last: PollFailure | None = None
+    may_pass: bool = True  # the last failure may end without a person
     ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most MOST
     corrected: tuple[float, ...] = ()  # when the last corrections were acted on, at most MOST
     left_until: float = 0.0  # the remote asked not to be called sooner
 
 
-def poll_failure(fault: ReconcilerError | None, *, is_local: bool) -> PollFailure | None:
-    """Return the failure of a run, or None. `is_local`: the remote is on this machine, so the limit is not lower."""
-    if not isinstance(fault, GitFault):
-        return None if fault is None else PollFailure(may_pass=isinstance(fault, Transient))
-    most = MOST
-    if not fault.transient and not is_local:
-        most = MOST_OF_HEAD if fault.of_head else MOST_LASTING
-    return PollFailure(may_pass=fault.transient, retry_after=fault.retry_after, most=most)
-
-
-def after_poll(pace: PollPace, failure: PollFailure | None, *, now: float, asked: bool = False) -> PollPace:
+def after_poll(pace: PollPace, fault: ReconcilerError | None, *, now: float, asked: bool = False) -> PollPace:
     """Return the pace after a poll that ended now; a success ends a row of failures.
 
     A poll that a person `asked` for does not lengthen the delay, so repeated attempts cost no waiting.
     """
-    if failure is None:
-        return PollPace(interval=pace.interval, full_due=pace.full_due, is_spread=pace.is_spread)
+    if fault is None:
+        return replace(pace, failures=0, ended=(), corrected=(), left_until=0.0)
+    git_fault = fault if isinstance(fault, GitFault) else None
+    # To find that no fetch can get a head takes seven requests.
+    counted = MOST if git_fault is not None and git_fault.of_head else 1
     return replace(
         pace,
-        is_spread=False,  # many may have failed together, and recover together
         failures=max(1, pace.failures + (not asked)),
-        last=failure,
-        ended=(*pace.ended, now)[-MOST:],
-        left_until=now + (failure.retry_after or 0.0),
+        may_pass=isinstance(fault, Transient) if git_fault is None else git_fault.transient,
+        ended=(*pace.ended, *[now] * counted)[-MOST:],
+        left_until=now + ((git_fault and git_fault.retry_after) or 0.0),
     )
-
-
-def at_poll(pace: PollPace) -> PollPace:
-    """Return the pace when the delay has passed and a poll is due."""
-    return replace(pace, is_spread=not pace.failures)
-
-
-def at_correction(pace: PollPace, *, now: float) -> PollPace:
-    """Return the pace when a poll begins because of a correction."""
-    return replace(pace, corrected=(*pace.corrected, now)[-MOST:])
 
 
 def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
@@ -111,15 +80,12 @@ def poll_delay(pace: PollPace, *, now: float, randomness: float) -> float:
 
     After a failure that may pass, the delay doubles from two seconds to ten minutes, however short the interval. After
     one that only a person can correct, it doubles from the interval to ten minutes, or stays at a longer interval. It
-    is never less than the remote asked for. Otherwise it is the interval, plus or minus a tenth, or the time until the
-    next full read. The first poll after a start or a failure comes anywhere within the interval: otherwise repositories
-    that start together would be polled together for hours.
+    is never less than the remote asked for. Otherwise a poll comes once in each interval, or at the next full read.
     """
-    if pace.last is not None:
-        wait = max(_backoff(pace, pace.last), pace.left_until - now)
+    if pace.failures:
+        wait = max(_backoff(pace), pace.left_until - now)
         return max(wait + JITTER * randomness * min(wait, LONGEST_RETRY), event_delay(pace, now=now))
-    spread = 1 + JITTER * (2 * randomness - 1) if pace.is_spread else randomness
-    return max(0.0, min(pace.interval * spread, pace.full_due - now))
+    return max(0.0, min(pace.interval - (now - pace.phase) % pace.interval, pace.full_due - now))
 
 
 def event_delay(pace: PollPace, *, now: float, is_correction: bool = False) -> float:
@@ -127,16 +93,14 @@ def event_delay(pace: PollPace, *, now: float, is_correction: bool = False) -> f
 
     A correction waits only for other corrections, and for as long as the remote asked.
     """
-    # From the end of a poll: whatever the first of them asked, it asked before.
-    most = MOST if pace.last is None or is_correction else pace.last.most
     before = pace.corrected if is_correction else pace.ended
-    window_ends = before[-most] + WINDOW if len(before) >= most else now
+    window_ends = before[0] + WINDOW if len(before) == MOST else now
     return max(0.0, window_ends - now, pace.left_until - now)
 
 
-def _backoff(pace: PollPace, failure: PollFailure) -> float:
-    first = FIRST_RETRY if failure.may_pass else max(FIRST_RETRY, pace.interval)
-    longest = LONGEST_RETRY / (1 + JITTER) if failure.may_pass else max(LONGEST_RETRY / (1 + JITTER), pace.interval)
+def _backoff(pace: PollPace) -> float:
+    first = FIRST_RETRY if pace.may_pass else max(FIRST_RETRY, pace.interval)
+    longest = LONGEST_RETRY / (1 + JITTER) if pace.may_pass else max(LONGEST_RETRY / (1 + JITTER), pace.interval)
     return min(first * float(2 ** min(pace.failures - 1, DOUBLINGS)), longest)
 
 
@@ -164,13 +128,14 @@ class Loop:
         self._pace = PollPace(interval=reconciler.watched.interval, full_due=math.inf)
         self._credentials = BoundedIO("the files with credentials")
         self._tasks: list[asyncio.Task[None]] = []
-        self._explaining: asyncio.Task[None] | None = None
+        self._is_unexplained = asyncio.Event()  # there may be lineage to search
         self._is_corrected = False  # credentials changed, or a hook came, since the last run began
 
     def start(self, trigger: Trigger) -> None:
         """Begin with one run, then continue until `stop`. Queued runs that are not stored yet are merged into it."""
         self._work, self._stop = asyncio.Event(), asyncio.Event()
-        self._pace = PollPace(interval=self.reconciler.watched.interval, full_due=self._next_full())
+        interval = self.reconciler.watched.interval
+        self._pace = PollPace(interval=interval, full_due=self._next_full(), phase=_now() + interval * _randomness())
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
@@ -178,6 +143,7 @@ class Loop:
         self._tasks = [
             asyncio.create_task(self._serve(), name=f"reconcile-{name}", context=log_context.unbound()),
             asyncio.create_task(self._watch(), name=f"watch-{name}", context=log_context.unbound()),
+            asyncio.create_task(self._explain(), name=f"explain-{name}", context=log_context.unbound()),
         ]
 
     def ask(self, trigger: Trigger, *, actor: str) -> Run:
@@ -205,10 +171,9 @@ class Loop:
         """
         self._stop.set()
         running = [] if self.running is None else [self.running.again()]
-        tasks = self._tasks if self._explaining is None else [*self._tasks, self._explaining]
-        for task in tasks:
+        for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         self.reconciler.group.end(self.reconciler.watched.name)
         self.queue = [run for run in running + self.queue if run.is_requested]
 
@@ -216,29 +181,29 @@ class Loop:
         while not self._stop.is_set():
             identities = await self._identities()  # before the run, so that no change during it is missed
             await self._run()
-            if self.reconciler.memory.is_lineage_due and (self._explaining is None or self._explaining.done()):
-                name = f"explain-{self.reconciler.watched.name}"
-                self._explaining = asyncio.create_task(self.reconciler.explain(), name=name)
             await self._rest(identities)
 
     async def _run(self) -> None:
         self.running = run = self.queue.pop(0)  # `start` and `_rest` leave one
         run.full = is_full_due = _now() >= self._pace.full_due
         if self._is_corrected:
-            self._is_corrected, self._pace = False, at_correction(self._pace, now=_now())
-        failure: PollFailure | None = PollFailure(may_pass=True)
+            self._is_corrected = False
+            self._pace = replace(self._pace, corrected=(*self._pace.corrected, _now())[-MOST:])
+        fault: ReconcilerError | None = Transient("The run could not be recorded.")
         try:
             with log_context.bind_run(run.id):
                 await self.reconciler.reconcile(run)
-            failure = poll_failure(run.fault, is_local=self.reconciler.watched.source.is_local)
+            fault = run.fault
         except Exception:
             # A fault of the program, and no run could be recorded: the loop continues.
             name = self.reconciler.watched.name
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
             self.running = None
-        self._pace = after_poll(self._pace, failure, now=_now(), asked=run.is_requested)
-        if is_full_due and failure is None:
+        if run.planned is not None or run.trigger is Trigger.START:
+            self._is_unexplained.set()
+        self._pace = after_poll(self._pace, fault, now=_now(), asked=run.is_requested)
+        if is_full_due and fault is None:
             self._pace = replace(self._pace, full_due=self._next_full())
 
     async def _rest(self, identities: Identities) -> None:
@@ -258,7 +223,6 @@ class Loop:
                 self._is_corrected = True
                 self.ask(Trigger.WATCH, actor="system")
         if not self.queue:
-            self._pace = at_poll(self._pace)
             self.ask(Trigger.RESUME if self.reconciler.is_suspension_over else Trigger.POLL, actor="system")
 
     def _seconds_left(self, due: float) -> float:
@@ -280,6 +244,12 @@ class Loop:
             except WatchEnded as fault:
                 log.debug("%s: %s", self.reconciler.watched.name, fault.message)
             await asyncio.sleep(WATCH_AGAIN_SECONDS)
+
+    async def _explain(self) -> None:
+        while True:
+            await self._is_unexplained.wait()
+            self._is_unexplained.clear()
+            await self.reconciler.explain()
 
     def _next_full(self) -> float:
         return _now() + self.reconciler.watched.full_interval * (1 - JITTER * _randomness())

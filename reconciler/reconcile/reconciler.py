@@ -29,7 +29,7 @@ from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, RepositoryFiles, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, RepositoryFiles, ReviewJob
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +54,8 @@ class RepositoryMemory:
     branch: str | None = None  # of the applied commit, when it was seen last: a short name, or the full name of a ref
     verified: tuple[str, str, str] | None = None  # the last signed commit and tag, and the digest of the signers
     fault: errors.ReconcilerError | None = None  # of the last run
+    exhausted: tuple[str, str | None, Exhausted] | None = None  # a commit over a limit, the fingerprint, and the limit
     unwritten: RepositoryRow | None = None  # what the last run found, if that was news that the store did not take
-    is_lineage_due: bool = True  # there may be some to search, of an earlier process for instance
     succeeded: datetime | None = None  # when a run last found that all is stored as the head says
     planned: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # in the last plan: by kind, then status
 
@@ -155,8 +155,6 @@ class Reconciler:
         # Resume, if the time of the suspension is over.
         if self.is_suspension_over:
             await self.resume(by=Intervention(interventions.SYSTEM, rfc3339(self._clock()), run=run.id))
-            if run.trigger in (Trigger.POLL, Trigger.WATCH):
-                run.trigger = Trigger.RESUME  # it ended between the wait and this run
         run.suspended = self.why_suspended
         if run.suspended is not None:
             return
@@ -204,9 +202,15 @@ class Reconciler:
                 return None
             return runs.run_record(run, verdict, finished=self._clock(), is_news=run.is_recorded)
 
-        planned = await self.group.commit(job, record=record)
+        exhausted = None if run.is_requested else memory.exhausted
+        if exhausted is not None and exhausted[:2] == (head.commit, run.fingerprint):
+            raise exhausted[2]  # it would take as much again
+        try:
+            planned = await self.group.commit(job, record=record)
+        except Exhausted as fault:
+            memory.exhausted = (head.commit, run.fingerprint, fault)
+            raise
         memory.waits_for_store = planned.waits_for_store
-        memory.is_lineage_due |= not planned.explained
 
     async def _finish(self, run: Run) -> None:
         """Record and log a run, and remember what it found."""
@@ -299,22 +303,18 @@ class Reconciler:
         """Search in the background for the commits that changed what was read, until all are found. Raises nothing.
 
         A run stores what it could not find in a moment, of a first read above all, without lineage. The store knows
-        what is left to find, also after a restart. The worker rests from the search while it has other work.
+        what is left to find, also after a restart.
         """
         if not self._following.is_ready:
             return
-        name, memory, is_more = self.watched.name, self.memory, True
+        name = self.watched.name
         try:
-            while is_more:
-                memory.is_lineage_due = False  # what a run leaves to find from now on makes it due again
-                is_more = await self._applier.explain(name, self.mirror, project=self.watched.project)
-        except errors.ReconcilerError as fault:
+            while await self._applier.explain(name, self.mirror, project=self.watched.project):
+                log.debug("%s: more lineage is searched for.", name)
+        except errors.ReconcilerError as fault:  # the next run that plans something tries anew
             log.debug("%s: %s", name, fault.message)
         except Exception:
             log.exception("The search for the lineage of %s met a fault of the program.", name)
-            is_more = False  # it would meet it again; the next run that leaves something to find tries anew
-        finally:
-            memory.is_lineage_due |= is_more
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends.
 

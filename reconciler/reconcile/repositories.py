@@ -180,8 +180,8 @@ class Repositories:
         """Have the audit say what is watched from now on."""
         at = rfc3339(self._environment.clock())
         for name, loop in fresh.items():
-            one, before = loop.reconciler, leaving[name].reconciler.watched if name in leaving else None
-            record = interventions.watching_record(one.watched, one.memory.row, before=before, at=at)
+            one = loop.reconciler
+            record = interventions.watching_record(one.watched, one.memory.row, is_reload=name in leaving, at=at)
             if record is None:
                 continue
             try:
@@ -253,7 +253,6 @@ class Repositories:
         """
         for name, loop in self._loops.items():
             memory = loop.reconciler.memory
-            memory.is_lineage_due |= name in told.touched  # it may own something now whose lineage is not known
             waits = told.changed and memory.waits_for_store
             if name != told.origin and (waits or name in told.touched):
                 loop.ask(Trigger.STORE, actor="system")
@@ -328,8 +327,9 @@ class Repositories:
             if loop is None:
                 return None
             _check_polled(loop.reconciler)
-            store, applier = environment.store, environment.applier
-            await interventions.approve(name, commit=commit, by=by, store=store, applier=applier)
+            await interventions.approve(
+                name, commit=commit, by=by, store=environment.store, applier=environment.applier
+            )
             log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 

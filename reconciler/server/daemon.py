@@ -12,7 +12,6 @@ import resource
 import signal
 import socket
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -34,31 +33,22 @@ from reconciler.store.records import Traces
 log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ErasePace:
-    """Seconds between two tries: as a rule, and after the disk would not take them."""
-
-    seconds: float = 5.0
-    after_fault: float = 600.0
+ERASE_SECONDS = 5.0  # between two tries
+ERASE_AGAIN_SECONDS = 600.0  # after the disk would not take them
 
 
-async def erase_loop(store: Store, pace: ErasePace) -> None:
-    """Try for ever; say when traces have to wait, and when they are gone then."""
-    waiting = False
+async def erase_loop(
+    store: Store, *, seconds: float = ERASE_SECONDS, again_seconds: float = ERASE_AGAIN_SECONDS
+) -> None:
+    """Try for ever; say when traces have to wait, and when they are gone."""
     while True:
-        seconds = pace.seconds
         try:
-            traces = await store.erase_traces()
+            if await store.erase_traces() is Traces.ERASED:
+                log.info("The store's files hold no trace of what was rewritten any more.")
+            await asyncio.sleep(seconds)
         except StoreFault as fault:
             log.warning("Traces of what was rewritten are still in the store's files. %s", fault.message)
-            waiting, seconds = True, pace.after_fault
-        else:
-            if traces is Traces.KEPT and not waiting:
-                log.info("Traces of what was rewritten stay in the store's files while an older revision is read.")
-            if traces is Traces.ERASED or (traces is Traces.NONE and waiting):
-                log.info("The store's files hold no trace of what was rewritten any more.")
-            waiting = traces is Traces.KEPT
-        await asyncio.sleep(seconds)
+            await asyncio.sleep(again_seconds)
 
 
 UMASK = 0o077
@@ -148,9 +138,8 @@ async def _up(
         "watchdog": _watchdog(),
         "last-uses-of-keys": services.accounts.keep_touched(),
         "sessions": services.sessions.keep(),
-        "first-password": sign_in.clear_first_admin(services.accounts, state_dir=settings.state_dir),
         "reloads": _reloads(plan, built, served, reload),
-        "erasing": erase_loop(services.store, ErasePace()),
+        "erasing": erase_loop(services.store),
         "routes": built.delivery.keep(services.store),
         "notifications": built.notifying.keep(),
         "audit": built.auditing.keep(),

@@ -37,8 +37,7 @@ from reconciler.store.records import ResourceChange
 
 log = logging.getLogger(__name__)
 
-AGAIN_SECONDS = 5.0  # after a project could not be read or followed; twice as long each time that it is the same fault
-LONGEST_SECONDS = 60.0
+AGAIN_SECONDS = 10.0  # after a project could not be read or followed
 PAUSE_SECONDS = 0.05  # between two readings, for what changes together
 LATE_SECONDS = 2.0  # after a change that was not read, in which the routes of before are used
 
@@ -58,10 +57,9 @@ Read = Callable[[str, tuple[str, ...]], Awaitable[Routes]]
 
 
 class RouteFault(NamedTuple):
-    """Why a project is not followed in full, and when it is read again whether it changes or not."""
+    """Why a project is not followed in full, and the timer of the next time that it is read, changed or not."""
 
     message: str
-    seconds: float
     timer: asyncio.TimerHandle
 
 
@@ -150,7 +148,7 @@ class RouteFollowing:
         return None
 
     def _came(self, project: str, message: str | None) -> None:
-        """Log a lasting fault once, and its end; each retry comes later than the one before."""
+        """Log a lasting fault once, and its end, and try again."""
         before = self._faults.pop(project, None)
         if before is not None:
             before.timer.cancel()
@@ -158,18 +156,14 @@ class RouteFollowing:
             if before is not None:
                 log.warning("What the project %s routes is followed in full again.", project)
             return
-        seconds = self._again_seconds
-        if before is not None and before.message == message:
-            seconds = min(before.seconds * 2, LONGEST_SECONDS)
-        else:
+        if before is None or before.message != message:
             log.warning("What the project %s routes is not followed in full, and is read again: %s", project, message)
-        timer = asyncio.get_running_loop().call_later(seconds, self.ask, project)
-        self._faults[project] = RouteFault(message, seconds, timer)
+        timer = asyncio.get_running_loop().call_later(self._again_seconds, self.ask, project)
+        self._faults[project] = RouteFault(message, timer)
 
 
 QUEUES = "queues"
 EXPIRY_SECONDS = 600.0
-DISK_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +172,11 @@ class Delivering:
 
     manager: Manager
     routing: RouteFollowing
-    upkeep: "Upkeep"
+    expiry: "Expiry"
 
     async def keep(self, store: Store) -> None:
-        """Follow what every project routes, and look after the queues, forever."""
-        async with scheduled(
-            Job("dead-letters", EXPIRY_SECONDS, self.upkeep.expire),
-            Job("room-on-the-disk", DISK_SECONDS, self.upkeep.look_at_disk),
-        ):
+        """Follow what every project routes, and expire dead letters, forever."""
+        async with scheduled(Job("dead-letters", EXPIRY_SECONDS, self.expiry.expire)):
             await self.routing.keep(sorted({*await store.projects(), *await self.manager.projects()}))
 
 
@@ -235,15 +226,12 @@ async def delivering(
         routing = RouteFollowing(applier.routes, manager, monotonic=time.monotonic)
         manager.follow(routing.ask, routing.behind)
         store.subscribe(ResourceChange, routing.heard)
-        upkeep = Upkeep(manager, queues, max_age=delivery.dead_letters.max_age, now=_now)
+        expiry = Expiry(manager, max_age=delivery.dead_letters.max_age, now=_now)
         try:
-            yield Delivering(manager, routing, upkeep)
+            yield Delivering(manager, routing, expiry)
         finally:
             await manager.drain(seconds=0)
             await manager.close()
-
-
-MOST_MILLISECONDS = 3_600_000  # that the clock may be ahead by before that is told; summer time changes neither
 
 
 class ExpiryMoment(NamedTuple):
@@ -263,45 +251,19 @@ def believed_moment(first: ExpiryMoment, now: ExpiryMoment) -> int:
     return min(now.wall, first.wall + round((now.monotonic - first.monotonic) * 1000))
 
 
-def is_ahead(first: ExpiryMoment, now: ExpiryMoment) -> bool:
-    """Tell whether the clock was set ahead since the first moment."""
-    return now.wall - believed_moment(first, now) > MOST_MILLISECONDS
+class Expiry:
+    """The end of dead letters that are too old, by the time that passed where the clock was set ahead."""
 
-
-class Upkeep:
-    """Periodic work: expire dead letters, check the disk."""
-
-    def __init__(self, manager: Manager, queues: Queues, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
-        """`max_age` of dead letters in seconds."""
+    def __init__(self, manager: Manager, *, max_age: float, now: Callable[[], ExpiryMoment]) -> None:
+        """`max_age` in seconds."""
         self._manager = manager
-        self._queues = queues
         self._max_age = max_age
         self._now = now
         self._first = now()
-        self._is_ahead = False
-        self._is_low = False
 
     async def expire(self) -> None:
-        """Forget dead letters that are too old, by the time that passed where the clock was set ahead."""
-        now = self._now()
-        ahead = is_ahead(self._first, now)
-        if ahead and not self._is_ahead:
-            log.warning(
-                "The clock was set ahead by more than an hour: dead letters age as if it had not been, until the "
-                "service is restarted."
-            )
-        self._is_ahead = ahead
-        await self._manager.expire(before=believed_moment(self._first, now) - int(self._max_age * 1000))
-
-    async def look_at_disk(self) -> None:
-        """Say when the disk is down to what queues leave free, and when there is room again."""
-        was_low, self._is_low = self._is_low, self._queues.spare() < 0
-        if self._is_low and not was_low:
-            log.warning(
-                "The disk has less room than `delivery.freeBytes`: log records are refused until there is more."
-            )
-        if was_low and not self._is_low:
-            log.info("The disk has room again; log records are taken.")
+        """Forget them."""
+        await self._manager.expire(before=believed_moment(self._first, self._now()) - int(self._max_age * 1000))
 
 
 def _listener(listening: socket.socket) -> Listener:

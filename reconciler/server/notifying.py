@@ -14,15 +14,15 @@ from reconciler.delivery.secrets import SecretSources
 from reconciler.model import clock
 from reconciler.notifications import observers, service_observers
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import AlertTarget
+from reconciler.notifications.certificates import CertificateObserver
 from reconciler.notifications.observers import ObserverLoop
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
-from reconciler.notifications.service_observers import CertificateObserver, DamageObserver
+from reconciler.notifications.service_observers import DamageObserver
 from reconciler.ops import databases
 from reconciler.reconcile.repositories import Repositories
 from reconciler.server import delivering, following
-from reconciler.settings.models import Alert, Settings
+from reconciler.settings.models import Settings
 from reconciler.store import files
 from reconciler.store.contract import Operations, Store
 from reconciler.store.records import ResourceChange
@@ -74,11 +74,10 @@ async def build_notifying(
 ) -> Notifying:
     """Build it with the notifications that an earlier start stored. Raises StoreFault."""
     place = NotificationPlace(settings.organization, settings.web_url)
-    targets = [_target(one) for one in settings.alerts]
     retention = timedelta(seconds=settings.notifications.retention)
-    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=targets)
+    board = Board(operations, clock=clock.now, place=place, retention=retention, targets=settings.alerts)
     await board.load()
-    outbox = Outbox(board, place=place, clock=clock.now) if targets else None
+    outbox = Outbox(board, place=place, clock=clock.now) if settings.alerts else None
     changes = observers.ConfigurationObserver(store, monotonic=time.monotonic)
     store.subscribe(ResourceChange, changes.heard)
     ends = CertificateObserver(
@@ -87,15 +86,13 @@ async def build_notifying(
         manager.followed,
         secrets=secrets,
         clock=clock.now,
-        monotonic=time.monotonic,
         certificate=settings.tls.cert_file,
         authorities=settings.outbound.ca_file,
     )
     places, state = databases.database_places(settings), settings.state_dir
     damage = DamageObserver(store, set_aside=lambda: files.damaged_copies(places.operations))
-    queues = state / delivering.QUEUES
     # Of all that is kept: any folder of it may be a disk of its own.
-    folders = (state, places.store.parent, state / following.MIRRORS, queues)
+    folders = (state, places.store.parent, state / following.MIRRORS, state / delivering.QUEUES)
     watch = ObserverLoop(
         board,
         (
@@ -109,7 +106,7 @@ async def build_notifying(
             ),
             changes,
             observers.DeliveryObserver(manager.figures, manager.followed, clock=clock.now),
-            service_observers.DiskObserver(folders, queues=queues, reserve=settings.delivery.free_bytes),
+            service_observers.DiskObserver(folders, reserve=settings.delivery.free_bytes),
             ends,
             service_observers.KeyObserver(lambda: accounts.directory, clock=clock.now),
             service_observers.StoreObserver(store, unwritten=lambda: board.unwritten, clock=clock.now),
@@ -119,15 +116,3 @@ async def build_notifying(
         every=settings.notifications.interval,
     )
     return Notifying(board, watch, outbox, settings, listeners, ends, damage)
-
-
-def _target(alert: Alert) -> AlertTarget:
-    return AlertTarget(
-        name=alert.name,
-        url=alert.url,
-        url_file=alert.url_file,
-        secret_file=alert.secret_file,
-        severities=alert.severities,
-        types=alert.types,
-        projects=alert.projects,
-    )

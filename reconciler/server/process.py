@@ -31,15 +31,12 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
 
     Raises Refused when another process holds it, or the directory cannot be used.
     """
+    what = f"the state directory {state_directory}"
     try:
         state_directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(state_directory / "lock", FLAGS, 0o600)
     except OSError as error:
-        raise errors.Refused(
-            f"The state directory {state_directory} cannot be used ({error.strerror}); "
-            "choose another with `stateDir`, or mend its permissions."
-        ) from error
-    with _held(descriptor, f"the state directory {state_directory}", todo="give this one another `stateDir`"):
+        raise _unusable(what, error, setting="stateDir") from error
+    with _held(state_directory / doctor.LOCK, what, setting="stateDir"):
         yield
 
 
@@ -47,30 +44,34 @@ def hold_state_directory(state_directory: Path) -> Iterator[None]:
 def hold_store(store: Path) -> Iterator[None]:
     """Hold a store, by a file beside it: closing a descriptor of the store itself would drop SQLite's locks.
 
-    Two state directories may name one store. Raises Refused as `hold` does.
+    Two state directories may name one store. Raises Refused as `hold_state_directory` does.
     """
     lock = store.with_name(f"{store.name}{doctor.STORE_LOCK}")
-    try:
-        descriptor = os.open(lock, FLAGS, 0o600)
-    except OSError as error:
-        raise errors.Refused(
-            f"The store {store} cannot be used, since {lock} cannot be opened ({error.strerror}); "
-            "name another with `store.url`, or mend that folder."
-        ) from error
-    with _held(descriptor, f"the store {store}", todo="give this one another `store.url`"):
+    with _held(lock, f"the store {store}", setting="store.url"):
         yield
 
 
+def _unusable(what: str, error: OSError, *, setting: str) -> errors.Refused:
+    return errors.Refused(
+        f"{what[:1].upper()}{what[1:]} cannot be used ({error.strerror}); choose another with "
+        f"`{setting}`, or mend its permissions."
+    )
+
+
 @contextlib.contextmanager
-def _held(descriptor: int, what: str, *, todo: str) -> Iterator[None]:
+def _held(lock: Path, what: str, *, setting: str) -> Iterator[None]:
     try:
-        _lock(descriptor, what, todo=todo)
+        descriptor = os.open(lock, FLAGS, 0o600)
+    except OSError as error:
+        raise _unusable(what, error, setting=setting) from error
+    try:
+        _lock(descriptor, what, setting=setting)
         yield
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int, what: str, *, todo: str) -> None:
+def _lock(descriptor: int, what: str, *, setting: str) -> None:
     until = time.monotonic() + LOCK_SECONDS
     while True:
         try:
@@ -79,7 +80,9 @@ def _lock(descriptor: int, what: str, *, todo: str) -> None:
         except BlockingIOError as error:
             if time.monotonic() > until:
                 holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
-                raise errors.Refused(f"Another daemon (process {holder}) uses {what}; stop it, or {todo}.") from error
+                raise errors.Refused(
+                    f"Another daemon (process {holder}) uses {what}; stop it, or give this one another `{setting}`."
+                ) from error
         time.sleep(LOCK_SECONDS / 40)
     with contextlib.suppress(OSError):  # the number only helps a person; on a full disk the lock holds without it
         number = f"{os.getpid()}\n".encode()

@@ -25,7 +25,6 @@ log = logging.getLogger(__name__)
 
 
 STOP_SECONDS = 5.0  # for cancelled work to come to its end
-CLOCK_SECONDS = 10.0  # between two looks at the clock; work may be late by so much after it was set back
 
 
 class Job(NamedTuple):
@@ -40,7 +39,8 @@ class Job(NamedTuple):
 async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     """Do the jobs while the block runs, then cancel them. No job overlaps itself, and no fault ends it.
 
-    Work that was missed while the process did not run is not repeated.
+    Work that was missed while the process did not run is not repeated. After the clock was set back, nothing is due
+    until it is where it was.
     """
     # In UTC, since it would look for the machine's time zone otherwise. Late work is done once, however late.
     scheduler = AsyncIOScheduler(
@@ -50,11 +50,9 @@ async def scheduled(*jobs: Job) -> AsyncIterator[None]:
     for job in jobs:
         scheduler.add_job(_do, _FromNow(timedelta(seconds=job.seconds)), args=(job, running), name=job.name)
     scheduler.start()
-    clock = asyncio.create_task(_follow_clock(scheduler), name="clock")
     try:
         yield
     finally:
-        clock.cancel()
         scheduler.shutdown(wait=False)
         await asyncio.sleep(0)  # that happens in a callback of the loop
         if running:
@@ -73,16 +71,6 @@ class _FromNow(BaseTrigger):  # type: ignore[misc] # APScheduler has no types
 
     def get_next_fire_time(self, _: datetime | None, now: datetime) -> datetime:
         return now + self._interval
-
-
-async def _follow_clock(scheduler: AsyncIOScheduler) -> None:
-    """Count from now again after the machine's clock was set back: nothing would be due until it is where it was."""
-    while True:
-        before = datetime.now(UTC)
-        await asyncio.sleep(CLOCK_SECONDS)
-        if datetime.now(UTC) < before:
-            for job in scheduler.get_jobs():
-                job.reschedule(job.trigger)
 
 
 async def _do(job: Job, running: set[asyncio.Task[None]]) -> None:

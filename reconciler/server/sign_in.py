@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from reconciler.auth import changes, sign_in
+from reconciler.auth import changes
 from reconciler.auth.accounts import Accounts
 from reconciler.auth.oidc.discovery import ProviderUnfit, ProviderUnreachable
 from reconciler.auth.oidc.provider import Provider, ProviderConfiguration
@@ -28,7 +28,6 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, User
 from reconciler.model.errors import Refused
 from reconciler.ops import databases
-from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
 from reconciler.store.contract import Operations, Store
 
@@ -126,53 +125,10 @@ async def ensure_first_admin(accounts: Accounts, signing_in: SigningIn, *, state
     await accounts.amend(lambda directory: changes.create_user(directory, new), actor="system", request=None)
     log.warning(
         "There was no organization admin: %s was created with the password in %s; change it with "
-        "`reconciler user password`, and the service removes the file.",
+        "`reconciler user password`, and remove the file.",
         NAME,
         path,
     )
-
-
-async def clear_first_admin(accounts: Accounts, *, state_dir: Path) -> None:
-    """Wait until the password in the file opens nothing, and remove the file; without one, that is done.
-
-    Best effort: a file that cannot be removed is told of. What was changed just before the service died is noticed at
-    the next start, since the file is compared with what is stored.
-    """
-    path = state_dir / FILE
-    password = await asyncio.to_thread(_read, path)
-    if password is None:
-        return
-    while await _is_valid(password, encoded := _encoded(accounts)):
-        while _encoded(accounts) == encoded:
-            await accounts.change()
-    try:
-        await asyncio.to_thread(path.unlink)
-    except FileNotFoundError:
-        return
-    except OSError as error:
-        log.warning("%s holds a password that is valid no more, and cannot be removed (%s).", path, error.strerror)
-        return
-    log.info("Removed %s: the password in it is valid no more.", path)
-
-
-async def _is_valid(password: str, encoded: str | None) -> bool:
-    return encoded is not None and await asyncio.to_thread(sign_in.is_right_password, password, encoded)
-
-
-def _encoded(accounts: Accounts) -> str | None:
-    """The hash of the admin's present password."""
-    found = accounts.directory.users.get(NAME)
-    return None if found is None else found.password
-
-
-def _read(path: Path) -> str | None:
-    """The password in the file; None without one. A link, folder or pipe in its place is none of ours and stays."""
-    if path.is_symlink():
-        return None
-    try:
-        return bounded_io.read_file(path, limit=changes.LONGEST_PASSWORD).decode("utf-8", "replace").strip()
-    except (OSError, bounded_io.NotAFile, bounded_io.FileTooLarge):
-        return None
 
 
 def _write(path: Path, password: str) -> None:

@@ -35,7 +35,7 @@ class Notifications(Topic):
     retention: scalars.Duration = setting(30 * 24 * 3600.0, "Time for which a resolved notification is kept.")
 
 
-class Alert(Topic):
+class AlertTarget(Topic):
     """A receiver of alerts when a notification opens, and when it ends."""
 
     name: scalars.Name = Field(description="The name in the log; unique.")
@@ -254,7 +254,7 @@ class Settings(Topic):
     delivery: Delivery = setting(Delivery(), "Taking in log records and sending them on.")
     organization: scalars.Filled = setting("default", "The organization's name, in notifications.")
     notifications: Notifications = setting(Notifications(), "What the service tells of itself.")
-    alerts: tuple[Alert, ...] = setting((), "Who is told of notifications outside of the service.")
+    alerts: tuple[AlertTarget, ...] = setting((), "Who is told of notifications outside of the service.")
     audit: Audit = setting(Audit(), "Who did what, and when.")
     log: Log = setting(Log(), "The service's own log.")
     api_key: ApiKey | None = setting(None, "An organization admin's key.")

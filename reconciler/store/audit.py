@@ -21,12 +21,9 @@ from reconciler.store.audit_chain import ChainAnchor, ChainHead, ChainHeader, Ch
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
-LINKS = 200  # that go in one step
+LINKS = 20  # that go in one step: most have few events
 EVERY_LINK = -1
-EVENTS = 500  # rows that are deleted in one step: about 10 ms
 NEWEST = AuditPlace(2**62, 0)
-FEW = 10_000  # events of one name, which are sorted for each page of them
-KEY = "Key"  # the kind whose events are also found by what people call the key
 
 
 class ChainLink(NamedTuple):
@@ -56,18 +53,10 @@ class ChainedEvent(NamedTuple):
 
 
 def forget(connection: Connection, *, before: str) -> bool:
-    """One step of removing links whose events are all from before an instant, the oldest first and none behind one that
-    stays; return True when there may be more to do. Raises `StoreFault`.
-
-    Links are removed first, so that their events are not shown any more; the rows are removed a few at a time.
+    """Remove some links whose events are all from before an instant, the oldest first and none behind one that stays;
+    return True when there may be more. Raises `StoreFault`.
     """
-    with (
-        database.faults("swept"),
-        database.unsynced(connection),
-        database.transaction(connection, kind="immediate"),
-    ):
-        if connection.run("sweep_events", EVENTS).rowcount > 0:
-            return True
+    with database.faults("swept"), database.transaction(connection, kind="immediate"):
         with closing(read_links(connection, LINKS)) as oldest:
             gone = list(itertools.takewhile(lambda link: link.header.last_at < before, oldest))
         if not gone:
@@ -85,6 +74,7 @@ def forget(connection: Connection, *, before: str) -> bool:
         events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
         connection.run("put_anchor", *last.head, events, last_event, proof)
         connection.run("remove_links", number)
+        connection.run("remove_events", number)
         connection.run("remove_rewrites", number)
     return True
 
@@ -120,6 +110,8 @@ def _leaf(one: ChainedEvent) -> bytes:
 
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
 PAGE_BYTES = 512 * 1024  # of them with their documents, which may be megabytes each
+SHOWN_AS = {"version_before": "versionBefore", "version_after": "versionAfter"}
+ALWAYS = frozenset({"id", "at", "action", "kind", "name", "actor"})  # the fields of every event
 REASONED = frozenset({"suspended", "resumed"})  # what a person wrote, which may be anything
 
 
@@ -133,12 +125,8 @@ def render_event_page(
     shown: list[bytes] = []
     size, most = 0, min(limit, PAGE)
     with database.transaction(connection, kind="deferred"):
-        # Among all events the next ones of a common name are soon met: no page has to sort them all again. The name of
-        # a key is in no index.
-        by_name = wanted.name is not None and wanted.kind != KEY
-        is_rare = by_name and connection.first("is_common_name", wanted.name, FEW) is None
         found = connection.run(
-            "audit_events_of_name" if is_rare else "audit_events",
+            "audit_events",
             *(wanted.after or NEWEST),
             wanted.since,
             wanted.until,
@@ -161,28 +149,15 @@ def render_event_page(
 
 def _render_event(connection: Connection, place: AuditPlace, event: AuditRow, *, documents: bool) -> bytes:
     """Return an event as JSON. Fields that do not concern it are left out."""
-    shown: dict[str, object] = {
-        "id": f"{place.link}-{place.event}",
-        "at": event.at,
-        "action": event.action,
-        "kind": event.kind,
-        "name": event.name,
-        "actor": event.actor,
-    }
-    optional: dict[str, object] = {
-        "project": event.project,
-        "address": event.address,
-        "run": event.run,
-        "request": event.request,
-        "detail": _detail(event),
-        "versionBefore": event.version_before,
-        "versionAfter": event.version_after,
-    }
+    shown: dict[str, object] = {"id": f"{place.link}-{place.event}"}
+    shown |= {SHOWN_AS.get(name, name): value for name, value in event._asdict().items()}
+    shown["detail"] = _detail(event)
     if documents:
-        optional["before"] = _version(connection, event, event.version_before)
-        optional["after"] = _version(connection, event, event.version_after)
-    shown |= {name: value for name, value in optional.items() if value is not None and value != ""}
-    return msgspec.json.encode(shown)
+        shown["before"] = _version(connection, event, event.version_before)
+        shown["after"] = _version(connection, event, event.version_after)
+    return msgspec.json.encode(
+        {name: value for name, value in shown.items() if name in ALWAYS or (value is not None and value != "")}
+    )
 
 
 def _version(connection: Connection, event: AuditRow, number: int | None) -> msgspec.Raw | None:

@@ -7,19 +7,15 @@ checksum too.
 
 import logging
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from reconciler.model import rendering
 from reconciler.model.rendering import LATEST, is_source
-from reconciler.store import database
-from reconciler.store.database import Connection
 from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
 
-UNSOUND = -1  # in place of a checksum: a body from before there were any that is not even JSON
-JUDGED = 100  # versions in one transaction: about 10 ms
 EXAMINED = 500  # versions in one step: a few milliseconds
 MOST = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
 
@@ -29,36 +25,16 @@ def checksum_of(body: bytes, secrets: bytes | None) -> int:
     return zlib.crc32(body) if secrets is None else zlib.crc32(secrets, zlib.crc32(body))
 
 
-def is_damaged(body: bytes, secrets: bytes | None, checksum: int | None) -> bool:
-    """Return True if a version differs from what was stored. A version without a checksum counts as undamaged."""
-    return checksum is not None and checksum != checksum_of(body, secrets)
+def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
+    """Return True if a version differs from what was stored."""
+    return checksum != checksum_of(body, secrets)
 
 
-def judge_some(connection: Connection) -> bool:
-    """Give some of the versions that have no checksum one, in one short transaction; tell if there were any. Raises
-    `StoreFault`.
-    """
-    with (
-        database.faults("checked"),
-        database.unsynced(connection),
-        database.transaction(connection, kind="immediate"),
-    ):
-        rows = connection.all("unchecked", JUDGED)
-        judged = (
-            (checksum_of(body, secrets) if rendering.is_json(body) else UNSOUND, number)
-            for number, body, secrets in rows
-        )
-        connection.each("put_checksum", judged)
-    return bool(rows)
-
-
-def damaged(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
-    """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
-    of the last that was read: `after` at the end. Versions without a checksum are left out. Raises sqlite3.Error.
-    """
+def damaged(rows: Iterable[tuple[Any, ...]], *, after: int) -> tuple[list[DamagedVersion], int]:
+    """Return the damaged versions of these rows, and the number of the last one: `after` when there is none."""
     found = []
     last = after
-    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
+    for last, project, kind, name, version, *held in rows:  # noqa: B007
         if is_damaged(*held):
             found.append(DamagedVersion(project, kind, name, version))
     return found, last
@@ -68,23 +44,21 @@ class Damage:
     """The versions that reads and looks found damaged. It is used from several threads."""
 
     def __init__(self) -> None:
-        self._fresh: dict[DamagedVersion, None] = {}  # not told yet
-        self._told: dict[DamagedVersion, None] = {}
+        self._found: dict[DamagedVersion, None] = {}
 
     def note(self, one: DamagedVersion) -> None:
         """One is damaged."""
-        if one in self._told or one in self._fresh or len(self._told) + len(self._fresh) >= MOST:
+        if one in self._found or len(self._found) >= MOST:
             return
-        self._fresh[one] = None
+        self._found[one] = None
         told = "Version %d of the %s %s of the project %s is damaged in the store: it is not what was stored."
         log.error(told, one.version, one.kind, one.name, one.project)
 
     def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
-        """Those that are new, also if they were restored meanwhile, and those of before that are damaged still."""
-        fresh, self._fresh = self._fresh, {}
-        lasting = [one for one in self._told if is_damaged(one)]
-        self._told = dict.fromkeys([*lasting, *fresh])
-        return sorted(self._told)
+        """Return those that are damaged still."""
+        for one in [each for each in self._found if not is_damaged(each)]:
+            del self._found[one]
+        return sorted(self._found)
 
 
 def shown_row(row: tuple[Any, ...], *, damaged: Callable[[str, str, int], object]) -> bytes:
@@ -104,6 +78,6 @@ def is_damaged_row(row: tuple[Any, ...]) -> bool:
     Every resource of every list comes by here, so most of them are decided by few calls.
     """
     body, status, head, tail, _, _, secrets, checksum, _, _, _ = row
-    if checksum is not None and checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
+    if checksum != (zlib.crc32(body) if secrets is None else checksum_of(body, secrets)):
         return True
     return not (is_source(head, tail) and (status is None or status == LATEST or rendering.is_json(status)))

@@ -1,12 +1,11 @@
 """One commit: a record and the parts of a change, written in one transaction with the next link of the audit.
 
-All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's. A plan
-for a project holds until a commit changes that project, so each commit names the projects that it changes.
+All functions run on the thread that writes. Only rows are written here: rules about resources are the planner's.
 
 A commit may overwrite a secret that should not have been stored. `secure_delete` overwrites what a commit frees, but
 when rows move between pages, SQLite leaves copies of them in the unused parts of pages, and the log has the old pages.
-So the file is written anew, and then the log is emptied. The next step is a fact in the store, which the commit writes:
-it survives a crash.
+So the file is written anew, and then the log is emptied. That this is to be done is a fact in the store, which the
+commit writes: it survives a crash.
 """
 
 import os
@@ -40,40 +39,14 @@ class NextLink:
         self._content = Content()
         self._rewrites: list[ChainRewrite] = []
 
-    def write(
-        self,
-        *,
-        origins: Iterable[records.OriginRow] = (),
-        changed: Sequence[records.ChangeRow] = (),
-        audit: Sequence[records.AuditRow] = (),
-    ) -> None:
-        """Write events behind all that there are. `origins` hold those of `changed`."""
-        if not changed and not audit:
-            return
-        first = self._connection.value("last_event") + 1
-        of = {one.id: one for one in origins}
-        for event, row in enumerate(changed, first):
-            origin = of[row.origin]
-            whole = records.AuditRow(
-                at=origin.created_at,
-                project=row.project,
-                actor=origin.actor,
-                action=row.action,
-                kind=row.kind,
-                name=row.name,
-                version_before=row.version_before,
-                version_after=row.version_after,
-                run=origin.run,
-                request=origin.request,
-            )
-            self._content.add(audit_chain.leaf(event, whole, None), at=whole.at)
-        self._connection.each(
-            "insert_change", ((event, self._number, *row) for event, row in enumerate(changed, first))
-        )
-        for event, told in enumerate(audit, first + len(changed)):
-            salt = None if told.detail is None else os.urandom(audit_chain.SALT_BYTES)
-            self._content.add(audit_chain.leaf(event, told, salt), at=told.at)
-            self._connection.run("insert_audit", event, self._number, *told, salt)
+    def write(self, events: Sequence[records.AuditRow]) -> None:
+        """Write events behind all that there are."""
+        rows = []
+        for number, event in enumerate(events, self._connection.value("last_event") + 1 if events else 0):
+            salt = None if event.detail is None else os.urandom(audit_chain.SALT_BYTES)
+            self._content.add(audit_chain.leaf(number, event, salt), at=event.at)
+            rows.append((number, self._number, *event, salt))
+        self._connection.each("insert_audit", rows)
 
     def redact(self, quote: records.QuoteRow) -> None:
         """Replace an event's text, and remember both hashes; nothing when the event is gone by now."""
@@ -103,7 +76,7 @@ class NextLink:
 def tell(connection: Connection, events: Sequence[records.AuditRow]) -> None:
     """Write events as one link, inside a transaction. Raises sqlite3.Error."""
     link = NextLink(connection)
-    link.write(audit=events)
+    link.write(events)
     link.close()
 
 
@@ -153,22 +126,19 @@ def _write(connection: Connection, coming: Iterable[records.Changes], *, record:
     """Write all of it; return the revision that it makes."""
     link = NextLink(connection)
     every = (record, *record.beside)
-    projects = {project for one in every for project in _projects_of_record(connection, one)}
     for one in every:
         _write_record(connection, one, link)
     is_seen = any(_is_seen(one) for one in every)
     rewrites = record.redacts
     for part in coming:
-        projects |= _projects_of_part(part)
         is_seen = _write_part(connection, part, link) or is_seen
         rewrites = rewrites or bool(part.rewritten)
     link.close(address=record.address)
     if rewrites:
-        connection.run("put_traces", VACUUM)
+        connection.run("put_traces", 1)
     if not is_seen:
         return revision
     connection.run("put_revision", revision + 1)
-    connection.each("put_changed", ((revision + 1, project) for project in sorted(projects)))
     return revision + 1
 
 
@@ -176,21 +146,6 @@ def _is_seen(record: records.Record) -> bool:
     """Tell if a record changes what a plan or a reader of resources sees."""
     seen = (record.forget_files_of, record.release_repository, record.approval, record.suspension, record.resume)
     return record.redacts or any(one is not None for one in seen)
-
-
-def _projects_of_record(connection: Connection, record: records.Record) -> set[str]:
-    """Name the projects before anything is written, since releasing a repository removes whose it was."""
-    repositories = {record.release_repository, record.resume}
-    repositories |= {one.repository for one in (record.suspension, record.approval) if one is not None}
-    projects = {row.project for row in (record.run, record.repository, *record.audit) if row is not None}
-    for name in repositories - {None}:
-        projects |= {project for (project,) in connection.run("projects_of_repository", name)}
-    return projects
-
-
-def _projects_of_part(part: records.Changes) -> set[str]:
-    named = (part.versions, part.heads, part.head_statuses, part.rewritten, part.removed, part.lineages)
-    return {row.project for rows in named for row in rows}
 
 
 def _write_record(connection: Connection, record: records.Record, link: NextLink) -> None:
@@ -218,7 +173,7 @@ def _write_record(connection: Connection, record: records.Record, link: NextLink
         connection.run("forget_suspension", record.resume)
     if record.suspension is not None:
         connection.run("put_suspension", *record.suspension)
-    link.write(audit=record.audit)
+    link.write(record.audit)
     if record.run is not None:
         connection.run("insert_run", *record.run)
     if record.repository is not None:
@@ -232,7 +187,7 @@ def _write_part(connection: Connection, part: records.Changes, link: NextLink) -
     connection.each("forget_file", part.forgotten_files)
     _write_resources(connection, part)
     _write_quotes(connection, part.quotes, link)
-    link.write(origins=part.origins, changed=part.changed, audit=part.audit)
+    link.write(part.audit)
     connection.each("put_file", part.files)
     connection.each("put_wanted", part.wanted)
     connection.each("put_held", part.held)
@@ -287,7 +242,6 @@ def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], li
             connection.run(statement, quote.text, quote.id, quote.ordinal)
 
 
-VACUUM, CHECKPOINT = "vacuum", "checkpoint"
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile
 
 
@@ -297,21 +251,18 @@ def erase_traces(connection: Connection, *, folder: Path) -> records.Traces:
     If the process is killed, the next call starts again. Writing the file anew takes seconds for each gigabyte.
     """
     with database.faults("cleared of traces"), _waiting_briefly(connection):
-        row = connection.first("traces")
-        if row is None:
+        if connection.first("traces") is None:
             return records.Traces.NONE
         # A reader of an older revision would keep the log, and all of the new file in it: wait until it is gone.
         if not _empty_log(connection):
             return records.Traces.KEPT
-        if row[0] == VACUUM:
-            # The copy holds other secrets, and may be large: beside the store, not in a folder for everybody's files.
-            # The pragma is deprecated, and a SQLite built without it takes that folder.
-            quoted = str(folder).replace("'", "''")
-            connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
-            connection.execute("vacuum")
-            connection.run("put_traces", CHECKPOINT)
-            if not _empty_log(connection):
-                return records.Traces.KEPT
+        # The copy holds other secrets, and may be large: beside the store, not in a folder for everybody's files.
+        # The pragma is deprecated, and a SQLite built without it takes that folder.
+        quoted = str(folder).replace("'", "''")
+        connection.execute(f"pragma temp_store_directory = '{quoted}'").fetchone()
+        connection.execute("vacuum")
+        if not _empty_log(connection):
+            return records.Traces.KEPT
         connection.run("forget_traces")
     return records.Traces.ERASED
 

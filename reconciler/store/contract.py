@@ -6,8 +6,7 @@ what it is given. One suite of tests proves these promises on every engine (`tes
 - A commit is one transaction. After `commit` returns, all of it is on disk; after a crash, all of it or nothing is.
 - A commit that takes longer than its `timeout` is rolled back and raises `StoreFault`.
 - The revision grows by one with every commit that changes what a plan or a reader sees, and never otherwise: a run's
-  record and statuses alone do not count. `PlanningView.changed_since` returns the revision of a project's last such
-  commit. A suspension, a resume, a release and an approval change the repository's project.
+  record and statuses alone do not count.
 - Reads see a whole commit or nothing of it. A list, a history or a run in pages is one revision from its first page to
   its last; no page is empty, or blocks the caller's thread for longer than about a millisecond.
 - Pages that are left early are closed with `aclose`, which ends their read at once. The store may keep overwritten data
@@ -107,8 +106,7 @@ class Store(Protocol):
         """Read every version in the background, and note the damaged ones for `damaged`. Raises `StoreFault`."""
 
     async def damaged(self) -> list[records.DamagedVersion]:
-        """Return the versions that were found damaged and still are, sorted. One that was found since the last call is
-        among them even if it was restored."""
+        """Return the versions that were found damaged and still are, sorted."""
 
     def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
         """Note versions that a plan found damaged."""
@@ -224,7 +222,7 @@ class Operations(Protocol):
         """Remove the sessions with these digests."""
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        """Note when sessions were seen last, by digest. It may be lost in a crash."""
+        """Note when sessions were seen last, by digest."""
 
     async def notifications(self) -> list[records.NotificationRow]:
         """Return every notification in the order of ids."""
@@ -253,11 +251,6 @@ class PlanningView(Protocol):
 
     def snapshot(self) -> AbstractContextManager[int]:
         """Hold one revision for as long as the context lasts; yields its number."""
-
-    def changed_since(self, project: str) -> int:
-        """The revision of the project's last change, 0 when there was none. A plan of the project holds that was made
-        at this revision or later.
-        """
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         """The stored resources among these keys. `damaged` is set where the body is, since its digest tells nothing."""
@@ -338,6 +331,11 @@ class PlanningView(Protocol):
 
     def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
         """The documents of the applied head that have one of these keys."""
+
+    def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
+        """Return those of these keys that the applied head of a repository of the project has, but for these
+        repositories, and that are not stored.
+        """
 
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         """The blobs of these files in the applied head."""

@@ -18,7 +18,9 @@ from typing import Any, TypeAlias
 
 from reconciler.model import errors
 from reconciler.model.errors import Refused
+from reconciler.store import checksums
 from reconciler.store.contract import NewerStore, StoreFault
+from reconciler.store.records import DamagedVersion
 
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
@@ -68,7 +70,7 @@ def open_writer(path: Path) -> Connection:
         if not path.exists():
             with contextlib.suppress(FileExistsError):
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        return _connect(
+        connection = _connect(
             f"{path.as_uri()}?mode=rw",
             "journal_mode = wal",
             # FULL, since an answer of 202 promises that the change survives a power cut.
@@ -78,12 +80,21 @@ def open_writer(path: Path) -> Connection:
             "secure_delete = on",
             f"journal_size_limit = {WAL_LIMIT_BYTES}",
         )
+        connection.create_function("checksum_of", 2, checksums.checksum_of, deterministic=True)  # for a migration
+        return connection
 
 
 def open_reader(path: Path) -> Connection:
     """A connection that cannot write."""
     with faults("opened"):
         return _connect(f"{path.as_uri()}?mode=ro", "query_only = on")
+
+
+def damaged_versions(connection: Connection, *, after: int) -> tuple[list[DamagedVersion], int]:
+    """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
+    of the last that was read: `after` at the end. Raises sqlite3.Error.
+    """
+    return checksums.damaged(connection.run("examined", after, checksums.EXAMINED), after=after)
 
 
 def _connect(uri: str, *pragmas: str) -> Connection:
@@ -142,19 +153,6 @@ def is_damage(cause: Exception) -> bool:
     # What the module itself raises has no code. The lower byte is the kind of fault, the others say more of it.
     code = getattr(cause, "sqlite_errorcode", sqlite3.SQLITE_OK)
     return code & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
-
-
-@contextlib.contextmanager
-def unsynced(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit without waiting for the disk: the next commit that waits makes these durable as well.
-
-    Outside of transactions.
-    """
-    connection.execute("pragma synchronous = normal")
-    try:
-        yield
-    finally:
-        connection.execute("pragma synchronous = full")
 
 
 @contextlib.contextmanager

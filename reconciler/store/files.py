@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Protocol
 
 from reconciler.model.errors import Refused
-from reconciler.store import checksums, database, operations
 from reconciler.store import commit as commits
+from reconciler.store import database, operations
 from reconciler.store.contract import NewerStore
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditRow, DamagedVersion
@@ -202,7 +202,7 @@ def damaged_versions(path: Path, *, watch: Watch) -> list[DamagedVersion]:
     with _reading(path, STORE) as connection:
         while last != before:
             before = last
-            step, last = checksums.damaged(connection, after=before)
+            step, last = database.damaged_versions(connection, after=before)
             found += step
             watch.check(f"The look through {path}")
     return found

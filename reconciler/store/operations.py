@@ -9,7 +9,6 @@ no session back.
 import asyncio
 import contextlib
 import os
-import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,7 +25,7 @@ APPLICATION_ID = 0x52434C4F  # "RCLO": says in the file's header whose database 
 MENDING = "restart the service, which sets the file aside and begins with a new one"
 WAITING = 1_000  # what waits to be written; more is refused
 FLOW_KEY_BYTES = 32
-NOTIFICATIONS, SESSIONS = "notifications", "sessions"
+OF = "sessions and notifications"
 UNREAD = "unread"
 
 T = TypeVar("T")
@@ -59,19 +58,13 @@ class SqliteOperations:
         await self._write(("remove_session", _each(digests)))
 
     async def touch_sessions(self, seen: Mapping[bytes, str]) -> None:
-        step = ("touch_session", [(at, digest) for digest, at in sorted(seen.items())])
-
-        def touch() -> None:
-            with database.unsynced(self._connection):
-                self._take(step)
-
-        await self._run("written", touch)
+        await self._write(("touch_session", [(at, digest) for digest, at in sorted(seen.items())]))
 
     async def notifications(self) -> list[NotificationRow]:
-        return [NotificationRow(*row) for row in await self._all("all_notifications", of=NOTIFICATIONS)]
+        return [NotificationRow(*row) for row in await self._all("all_notifications")]
 
     async def notification_statuses(self) -> list[NotificationStatusRow]:
-        return [NotificationStatusRow(*row) for row in await self._all("all_notification_statuses", of=NOTIFICATIONS)]
+        return [NotificationStatusRow(*row) for row in await self._all("all_notification_statuses")]
 
     async def note(self, noted: Noted) -> None:
         forgotten, unread = _each(noted.forget), _each(noted.unread)  # now: they may grow before this is written
@@ -80,37 +73,37 @@ class SqliteOperations:
             ("remove_notification", forgotten),
             ("remove_notification_statuses", forgotten),
             ("remove_read_statuses", unread),
-            of=NOTIFICATIONS,
         )
 
     async def put_notification_status(self, row: NotificationStatusRow) -> None:
         is_unread = row.status == UNREAD
         step = ("remove_notification_status", [row[:2]]) if is_unread else ("put_notification_status", [row])
-        await self._write(step, of=NOTIFICATIONS)
+        await self._write(step)
 
     async def close(self) -> None:
         await asyncio.get_running_loop().run_in_executor(None, self._thread.shutdown)
         self._connection.close()
 
-    async def _all(self, name: str, *arguments: object, of: str = SESSIONS) -> list[Row]:
-        return await self._run("read", lambda: self._connection.all(name, *arguments), of=of)
+    async def _all(self, name: str, *arguments: object) -> list[Row]:
+        return await self._run("read", lambda: self._connection.all(name, *arguments))
 
-    async def _write(self, *steps: _Step, of: str = SESSIONS) -> None:
-        await self._run("written", lambda: self._take(*steps), of=of)
-
-    def _take(self, *steps: _Step) -> None:
+    async def _write(self, *steps: _Step) -> None:
         """Take the steps in one transaction."""
-        with database.transaction(self._connection, kind="immediate"):
-            for name, rows in steps:
-                self._connection.each(name, rows)
 
-    async def _run(self, done: str, work: Callable[[], T], *, of: str = SESSIONS) -> T:
+        def write() -> None:
+            with database.transaction(self._connection, kind="immediate"):
+                for name, rows in steps:
+                    self._connection.each(name, rows)
+
+        await self._run("written", write)
+
+    async def _run(self, done: str, work: Callable[[], T]) -> T:
         """Do some work on the thread, after what came before. Raises StoreFault, which says what could not be done."""
         if self._waiting >= WAITING:
             raise StoreFault("Too many writes of sessions and notifications wait; try again.")
 
         def guarded() -> T:
-            with database.faults(done, of=of, mending=MENDING):
+            with database.faults(done, of=OF, mending=MENDING):
                 return work()
 
         self._waiting += 1
@@ -144,25 +137,15 @@ def damage(path: Path) -> str:
 def _damage(connection: Connection) -> str:
     (application,) = connection.execute("pragma application_id").fetchone()
     (version,) = connection.execute("pragma user_version").fetchone()
-    schema = _schema(connection)
-    if schema and application != APPLICATION_ID:
+    tables = connection.all("tables")
+    if tables and application != APPLICATION_ID:
         return ""
     (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
     if verdict != "ok":
         return str(verdict).partition("\n")[0]
-    # A version without its tables would be migrated to nothing, and fail at the first sign-in.
-    with contextlib.closing(sqlite3.connect(":memory:", factory=Connection)) as pattern:
-        for step in database.migrations(PACKAGE):
-            if step.number <= version:
-                pattern.executescript(step.sql)
-        lacking = sorted({name for name, _ in _schema(pattern) - schema})
-    if lacking:
-        return f"it lacks {', '.join(lacking)}, or columns of that"
-    return "it has tables and no version" if schema and not version else ""
-
-
-def _schema(connection: Connection) -> set[tuple[str, str]]:
-    return set(connection.run("schema"))
+    if bool(tables) != bool(version):
+        return "it has tables and no version" if tables else "it has a version and no tables"
+    return ""
 
 
 def _opened(path: Path) -> Connection:

@@ -1,6 +1,6 @@
 """The reads of a plan on SQLite, on a connection that cannot write."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -24,10 +24,6 @@ class SqlitePlanningView:
     def snapshot(self) -> Iterator[int]:
         with database.faults("read"), database.transaction(self._reader, kind="deferred"):
             yield int(self._reader.value("revision"))
-
-    def changed_since(self, project: str) -> int:
-        row = self._reader.first("changed_since", project)
-        return 0 if row is None else int(row[0])
 
     def stored(self, project: str, keys: Iterable[Key]) -> dict[Key, StoredState]:
         rows = self._batched("stored", project, keys)
@@ -125,6 +121,10 @@ class SqlitePlanningView:
     def wanted_of(self, repository: str, keys: Iterable[Key]) -> list[records.WantedRow]:
         return [records.WantedRow(*row) for row in self._batched("wanted_of", repository, keys)]
 
+    def unmet(self, project: str, keys: Iterable[Key], *, without: Collection[str]) -> set[Key]:
+        rows = self._batched("unmet", project, keys)
+        return {Key(kind, name) for repository, kind, name in rows if repository not in without}
+
     def blobs(self, repository: str, paths: Sequence[str]) -> dict[str, str]:
         return dict(self._batched("blobs", repository, paths))
 
@@ -163,7 +163,7 @@ class SqlitePlanningView:
                 yield from rows
 
 
-def _whole(body: bytes, secrets: bytes | None, checksum: int | None) -> tuple[bytes, bytes | None]:
+def _whole(body: bytes, secrets: bytes | None, checksum: int) -> tuple[bytes, bytes | None]:
     """A body and its secrets; nothing of those that are damaged."""
     return (b"", None) if checksums.is_damaged(body, secrets, checksum) else (body, secrets)
 

@@ -160,6 +160,15 @@ from json_each(?2) k
 cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
                    and w.name = json_extract(k.value, '$[1]');
 
+-- What the repositories of a project want of these and the store does not have.
+-- name: unmet
+select w.repository, w.kind, w.name
+from json_each(?2) k
+cross join repository p on p.project = ?1
+cross join wanted w on w.repository = p.name and w.kind = json_extract(k.value, '$[0]')
+                   and w.name = json_extract(k.value, '$[1]')
+where not exists (select 1 from resource r where r.project = ?1 and r.kind = w.kind and r.name = w.name);
+
 -- name: wanted_count
 select count(*) from wanted where repository = ?;
 
@@ -329,8 +338,8 @@ select s.kind, s.name, s.status, s.path, s.line, a.version_before, a.version_aft
 from run r
 join run_status s on s.run = r.id
 cross join audit a on a.name = s.name and a.kind = s.kind and a.project = r.project
-cross join origin o on o.id = a.origin and o.run = r.id
-where r.id = ?1 and a.version_before is not a.version_after
+left join origin o on o.id = a.origin
+where r.id = ?1 and ifnull(a.run, o.run) = r.id and a.version_before is not a.version_after
 order by s.ordinal
 limit ?2;
 
@@ -407,7 +416,7 @@ update run set message = ? where id = ?;
 -- name: rewrite_detail
 update audit set detail = ?, salt = null where id = cast(? as integer);
 
--- What is to be done about the traces: `vacuum`, then `checkpoint`; nothing when there is no such fact.
+-- This fact is there as long as the files hold what was written over.
 -- name: traces
 select value from fact where key = 'traces';
 
@@ -432,10 +441,6 @@ insert into reference (project, kind, name, target_kind, target_name) values (?,
 
 -- name: remove_head
 delete from resource where project = ? and kind = ? and name = ?;
-
--- name: insert_change
-insert into audit (id, link, project, action, kind, name, version_before, version_after, origin)
-values (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_audit
 insert into audit (id, link, at, project, actor, action, kind, name, version_before, version_after, run, request, detail,
@@ -521,19 +526,6 @@ where owner = ?;
 
 -- name: remove_repository
 delete from repository where name = ?;
-
--- The revision of a project's last change.
--- name: changed_since
-select changed from project where name = ?;
-
--- Of which project a repository is, and of which its resources are: another one where its settings changed.
--- name: projects_of_repository
-select project from repository where name = ?1
-union all
-select distinct project from resource where owner = ?1;
-
--- name: put_changed
-update project set changed = ? where name = ?;
 
 -- Who may do what
 
@@ -634,12 +626,6 @@ order by kind, name;
 
 -- Checksums
 
--- name: unchecked
-select id, body, secrets from version where checksum is null order by id limit ?;
-
--- name: put_checksum
-update version set checksum = ? where id = ?;
-
 -- name: examined
 select id, project, kind, name, version, body, secrets, checksum from version where id > ? order by id limit ?;
 
@@ -686,27 +672,6 @@ where l.number <= ?1 and (l.number < ?1 or a.id < ?2)
 order by l.number desc, a.id desc
 limit ?9;
 
--- Whether more events than so many have a name.
--- name: is_common_name
-select 1 from audit where name = ? limit 1 offset ?;
-
--- The same for one name, of which there are few: found by it, and sorted.
--- name: audit_events_of_name
-select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
-       a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
-       ifnull(a.address, l.address)
-from audit a
-cross join audit_link l on l.number = a.link
-left join origin o on o.id = a.origin
-where a.name = ?10 and l.number <= ?1 and (l.number < ?1 or a.id < ?2)
-  and (?5 is null or a.project in (select value from json_each(?5)))
-  and (?6 is null or a.kind = ?6) and (?7 is null or a.action = ?7)
-  and (?8 is null or ifnull(a.actor, o.actor) = ?8)
-  and (?3 is null or ifnull(a.at, o.created_at) >= ?3)
-  and (?4 is null or ifnull(a.at, o.created_at) < ?4)
-order by l.number desc, a.id desc
-limit ?9;
-
 -- One version as its history shows it.
 -- name: version_shown
 select v.body, r.status, o.head, o.tail,
@@ -734,10 +699,8 @@ delete from audit_link where number <= ?;
 -- name: remove_rewrites
 delete from audit_rewrite where link <= ?;
 
--- name: sweep_events
-delete from audit
-where id in (select id from audit where link between 1 and (select number from audit_anchor where id = 1)
-             order by link, id limit ?);
+-- name: remove_events
+delete from audit where link between 1 and ?;
 
 -- Verifying
 

@@ -206,20 +206,8 @@ class DamagedVersion(NamedTuple):
 # The audit.
 
 
-class ChangeRow(NamedTuple):
-    """An audit event of one changed resource: actor and instant are those of `origin`, which the same part holds."""
-
-    project: str
-    action: str
-    kind: str
-    name: str
-    version_before: int | None
-    version_after: int | None
-    origin: int
-
-
 class AuditRow(NamedTuple):
-    """Any other audit event.
+    """An audit event.
 
     For a repository that is suspended or resumed, or whose held deletions are approved, `kind` is `Repository` and
     there are no versions.
@@ -490,7 +478,6 @@ class Changes:
     rewritten: list[StoredVersion] = field(default_factory=list)
     quotes: list[QuoteRow] = field(default_factory=list)
     removed: list[KeyRow] = field(default_factory=list)
-    changed: list[ChangeRow] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
     forgotten_files: list[tuple[str, str]] = field(default_factory=list)  # (repository, path): delete all its rows
     files: list[FileRow] = field(default_factory=list)

@@ -54,27 +54,16 @@ def _some(connection: Connection, name: str, *arguments: object, named: int) -> 
 
 
 _encoder = msgspec.json.Encoder()
+_SHOWN_AS = {"started_at": "startedAt", "finished_at": "finishedAt", "duration_ms": "durationMs"}
 
 
 def _render_run(values: Row) -> bytes:
     row = records.RunRow(*values)
-    shown: dict[str, object] = {
-        "id": row.id,
-        "repository": row.repository,
-        "project": row.project,
-        "trigger": row.trigger,
-        "actor": row.actor,
-        "phase": "finished",
-        "commit": row.commit,
-        "outcome": row.outcome,
-        "message": row.message,
-        "counts": msgspec.Raw(row.counts),
-        "rewound": bool(row.rewound),
-        "startedAt": row.started_at,
-        "finishedAt": row.finished_at,
-        "durationMs": row.duration_ms,
-    }
-    if row.flows is not None:
+    shown: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in row._asdict().items()}
+    shown |= {"phase": "finished", "counts": msgspec.Raw(row.counts), "rewound": bool(row.rewound)}
+    if row.flows is None:
+        del shown["flows"]
+    else:
         shown["flows"] = msgspec.Raw(row.flows)
     return _encoder.encode(shown)
 
@@ -225,12 +214,10 @@ class SqliteStore:
         return records.StoreFigures(self._commits, file and file.st_size, log and log.st_size)
 
     async def examine(self) -> None:
-        while await self._on_writer(checksums.judge_some):  # noqa: ASYNC110 - a pause, not a wait
-            await asyncio.sleep(EXAMINING_PAUSE)
         last, before = 0, -1
         while last != before:
             before = last
-            found, last = await self._read_apart(partial(checksums.damaged, after=before))
+            found, last = await self._read_apart(partial(database.damaged_versions, after=before))
             self.suspect(found)
             await asyncio.sleep(EXAMINING_PAUSE)
 

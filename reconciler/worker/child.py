@@ -1,18 +1,17 @@
 """The main program of the worker process.
 
 `client` starts it. It takes orders from its standard input and answers on its standard output. Jobs of one kind run on
-a thread of their own, a lane, so that a request does not wait behind a large commit. Background work rests while there
-is anything else to do. The process ends when its input does: the service is gone then.
+a thread of their own, a lane, so that a request does not wait behind a large commit. The
+process ends when its input does: the service is gone then.
 """
 
 import contextlib
-import ctypes
 import gc
 import os
-import queue
 import threading
 import traceback
 from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from pathlib import Path
 from typing import BinaryIO, NoReturn, TypeAlias, get_args
@@ -67,27 +66,39 @@ class Worker:
         self._answers = answers
         self._lock = threading.Lock()
         self._encoder = msgspec.msgpack.Encoder()
-        self._lanes = {
-            job.__struct_config__.tag: JobLane(job.__name__, self._steps, self._go_on) for job in get_args(messages.Job)
-        }
+        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
+        # A lane: one thread with its own views of stores, since a connection and a snapshot belong to one thread.
+        tags = [str(job.__struct_config__.tag) for job in get_args(messages.Job)]
+        self._lanes = {tag: ThreadPoolExecutor(1, thread_name_prefix=f"lane-{tag}") for tag in tags}
+        self._views = {tag: cache(engines.open_view) for tag in tags}
+        for lane in self._lanes.values():
+            lane.submit(int).result()  # starts its thread: later, none may be started
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
-            self._lanes[tag].put(order)
+            self._lanes[tag].submit(self._run, order, self._views[tag])
 
-    def _is_wanted(self) -> bool:
-        """Return True while there is work that somebody waits for."""
-        return any(self._lanes[tag].is_busy for tag in ("commit", "request", "routes"))
+    def _run(self, order: messages.Order, open_view: OpenView) -> None:
+        try:
+            if isinstance(order, messages.Envelope):
+                self._go_on(order.number, self._steps(order, open_view))
+            elif order.is_wanted:
+                self._go_on(order.number, self._ready.pop(order.number))
+            else:
+                self._ready.pop(order.number).close()
+        except BaseException:
+            _end()  # nobody would be told
 
-    def _go_on(self, number: int, steps: Steps) -> bool:
-        """Run a job to its end, or to where it waits for the project's lock: then return True."""
+    def _go_on(self, number: int, steps: Steps) -> None:
+        """Run a job to its end, or to where it waits for the project's lock."""
         try:
             for _ in steps:
+                self._ready[number] = steps
                 self._send(number, messages.Ready())
-                return True
+                return
         except errors.ReconcilerError as error:
             state = error.state.value if isinstance(error, GitFault) else None
             transient = not isinstance(error, errors.Refused)
@@ -96,7 +107,6 @@ class Worker:
         except Exception:
             # A fault of ours, or the memory limit. The process goes on: others wait for it, and it keeps no state.
             self._send(number, messages.Failed(FAULT, transient=True, trace=traceback.format_exc()))
-        return False
 
     def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         send = partial(self._send, envelope.number)
@@ -120,7 +130,7 @@ class Worker:
             case messages.RequestJob() as job:
                 planned = yield from requests.plan_request(job, view, emit=emit)
             case messages.LineageJob() as job:
-                planned = commits.explain_lineage(job, view, emit=emit, rests=self._is_wanted)
+                planned = commits.explain_lineage(job, view, emit=emit)
             case messages.RedactJob() as job:
                 planned = requests.plan_redaction(job, view, emit=emit)
             case messages.RoutesJob() as job:
@@ -131,56 +141,12 @@ class Worker:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))
         send(planned)
-        if isinstance(planned, messages.CommitPlanned) and any(one.full for one in (planned, *planned.beside)):
-            _give_back_memory()  # a hundred thousand files take hundreds of megabytes, unused from now on
 
     def _send(self, number: int, answer: messages.Answer) -> None:
         frame = messages.framed(messages.Reply(number, answer))
         with self._lock:
             self._answers.write(frame)
             self._answers.flush()
-
-
-class JobLane:
-    """One thread with its own views of stores, since a connection and a snapshot belong to one thread."""
-
-    def __init__(
-        self, name: str, begin: Callable[[messages.Envelope, OpenView], Steps], go_on: Callable[[int, Steps], bool]
-    ) -> None:
-        self._begin = begin
-        self._go_on = go_on
-        self._orders: queue.SimpleQueue[messages.Order] = queue.SimpleQueue()
-        self._ready: dict[int, Steps] = {}  # jobs that wait for the project's lock
-        self._is_running = False
-        threading.Thread(target=self._work, name=f"lane-{name}", daemon=True).start()
-
-    def put(self, order: messages.Order) -> None:
-        """Queue an order."""
-        self._orders.put(order)
-
-    @property
-    def is_busy(self) -> bool:
-        """Return True while a job runs or waits for the thread."""
-        return self._is_running or not self._orders.empty()
-
-    def _work(self) -> None:
-        open_view = cache(engines.open_view)
-        try:
-            while True:
-                order = self._orders.get()
-                self._is_running = True
-                self._run(order, open_view)
-                self._is_running = False
-        except BaseException:
-            _end()  # without its thread the lane would take jobs, and nobody would do them
-
-    def _run(self, order: messages.Order, open_view: OpenView) -> None:
-        number = order.number
-        steps = self._begin(order, open_view) if isinstance(order, messages.Envelope) else self._ready.pop(number)
-        if isinstance(order, messages.Abandon):
-            steps.close()
-        elif self._go_on(number, steps):
-            self._ready[number] = steps
 
 
 def _end() -> NoReturn:
@@ -219,14 +185,3 @@ def _settle_memory() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER, *gc.get_threshold()[1:])
-
-
-def _give_back_memory() -> None:
-    """Return freed memory to the machine, where the C library can: allocators keep it otherwise.
-
-    Takes some milliseconds, in most of which the interpreter is free.
-    """
-    gc.collect()
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc has it
-    if trim is not None:
-        trim(0)

@@ -1,6 +1,6 @@
 """The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
 
-Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the project changed
+Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the store changed
 meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
 is read from their mirrors.
 
@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import cast
 
 import msgspec
 from msgspec import structs
@@ -33,7 +32,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.values import Value
-from reconciler.planner import decisions, delivery_changes, planner, pruning
+from reconciler.planner import delivery_changes, planner, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.decisions import DocumentBatch
@@ -44,7 +43,7 @@ from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
-from reconciler.store.records import Changes, PruneRow, RepositoryRow
+from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
 from reconciler.worker import messages, trees
 from reconciler.worker.messages import (
     CommitJob,
@@ -148,13 +147,6 @@ class CommitReading:
             refuse_unknown=context.refuse_unknown,
         )
 
-    def decide(self, reading: TreeReading, world: StoreSnapshot) -> HeadDecision:
-        """Decide about what was read. Raises GitFault."""
-        head = self.head(reading, world)
-        # Without pruning, a repository drops nothing.
-        claims = self._claims(head.removed.gone, world) if self.rules.prune and head.removed.gone else []
-        return planner_heads.judge_head(head, claims, world)
-
     def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
         """Return what is judged of what was read. Raises GitFault."""
         repository, project, remembered = self.rules.name, world.project, self.remembered
@@ -166,10 +158,6 @@ class CommitReading:
         gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
         return Head(reading, gone, self.rules, around, tell)
-
-    def has_claims(self, head: Head, world: StoreSnapshot) -> bool:
-        """Return True if a repository that is not judged with this one may define what its head drops."""
-        return self.rules.prune and bool(head.removed.gone and self._claims(head.removed.gone, world))
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
@@ -199,14 +187,17 @@ class CommitReading:
             stayed=frozenset(self.view.stays(repository)),
         )
 
-    def _claims(self, gone: Iterable[StoredState], world: StoreSnapshot) -> list[OwnershipClaim]:
-        """Find the repositories that define resources of `gone`; of several, the first by name becomes the owner.
+    def claims(self, head: Head, world: StoreSnapshot) -> list[OwnershipClaim]:
+        """Find the neighbours that define resources that the head drops; of several, the first by name becomes the
+        owner.
 
         What the others define counts as if this commit defined it. Raises GitFault, and Transient when it cannot be
         read.
         """
+        if not head.removed.gone or not self.rules.prune:  # without pruning, a repository drops nothing
+            return []
         allowance = self.allowance.beside()  # the files of others are read again when this is decided again
-        left = {stored.key: structs.replace(stored, owner=None) for stored in gone}
+        left = {stored.key: structs.replace(stored, owner=None) for stored in head.removed.gone}
         found = []
         for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
             row = self.view.repository(neighbour.rules.name) if left else None
@@ -289,52 +280,49 @@ def plan_commit(
     *,
     emit: Emit,
     allowance: Allowance,
-    terms: PlanMode = RECONCILE,
 ) -> Steps[CommitPlanned]:
-    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the project changed
+    """Plan a commit; its parts go to `emit`. Once the project is locked it is judged again if the store changed
     meanwhile.
 
     Raises GitFault, StoreFault.
     """
     with view.snapshot():
-        commits = [CommitReading(one, snapshot, view, allowance=allowance, terms=terms) for one in (job, *job.beside)]
+        commits = [CommitReading(one, snapshot, view, allowance=allowance) for one in (job, *job.beside)]
         readings = [commit.read() for commit in commits]
     world = commits[0].world()
     # Reading takes seconds on a large repository, so the judgement gets a snapshot of its own: the newer it is, the
     # more often it still holds once the project is locked.
     with view.snapshot() as judged_at:
-        decided = _decide(commits, readings, world)
+        decided = decide(commits, readings, world)
     is_first = any(one.remembered is None or one.remembered.commit is None for one in commits)
     paths = frozenset[str]().union(*(decision.paths for decision in decided))
-    changed_by = lineage_of_run(snapshot, paths, is_first=is_first) if terms.live else {}
+    changed_by = lineage_of_run(snapshot, paths, is_first=is_first)
     yield
     with view.snapshot() as revision:
-        if view.changed_since(job.context.project) > judged_at:
+        if revision > judged_at:
             # Of one that is not read whole, the files that matter may have changed, and they are few.
             readings = [
                 reading if reading.full else commit.read(known=reading.files)
                 for commit, reading in zip(commits, readings, strict=True)
             ]
-            decided = _decide(commits, readings, world)
+            decided = decide(commits, readings, world)
         return write_commits(commits, decided, world, revision=revision, changed_by=changed_by, emit=emit)
 
 
-def _decide(
+def decide(
     commits: Sequence[CommitReading], readings: Sequence[TreeReading], world: StoreSnapshot
 ) -> Sequence[HeadDecision]:
     """Decide about what was read, as one change. Raises GitFault, and Refused for what has to be decided apart."""
-    if len(commits) == 1:
-        return [commits[0].decide(readings[0], world)]
     found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
-    for commit, head in zip(commits, found, strict=True):
-        if commit.has_claims(head, world):
-            raise errors.Refused(f"What {commit.rules.name} drops may pass to a repository at another commit.")
-    decided = planner_heads.judge_heads(found, world)
+    claims = [claim for commit, head in zip(commits, found, strict=True) for claim in commit.claims(head, world)]
+    if claims and len(commits) > 1:
+        raise errors.Refused("What one of them drops may pass to a repository at another commit.")
+    decided = planner_heads.judge_heads(found, world, claims)
     # What follows for others is told with the first head, which may have nothing else to tell.
     first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
     standing = decided[first].decided.standing
-    own = replace(standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+    own = standing.told_elsewhere()
     return [
         replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
         for number, one in enumerate(decided)
@@ -366,9 +354,7 @@ def write_commits(
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else changes
-        planned[number] = _write(
-            commit, decision, changes, flows_changed=told[number], revision=revision, changed_by=changed_by, emit=emit
-        )
+        planned[number] = _write(commit, decision, changes, flows_changed=told[number], revision=revision, emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -382,7 +368,6 @@ def _write(
     *,
     flows_changed: Sequence[Flow],
     revision: int,
-    changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
@@ -392,7 +377,7 @@ def _write(
     for part in chain(*(change.parts() for change in changes), index, _pruning_parts(job, decision)):
         emit(part)
     decided = () if decision.refused else decision.decisions
-    endpoints = decisions.changed_endpoints(decided, view, project=job.context.project)
+    endpoints = delivery_changes.changed_endpoints(decided, commit.world())
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
@@ -412,7 +397,6 @@ def _write(
         note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
-        explained=decision.paths <= changed_by.keys(),
         damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
         flows=tuple(flows_changed[: flows.MOST]),
@@ -526,12 +510,9 @@ def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: st
 
 RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for in the background
 FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
-BACKGROUND_SECONDS = 300.0  # of one search in the background, rests included
-REST_SECONDS = 0.01
+BACKGROUND_SECONDS = 300.0  # of one search in the background
 MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
 LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
-
-Source = dict[str, Value]
 
 
 def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
@@ -545,47 +526,41 @@ def explain_lineage(
     view: PlanningView,
     *,
     emit: Emit,
-    rests: Callable[[], bool],
 ) -> LineageFound:
-    """Search for the unknown lineage of a repository's resources; pause while `rests` returns True.
-
-    Raises StoreFault.
-    """
+    """Search for the unknown lineage of a repository's resources. Raises StoreFault."""
     with view.snapshot():
         unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
-        come_from = view.origins(one for row in unexplained for one in (row.origin, row.shown))
+        origins = view.origins(one for row in unexplained for one in (row.origin, row.shown))
     end = time.monotonic() + BACKGROUND_SECONDS
 
     def go_on() -> bool:
-        while rests() and time.monotonic() < end:
-            time.sleep(REST_SECONDS)
         return time.monotonic() < end
 
-    rows = list(_lineage_rows(Path(job.mirror), job.context.project, unexplained, come_from, go_on=go_on))
-    for part in messages.batches(rows, LINEAGE_PART):
-        origins = {origin.id: origin for _, come_from in part for origin in come_from}
-        emit(Changes(origins=list(origins.values()), lineages=[row for row, _ in part]))
+    explained = list(_explained(Path(job.mirror), job.context.project, unexplained, origins, go_on=go_on))
+    for part in messages.batches(explained, LINEAGE_PART):
+        named = {origin.id: origin for _, come_from in part for origin in come_from}
+        emit(Changes(origins=list(named.values()), lineages=[row for row, _ in part]))
     # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
-    is_left = len(unexplained) == MOST_EXPLAINED or (len(rows) < len(unexplained) and time.monotonic() >= end)
-    return LineageFound(explained=len(rows), more=is_left and bool(rows))
+    is_left = len(unexplained) == MOST_EXPLAINED or (len(explained) < len(unexplained) and time.monotonic() >= end)
+    return LineageFound(explained=len(explained), more=is_left and bool(explained))
 
 
-def _lineage_rows(
+def _explained(
     mirror: Path,
     project: str,
     resources: Sequence[records.Unexplained],
-    come_from: Mapping[int, records.OriginRow],
+    origins: Mapping[int, OriginRow],
     *,
     go_on: Callable[[], bool],
-) -> Iterator[tuple[records.LineageRow, Sequence[records.OriginRow]]]:
-    """A row for each resource that is explained, with the origins that it names; one walk for each commit that some of
-    them were read from.
+) -> Iterator[tuple[LineageRow, list[OriginRow]]]:
+    """Yield a row for each resource that is explained, with the origins that it names; one walk for each commit that
+    some of them were read from.
     """
-    known = _Origins(come_from)
     by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
     for one in resources:
-        commit, path = known.place(one)
-        by_commit[commit][one] = path
+        # A file may have moved since, and of what was adopted without a new version the status alone knows.
+        path = one.path if _is_of_one_commit(one, origins) else one.shown_path
+        by_commit[str(_source(origins[one.shown]).get("commit"))][one] = str(path)
     for commit, paths in by_commit.items():
         if not go_on():
             return
@@ -596,67 +571,54 @@ def _lineage_rows(
             continue  # the mirror was made anew after a force-push, for instance
         for one, path in paths.items():
             if path in found:
-                go_on()  # rests; what was found is told even when the time is up
-                yield known.row(project, one, found[path])
+                yield _lineage_row(project, one, found[path], origins)
+
+
+def _lineage_row(
+    project: str, one: records.Unexplained, changed_by: Value, origins: Mapping[int, OriginRow]
+) -> tuple[LineageRow, list[OriginRow]]:
+    """Return the row that tells of that commit what it may be told of, with its origins."""
+    version = origins[one.origin]
+    if _is_of_one_commit(one, origins):
+        version = _with_lineage(version, changed_by)
+    status = None if one.status is None else _with_lineage(origins[one.status], changed_by)
+    row = LineageRow(
+        project,
+        *one.key,
+        one.version,
+        before=one.origin,
+        origin=version.id,
+        status_before=one.status,
+        status=None if status is None else status.id,
+    )
+    return row, [version] if status is None else [version, status]
+
+
+def _with_lineage(origin: OriginRow, changed_by: Value) -> OriginRow:
+    return origin_row(
+        {**_source(origin), "changedBy": changed_by},
+        actor=origin.actor,
+        run=origin.run,
+        request=origin.request,
+        created_at=origin.created_at,
+    )
+
+
+def _is_of_one_commit(one: records.Unexplained, origins: Mapping[int, OriginRow]) -> bool:
+    """Return True if the status tells of the commit that the version is of."""
+    version, shown = _source(origins[one.origin]), _source(origins[one.shown])
+    return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))
+
+
+def _source(origin: OriginRow) -> dict[str, Value]:
+    source: dict[str, Value] = msgspec.json.decode(origin.head + origin.tail)
+    return source
 
 
 def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
     found = snapshot.last_changes(list(paths), go_on=go_on)
-    shown = {commit.id: _shown_commit(commit) for commit in set(found.values())}
+    shown: dict[str, Value] = {
+        commit.id: {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
+        for commit in set(found.values())
+    }
     return {path: shown[commit.id] for path, commit in found.items()}
-
-
-def _shown_commit(commit: CommitInfo) -> Value:
-    return {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
-
-
-class _Origins:
-    """The origins of what is not explained, and the same with the commits that explain it, each made once."""
-
-    def __init__(self, rows: Mapping[int, records.OriginRow]) -> None:
-        self._rows = rows
-        self._sources = {row.id: cast("Source", msgspec.json.decode(row.head + row.tail)) for row in rows.values()}
-        self._told: dict[tuple[int, object], records.OriginRow] = {}
-
-    def place(self, one: records.Unexplained) -> tuple[str, str]:
-        """The commit that the present source is of, and where the file was in it. A file may have moved since, and of
-        what was adopted without a new version the status alone knows.
-        """
-        shown = self._sources[one.shown]
-        return str(shown.get("commit")), str(one.path if self._is_same(one) else one.shown_path)
-
-    def row(
-        self, project: str, one: records.Unexplained, changed_by: Value
-    ) -> tuple[records.LineageRow, Sequence[records.OriginRow]]:
-        """The row that tells of that commit what it may be told of, with its origins."""
-        version = self._with(one.origin, changed_by) if self._is_same(one) else self._rows[one.origin]
-        status = None if one.status is None else self._with(one.status, changed_by)
-        row = records.LineageRow(
-            project,
-            *one.key,
-            one.version,
-            before=one.origin,
-            origin=version.id,
-            status_before=one.status,
-            status=None if status is None else status.id,
-        )
-        return row, (version,) if status is None else (version, status)
-
-    def _with(self, origin: int, changed_by: Value) -> records.OriginRow:
-        commit = cast("Source", changed_by)["commit"]
-        told = self._told.get((origin, commit))
-        if told is None:
-            before = self._rows[origin]
-            told = self._told[origin, commit] = origin_row(
-                {**self._sources[origin], "changedBy": changed_by},
-                actor=before.actor,
-                run=before.run,
-                request=before.request,
-                created_at=before.created_at,
-            )
-        return told
-
-    def _is_same(self, one: records.Unexplained) -> bool:
-        """The status tells of the commit that the version is of."""
-        version, shown = self._sources[one.origin], self._sources[one.shown]
-        return all(version.get(name) == shown.get(name) for name in ("repository", "commit"))

@@ -180,20 +180,16 @@ class Envelope(msgspec.Struct, frozen=True, tag="job"):
 
 
 class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
-    """The service holds the project's lock for this job, which is `Ready`. `job` is the job's tag."""
+    """The service holds the project's lock for this job, which is `Ready`. If the job is not wanted, its caller is gone
+    and it is dropped. `job` is the job's tag.
+    """
 
     number: int
     job: str
+    is_wanted: bool = True
 
 
-class Abandon(msgspec.Struct, frozen=True, tag="abandon"):
-    """Drop this job, which is `Ready`: its caller is gone. `job` is the job's tag."""
-
-    number: int
-    job: str
-
-
-Order: TypeAlias = Envelope | Proceed | Abandon
+Order: TypeAlias = Envelope | Proceed
 """Everything that the service sends."""
 
 
@@ -247,7 +243,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     note: str | None = None
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
-    explained: bool = True  # it is known of all that this stores which commit changed its file
     kinds: dict[str, dict[str, int]] = {}
     damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()

@@ -100,8 +100,11 @@ def _plan(
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
-        changed = not is_dry and _emit(decided, chain(parts, remasking.parts()), emit=emit)
-        endpoints = decisions.changed_endpoints([decided], view, project=context.project) if changed else ()
+        # An unchanged resource may have become complete.
+        changed = not is_dry and (bool(decided.standing.rows) or any(map(_is_change, decided.outcomes)))
+        for part in chain(parts, remasking.parts()) if changed else ():
+            emit(part)
+        endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
         fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)
@@ -304,13 +307,8 @@ def _origin(job: RequestJob) -> Origin:
     )
 
 
-def _emit(decided: Decided, parts: Iterable[Changes], *, emit: Emit) -> bool:
-    """Send the rows; return True if there are any. An unchanged resource may have become complete."""
-    if not decided.standing.rows and all(outcome.change is Change.NONE for outcome in decided.outcomes):
-        return False
-    for part in parts:
-        emit(part)
-    return True
+def _is_change(outcome: Outcome) -> bool:
+    return outcome.change is not Change.NONE
 
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
@@ -553,9 +551,6 @@ class _Redaction:
                 action="redacted",
                 kind=self._job.kind,
                 name=self._job.name,
-                version_before=None,
-                version_after=None,
-                run=None,
                 request=self._job.request,
                 detail=f"{told}; places: {self.places}",
             )

@@ -57,7 +57,7 @@ from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeadStatusRow, HeldRow
-from reconciler.worker import trees
+from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
 from reconciler.worker.messages import CommitJob, ReviewJob, ReviewPlanned
 from reconciler.worker.trees import Allowance, FileLocations
@@ -139,112 +139,118 @@ class Affected:
 MOST_NOTES = 20
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryWriter:
-    """Writes the entry from a decision. It is used inside the decision's snapshot of the store.
+@dataclass(frozen=True, slots=True)
+class ReadMerge:
+    """The files that are read for one entry.
 
-    `base` are the documents of the base in files that the change touches, and `unchanged` the resources in others: a
-    secret in one of these is no guess. If `base` is None, nothing is a guess.
+    `changed` are the paths of the files that differ between the base and the merge, and `base` the base's documents in
+    these. `is_read`: the caller has read the base.
     """
 
-    job: CommitJob
-    decision: HeadDecision
+    commit: CommitReading
+    reading: TreeReading
     world: StoreSnapshot
-    terms: PlanMode
-    changed: Set[str]  # paths of the files that the change touches
-    base: Mapping[Key, Desired] | None
-    unchanged: Set[Key]
-    locations: FileLocations
-    lines: HeadLines
-    affected: Affected
-    flows: tuple[Flow, ...]
-    restated: Sequence[HeadStatusRow]  # statuses of resources that change with those that are stored
-    refused_before: Set[tuple[str, str | None, str | None]]  # documents of the applied head, by path, kind and name
-    owners: CodeOwners
-    lookup: Lookup  # of the types in force afterwards
-    reasons_before: Mapping[Key, Set[str]]  # what was wrong in the base with documents of files that change
+    changed: Set[str]
+    base: Mapping[Key, Desired]
+    is_read: bool
+
+
+class EntryWriter:
+    """Writes the entry of a repository from a decision. It is used inside the decision's snapshot of the store."""
+
+    def __init__(
+        self,
+        read: ReadMerge,
+        decision: HeadDecision,
+        merged: Merged,
+        *,
+        affected: Affected,
+        flows: Sequence[Flow],
+        restated: Sequence[HeadStatusRow],
+        lookup: Lookup,
+    ) -> None:
+        """`restated` are statuses of resources that change with those that are stored. `lookup` finds the types that
+        are in force afterwards.
+        """
+        self._read, self._decision, self._lookup = read, decision, lookup
+        self._rules, self._world, self._terms = read.commit.rules, read.world, read.commit.terms
+        self._affected, self._flows, self._restated = affected, tuple(flows), restated
+        self._locations = FileLocations(read.reading.files, merged.merged, read.commit.allowance)
+        self._lines = HeadLines(merged)
+        self._owners = _owners(merged.base)
+        self._refused_before = _refused_before(read.world.view, read.commit.rules.name)
+        self._reasons_before = _reasons_before(read, decision)
+        # A secret is no guess where the caller has read it: in documents that the change does not touch, and the base.
+        self._untouched = {one.key for one in _untouched(read.reading, read.changed)} if read.is_read else set()
 
     def entry(self) -> PlanEntry:
         """Return the entry of the repository."""
-        job, decision = self.job, self.decision
+        rules, decision = self._rules, self._decision
         notes = list(dict.fromkeys(self._notes()))
         if len(notes) > MOST_NOTES:
             notes = [*notes[: MOST_NOTES - 1], f"{len(notes) - MOST_NOTES + 1} more notes are left out."]
         outcomes = decision.decided.outcomes
-        if self.terms.live:  # most of what the repository owns was not read
+        if self._terms.live:  # most of what the repository owns was not read
             told = {
                 one.key
                 for one in outcomes
                 if one.status is not UpdateStatus.UNCHANGED and one.stored is not None
-                if one.stored.owner == job.rules.name
+                if one.stored.owner == rules.name
             }
-            owned = self.world.view.owned_count(job.rules.name, job.context.project)
+            owned = self._world.view.owned_count(rules.name, self._world.project)
             unchanged = owned - len(told) - len(decision.pruning.held)
         else:
             unchanged = sum(one.status is UpdateStatus.UNCHANGED for one in outcomes)
         return PlanEntry(
-            name=job.rules.name,
-            project=job.context.project,
-            path=job.rules.path,
+            name=rules.name,
+            project=self._world.project,
+            path=rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
             held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
             notes=tuple(notes),
             refused=decision.refused,
-            flows=self.flows,
+            flows=self._flows,
         )
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
+        told = [one for one in self._decision.decided.outcomes if one.status is not UpdateStatus.UNCHANGED]
+        held = [
+            Outcome(stored.key, UpdateStatus.DELETED, Change.DELETE, stored=stored)
+            for stored in self._decision.pruning.held
+        ]
         renamed, room = self._renames(), plan.MOST_CONTENTS
-        for outcome in self.decision.decided.outcomes:
-            if outcome.status is not UpdateStatus.UNCHANGED:
-                other = None if outcome.key is None else renamed.get(outcome.key)
-                is_whole = outcome.change is not Change.UPDATE
-                most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
-                status = self._status(outcome, renamed=other, most=most)
-                room -= len(status.fields) if is_whole else 0
-                yield status
-        for held in self.decision.pruning.held:
-            at = _stored_place(held)
-            existing = self._was_held(held)
-            most = min(plan.MOST_FIELDS, room)
-            shown, left_out = ((), 0) if existing else field_changes.bounded(self._removed(held.key), most=most)
-            room -= len(shown)
-            yield PlanStatus(
-                status=UpdateStatus.DELETED,
-                kind=held.key.kind,
-                name=held.key.name,
-                at=at,
-                existing=existing,
-                fields=shown,
-                fields_left_out=left_out,
-                owners=() if at is None else self.owners.of(at.path),
-                held=True,
-            )
+        for number, outcome in enumerate((*told, *held)):
+            other = None if outcome.key is None else renamed.get(outcome.key)
+            is_whole = outcome.change is not Change.UPDATE
+            most = min(plan.MOST_FIELDS, room) if is_whole else plan.MOST_FIELDS
+            status = self._status(outcome, renamed=other, most=most, held=number >= len(told))
+            room -= len(status.fields) if is_whole else 0
+            yield status
 
     def _was_held(self, held: StoredState) -> bool:
-        return HeldRow(self.job.rules.name, *held.key, "held") in self.decision.stayed
+        return HeldRow(self._rules.name, *held.key, "held") in self._decision.stayed
 
     def _renames(self) -> dict[Key, str]:
         """Return the other name of each resource that goes and comes again with an equal spec."""
         gone = [
-            one.key for one in self.decision.decided.outcomes if one.change is Change.DELETE and one.key is not None
+            one.key for one in self._decision.decided.outcomes if one.change is Change.DELETE and one.key is not None
         ]
-        pairs = heads.renamed_resources(self.decision.decided, gone, self.world)
+        pairs = heads.renamed_resources(self._decision.decided, gone, self._world)
         return {key: new.name for key, new in pairs.items()} | {new: key.name for key, new in pairs.items()}
 
-    def _status(self, outcome: Outcome, *, renamed: str | None, most: int) -> PlanStatus:
+    def _status(self, outcome: Outcome, *, renamed: str | None, most: int, held: bool) -> PlanStatus:
         at = self._place(outcome)
-        existing = self._is_existing(outcome, at)
+        existing = self._is_existing(outcome, at, held=held)
         shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
-        affected = self.affected.by(outcome)
+        affected = () if held else self._affected.by(outcome)
         reason = outcome.reason or changes.outcome_reason(outcome)
         notes = outcome.notes
         if at is not None:
-            reason = reason and self.lines.reason(reason, at.path)
-            notes = tuple(self.lines.reason(note, at.path) for note in notes)
-        before = set() if outcome.key is None else self.reasons_before.get(outcome.key, set())
+            reason = reason and self._lines.reason(reason, at.path)
+            notes = tuple(self._lines.reason(note, at.path) for note in notes)
+        before = set() if outcome.key is None else self._reasons_before.get(outcome.key, set())
         return PlanStatus(
             status=outcome.status,
             kind=None if outcome.key is None else outcome.key.kind,
@@ -259,35 +265,36 @@ class EntryWriter:
             dependants=tuple(NamedResource(kind=key.kind, name=key.name) for key in affected[: plan.MOST_DEPENDANTS]),
             dependants_left_out=max(0, len(affected) - plan.MOST_DEPENDANTS),
             unresolved=self._unresolved(outcome),
-            owners=() if at is None else self.owners.of(at.path),
+            owners=() if at is None else self._owners.of(at.path),
             notes=notes,
+            held=held,
         )
 
     def _place(self, outcome: Outcome) -> PlanPlace | None:
         if outcome.ordinal is None:
             return None if outcome.stored is None else _stored_place(outcome.stored)
-        place = self.decision.decided.documents[outcome.ordinal].place
+        place = self._decision.decided.documents[outcome.ordinal].place
         if place is None:
             return None
-        return self.lines.place(PlanPlace(path=place.path, line=place.line, column=place.column))
+        return self._lines.place(PlanPlace(path=place.path, line=place.line, column=place.column))
 
     def _place_of(self, document: Desired, pointer: Pointer) -> PlanPlace | None:
         """Return the place of a part of a document in the head."""
-        locations = self.locations.of(document)
+        locations = self._locations.of(document)
         if locations is None or document.place is None:
             return None
         position = locations.of(document.position, pointer)
-        return self.lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
+        return self._lines.place(PlanPlace(path=document.place.path, line=position.line, column=position.column))
 
-    def _is_existing(self, outcome: Outcome, at: PlanPlace | None) -> bool:
+    def _is_existing(self, outcome: Outcome, at: PlanPlace | None, *, held: bool) -> bool:
         """It was so before, in a file that the change does not touch."""
         if outcome.ordinal is None:
             assert outcome.key is not None  # what goes is stored
-            return HeldRow(self.job.rules.name, *outcome.key, "in-use") in self.decision.stayed
-        if at is None or at.path in self.changed:
+            return HeldRow(self._rules.name, *outcome.key, "held" if held else "in-use") in self._decision.stayed
+        if at is None or at.path in self._read.changed:
             return False
         document = (at.path, *(outcome.key or (None, None)))
-        is_refused = outcome.status in REFUSED and document in self.refused_before
+        is_refused = outcome.status in REFUSED and document in self._refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
     def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
@@ -300,35 +307,35 @@ class EntryWriter:
             yield from self._removed(outcome.key)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
-        document = self.decision.decided.documents[outcome.ordinal]
+        document = self._decision.decided.documents[outcome.ordinal]
         if not document.owned:
             return  # nobody can say which of its values are secrets
         new = document.document()
-        before = self.world.view.documents(self.world.project, [outcome.key]).get(outcome.key)
-        fit = self.decision.decided.fits.get(outcome.key) or type_checks.fit(new, self.lookup)
+        before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
+        fit = self._decision.decided.fits.get(outcome.key) or type_checks.fit(new, self._lookup)
         found = dict(fit.secrets)
         if before is None:
             old = None
         else:
             old = field_changes.stored_state(outcome.key, before)
-            if self.base is not None and outcome.key not in self.unchanged:
-                other = _hidden(found, self.base.get(outcome.key))
+            if self._terms.live and outcome.key not in self._untouched:
+                other = _hidden(found, self._read.base.get(outcome.key) if self._read.is_read else None)
                 new, found = values.replaced(new, other), found | other
         yield from field_changes.find_fields(
-            old, ResourceState(new, found), lookup=self.lookup, place=lambda pointer: self._place_of(document, pointer)
+            old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
 
     def _removed(self, key: Key) -> Iterator[PlanField]:
-        before = self.world.view.documents(self.world.project, [key]).get(key)
+        before = self._world.view.documents(self._world.project, [key]).get(key)
         if before is not None:
-            yield from field_changes.find_fields(field_changes.stored_state(key, before), None, lookup=self.lookup)
+            yield from field_changes.find_fields(field_changes.stored_state(key, before), None, lookup=self._lookup)
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
         """Return the references of what is stored anew that lead to what is only assumed to be there."""
-        if outcome.change not in WRITING or outcome.ordinal is None or not self.terms.assumed:
+        if outcome.change not in WRITING or outcome.ordinal is None or not self._terms.assumed:
             return ()
-        document = self.decision.decided.documents[outcome.ordinal]
-        if self.terms.assumed.isdisjoint(document.references):
+        document = self._decision.decided.documents[outcome.ordinal]
+        if self._terms.assumed.isdisjoint(document.references):
             return ()
         # The value of a parameter is not repeated: it may be a secret.
         return tuple(
@@ -338,18 +345,18 @@ class EntryWriter:
                 at=self._place_of(document, one.pointer),
             )
             for one in components.references(document.document())
-            if one.key in self.terms.assumed
+            if one.key in self._terms.assumed
         )
 
     def _notes(self) -> Iterator[str]:
         """Yield what a reader should know beside the statuses."""
-        decision = self.decision
+        decision = self._decision
         told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
         yield from filter(None, told)
-        changed = [one for one in decision.reading.files if one.path in self.changed]
+        changed = [one for one in decision.reading.files if one.path in self._read.changed]
         yield from trees.told_files(one for one in changed if not decision.pruning.names(one.path))
         invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
-        for row in self.restated:
+        for row in self._restated:
             lines = rendering.incomplete(row.status)
             if lines:
                 # Its status says why already.
@@ -385,31 +392,6 @@ def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
 OWNERS_BYTES = 256 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Reviewed:
-    """The entry, as of a revision of the store."""
-
-    revision: int
-    entry: PlanEntry
-
-
-@dataclass(frozen=True, slots=True)
-class _Before:
-    """The files that differ between the base and the merge, and the base's documents in these by their keys."""
-
-    files: tuple[FileChange, ...]
-    changed: Set[str]  # their paths
-    documents: Mapping[Key, Desired]
-
-    def known(self, reading: TreeReading) -> dict[Key, bytes]:
-        """Return the digests of the values that a reader of the base knows."""
-        found = {key: one.digest for key, one in self.documents.items() if one.owned}
-        for one in reading.documents():
-            if one.key is not None and one.owned and one.place and one.place.path not in self.changed:
-                found[one.key] = one.digest
-        return found
-
-
 def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None] | None = None) -> ReviewPlanned:
     """Plan a review; it tells `at` the blob of each file before it is read. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
@@ -422,37 +404,16 @@ def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None]
         except merging.Unrelated:
             return unmerged
         allowance = Allowance(aside=job.commit.aside, at=at)
-        reviewed = review(job.commit, merged, view, allowance=allowance, followed=job.followed)
+        with view.snapshot() as revision:
+            read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
+            [entry] = _entries([read], merged)
         return ReviewPlanned(
-            revision=reviewed.revision,
-            entry=msgspec.msgpack.encode(reviewed.entry),
+            revision=revision,
+            entry=msgspec.msgpack.encode(entry),
             merge_base=merged.merge_base,
             behind=merged.behind,
             ahead=merged.ahead,
         )
-
-
-def review(
-    job: CommitJob, merged: Merged, view: PlanningView, *, allowance: Allowance, followed: bool = False
-) -> Reviewed:
-    """The entry of one repository, or of one folder of it, against the service's store; `followed` as in ReviewJob.
-
-    Raises GitFault, StoreFault.
-    """
-    with view.snapshot() as revision:
-        found = _read(job, merged, view, allowance=allowance, terms=RECONCILE, followed=followed)
-        decision = found.commit.decide(found.reading, found.world)
-        decided = () if decision.refused else decision.decisions
-        writer = _writer(
-            found,
-            decision,
-            merged,
-            affected=Affected([decision.decided], found.world),
-            flows=delivery_changes.find_flows(decided, found.world),
-            restated=decision.decided.standing.rows,
-            lookup=_types_after([decision.decided], found.world),
-        )
-        return Reviewed(revision, writer.entry())
 
 
 def review_together(
@@ -465,41 +426,34 @@ def review_together(
         found = [
             _read(job, merged, view, allowance=Allowance(), terms=mode) for job, mode in zip(jobs, terms, strict=True)
         ]
-        world = found[0].world
-        judged = heads.judge_heads([one.commit.head(one.reading, one.world) for one in found], world)
-        applied = [each for decision in judged if not decision.refused for each in decision.decisions]
-        affected, flows = Affected(applied, world), delivery_changes.find_flows(applied, world)
-        lookup = _types_after(applied, world)
-        restated = [row for decision in judged for row in decision.decided.standing.rows]
-        keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
-
-        def holder(key: Key) -> int:
-            """Return which entry a resource is told with: the one that holds it."""
-            return next((number for number, held in enumerate(keys) if key in held), 0)
-
-        return tuple(
-            _writer(
-                one,
-                decision,
-                merged,
-                affected=affected,
-                flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
-                restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
-                lookup=lookup,
-            ).entry()
-            for number, (one, decision) in enumerate(zip(found, judged, strict=True))
-        )
+        return tuple(_entries(found, merged))
 
 
-@dataclass(frozen=True, slots=True)
-class _Read:
-    """The files that were read for one entry. `is_read`: the caller has read the base."""
+def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
+    """Yield the entries of repositories that are applied as one change."""
+    world = found[0].world
+    judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
+    applied = [each for decision in judged if not decision.refused for each in decision.decisions]
+    every = [each for decision in judged for each in decision.decisions]
+    affected, lookup = Affected(every, world), _types_after(every, world)
+    flows = delivery_changes.find_flows(applied, world)
+    restated = [row for decision in judged for row in decision.decided.standing.rows]
+    keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
 
-    commit: CommitReading
-    before: _Before
-    reading: TreeReading
-    world: StoreSnapshot
-    is_read: bool
+    def holder(key: Key) -> int:
+        """Return which entry a resource is told with: the one that holds it."""
+        return next((number for number, held in enumerate(keys) if key in held), 0)
+
+    for number, (one, decision) in enumerate(zip(found, judged, strict=True)):
+        yield EntryWriter(
+            one,
+            decision,
+            merged,
+            affected=affected,
+            flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
+            restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
+            lookup=lookup,
+        ).entry()
 
 
 def _read(
@@ -510,51 +464,35 @@ def _read(
     allowance: Allowance,
     terms: PlanMode,
     followed: bool = False,
-) -> _Read:
+) -> ReadMerge:
+    """Read the merge, and the base in files that differ; `followed` as in ReviewJob. Raises GitFault, StoreFault."""
     remembered = view.repository(job.rules.name)
     is_read = followed or (remembered is not None and remembered.commit == merged.base.commit.id)
     # If the caller chose the base, every file is read: otherwise the time would reveal which ones equal the applied
     # head.
     job = msgspec.structs.replace(job, commit=merged.merged.commit.id, full=job.full or not is_read)
     commit = CommitReading(job, merged.merged, view, allowance=allowance, terms=terms)
-    before = _before(merged, job.rules.path, allowance=allowance, rules=commit.documents)
+    differing = tuple(merged.changes(job.rules.path))
+    base: dict[Key, Desired] = {}
+    for change in differing:
+        base |= _documents(merged.base, change, allowance=allowance, rules=commit.documents)
+    allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
     # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
-    reading = commit.read(also=before.files)
-    world = commit.world()
+    reading = commit.read(also=differing)
+    changed, world = frozenset(change.path for change in differing), commit.world()
     if terms.live:
-        world = replace(world, hide_guesses=True, known=before.known(reading) if is_read else {})
-    return _Read(commit, before, reading, world, is_read)
+        # The digests of the values that a reader of the base knows.
+        shown = [*base.values(), *_untouched(reading, changed)] if is_read else []
+        known = {one.key: one.digest for one in shown if one.key is not None and one.owned}
+        world = replace(world, hide_guesses=True, known=known)
+    return ReadMerge(commit, reading, world, changed, base, is_read)
 
 
-def _writer(
-    found: _Read,
-    decision: HeadDecision,
-    merged: Merged,
-    *,
-    affected: Affected,
-    flows: Sequence[Flow],
-    restated: Sequence[HeadStatusRow],
-    lookup: Lookup,
-) -> EntryWriter:
-    commit, is_live = found.commit, found.commit.terms.live
-    return EntryWriter(
-        job=commit.job,
-        decision=decision,
-        world=found.world,
-        terms=commit.terms,
-        changed=found.before.changed,
-        base=(found.before.documents if found.is_read else {}) if is_live else None,
-        unchanged=_unchanged_keys(found.reading, found.before) if is_live and found.is_read else frozenset(),
-        locations=FileLocations(found.reading.files, merged.merged, commit.allowance),
-        lines=HeadLines(merged),
-        affected=affected,
-        flows=tuple(flows),
-        restated=restated,
-        refused_before=_refused_before(found.world.view, found.commit.rules.name),
-        owners=_owners(merged.base),
-        lookup=lookup,
-        reasons_before=_reasons_before(found, decision),
-    )
+def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
+    """Yield the documents of files that the change does not touch."""
+    for one in reading.documents():
+        if one.key is not None and one.place is not None and one.place.path not in changed:
+            yield one
 
 
 def _types_after(decided: Iterable[Decided], world: StoreSnapshot) -> TypeLookup:
@@ -562,34 +500,25 @@ def _types_after(decided: Iterable[Decided], world: StoreSnapshot) -> TypeLookup
     return TypeLookup(world.view, project=world.project, coming=written)
 
 
-def _reasons_before(found: _Read, decision: HeadDecision) -> dict[Key, Set[str]]:
+def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[str]]:
     """Judge the base's documents in files that change, as far as the head's are invalid: what was wrong already?"""
     invalid = {one.key for one in decision.decided.outcomes if one.status is UpdateStatus.INVALID}
-    documents = [one for key, one in sorted(found.before.documents.items()) if key in invalid]
+    documents = [one for key, one in sorted(read.base.items()) if key in invalid]
     if not documents:
         return {}
     batch = DocumentBatch(
         documents,
-        found.world.stored(one.key for one in documents if one.key is not None),
-        actor=principals.repository_actor(found.commit.rules.name),
-        accept_invalid=found.commit.rules.accept_invalid,
+        read.world.stored(one.key for one in documents if one.key is not None),
+        actor=principals.repository_actor(read.commit.rules.name),
+        accept_invalid=read.commit.rules.accept_invalid,
         tell=lambda _, told: violations.lines(told, lambda _: ""),
     )
-    [judged] = decisions.decide([batch], found.world)
+    [judged] = decisions.decide([batch], read.world)
     return {
         one.key: {unplaced(line) for line in one.reason.split("\n")}
         for one in judged.outcomes
         if one.key is not None and one.reason is not None
     }
-
-
-def _before(merged: Merged, folder: str, *, allowance: Allowance, rules: DocumentRules) -> _Before:
-    differing = merged.changes(folder)
-    found: dict[Key, Desired] = {}
-    for change in differing:
-        found |= _documents(merged.base, change, allowance=allowance, rules=rules)
-    allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
-    return _Before(tuple(differing), frozenset(change.path for change in differing), found)
 
 
 def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rules: DocumentRules) -> dict[Key, Desired]:
@@ -600,14 +529,6 @@ def _documents(base: Snapshot, change: FileChange, *, allowance: Allowance, rule
         found = trees.read_documents(change.path, change.old_blob, base, rules=rules, allowance=allowance)
         return {one.key: one for one in found or () if one.key is not None}
     return {}
-
-
-def _unchanged_keys(reading: TreeReading, before: _Before) -> frozenset[Key]:
-    return frozenset(
-        one.key
-        for one in reading.documents()
-        if one.key is not None and one.place is not None and one.place.path not in before.changed
-    )
 
 
 def _refused_before(view: PlanningView, repository: str) -> frozenset[tuple[str, str | None, str | None]]:

@@ -11,10 +11,9 @@ import msgspec
 from msgspec import structs
 
 from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
-from reconciler.model.component_types import ComponentType
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
+from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import delivery as planner_delivery
@@ -133,7 +132,7 @@ class _Search:
     def _good(self, key: Key, past: Past, name: str, now: Use | None) -> Destination | None:
         """Return a webhook of a last good route: the version in force, with the TLS settings of a later one."""
         good = planner_delivery.given_at(self._view, self._project, key.name, past, name)
-        component_type = self._type(routes.WEBHOOK_TYPE)
+        component_type = self._types(routes.WEBHOOK_TYPE)
         if good is None or component_type is None:
             return None
         later: list[Value] = []
@@ -155,15 +154,7 @@ class _Search:
         return self._destination(use.name, use.given) if use.key is None else self._webhooks.get(use.key.name)
 
     def _destination(self, name: str, given: list[Value]) -> Destination | None:
-        webhook = routes.webhook(given, self._type(routes.WEBHOOK_TYPE))
-        return None if webhook is None else self._stored(name, webhook)
-
-    def _stored(self, name: str, webhook: Webhook) -> Destination | None:
-        """Return the destination with the folder of its queue; None if the folder is unknown."""
-        if not webhook.storage:
-            return webhook.destination(name, None)
-        storage = self._storage(webhook.storage)
-        return None if storage is None else webhook.destination(name, storage)
+        return routes.destination(name, given, self._types(routes.WEBHOOK_TYPE), storage_of=self._storage)
 
     def _storage(self, name: str) -> Storage | None:
         """Return a storage by its present version, or by the newest that fits: a mistake moves no queue."""
@@ -180,7 +171,7 @@ class _Search:
     def _fitting_storage(self, name: str, spec: Value) -> Storage | None:
         if components.type_name_of(spec) != routes.STORAGE_TYPE.name:
             return None
-        return routes.queue_storage(name, components.given_parameters(spec), self._type(routes.STORAGE_TYPE))
+        return routes.queue_storage(name, components.given_parameters(spec), self._types(routes.STORAGE_TYPE))
 
     def _spec(self, key: Key) -> Value:
         """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
@@ -190,12 +181,6 @@ class _Search:
             return None if built_in is None else built_in["spec"]
         try:
             return planner_stored.document_in_clear(key, stored)["spec"]
-        except Damaged:
-            return None
-
-    def _type(self, key: Key) -> ComponentType | None:
-        try:
-            return self._types(key)
         except Damaged:
             return None
 

@@ -43,16 +43,11 @@ class CommitLimits:
     files: int = 250_000  # that count as documents
     bytes: int = 1024 * MEBIBYTE  # of them together; content that stands under many paths counts each time
     documents: int = 500_000
-    ignore_files: int = 1_000
     patterns: int = 10_000  # of all ignore files together
     seconds: float = 300.0  # of the thread's processor time, so that a busy machine refuses nothing
 
 
 COMMIT = CommitLimits()
-
-# Bytes of files, and characters of paths for each pattern, between two looks at the clock: one costs as much as reading
-# 100 bytes.
-CLOCKED = 4096
 
 
 def _exhausted(what: str, remedy: str) -> Exhausted:
@@ -78,9 +73,7 @@ class Allowance:
         self._at = at
         self._clock = clock
         self._end = clock() + limits.seconds
-        self._files = self._bytes = self._documents = 0
-        self._ignore_files = self._patterns = 0
-        self._unclocked = 0  # what was done since the time was asked for, in bytes and characters
+        self._files = self._bytes = self._documents = self._patterns = 0
 
     def beside(self) -> "Allowance":
         """Return a copy, for reads that may be repeated: they do not count here."""
@@ -98,7 +91,7 @@ class Allowance:
         self._files += 1
         self._bytes += size
         self.known(self._bytes, files=self._files)
-        self._done(size)
+        self.time()
         if blob in self.aside:
             raise Refused(ASIDE)
         if self._at is not None:
@@ -111,26 +104,14 @@ class Allowance:
             raise _exhausted(f"holds more than {self.limits.documents:,} documents", SMALLER)
 
     def ignore_file(self, patterns: int) -> None:
-        """Count an ignore file and its patterns. Raises Exhausted."""
-        self._ignore_files += 1
+        """Count the patterns of an ignore file. Raises Exhausted."""
         self._patterns += patterns
-        if self._ignore_files > self.limits.ignore_files:
-            raise _exhausted(f"holds more than {self.limits.ignore_files:,} ignore files", FEWER)
         if self._patterns > self.limits.patterns:
             raise _exhausted(f"holds more than {self.limits.patterns:,} patterns in its ignore files", FEWER)
-
-    def path(self, path: str) -> None:
-        """Count the comparison of a path with all patterns. Raises Exhausted."""
-        self._done(len(path) * (1 + self._patterns))
-
-    def _done(self, size: int) -> None:
-        self._unclocked += size
-        if self._unclocked >= CLOCKED:
-            self.time()
+        self.time()
 
     def time(self) -> None:
         """Check the processor time. Raises Exhausted when it is used up."""
-        self._unclocked = 0
         if self._clock() > self._end:
             raise _exhausted(f"takes more than {self.limits.seconds:g} s of processor time to read", SMALLER)
 
@@ -365,7 +346,7 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
 
 def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, scope: FileScope) -> bool:
     """Return True when a file is read, or is a link, which may replace a file or a folder of files."""
-    scope.allowance.path(file.path)
+    scope.allowance.time()
     if scope.only is not None and file.path not in scope.only:
         return False
     if _is_ignore_file(file.path):

@@ -118,9 +118,7 @@ async def make_key(
     key = directories.key(
         text, identifier=f"K{next(_numbers)}", project=project, role=role, scopes=scopes, expires_at=expires_at
     )
-    await services.accounts.amend(
-        lambda directory: changes.create_key(directory, key, now=""), actor="user:root", request=None
-    )
+    await services.accounts.amend(lambda directory: changes.create_key(directory, key), actor="user:root", request=None)
     return text
 
 

@@ -12,9 +12,9 @@ import pytest
 from api.calls import Services
 from reconciler.delivery.http_client import EgressPolicy, HttpClient
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import AlertTarget
 from reconciler.notifications.outbox import Outbox
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.settings.models import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.api.conftest import connect
 from tests.servers import sinks
@@ -47,7 +47,7 @@ async def test_each_target_is_tried_or_the_one_that_is_named(services: Services,
     with sinks.listening() as chat, sinks.listening() as pager:
         pager.script(sinks.says(503))
         recipients = [
-            AlertTarget(name, url=f"http://127.0.0.1:{sink.port}/canary-path")
+            AlertTarget(name=name, url=f"http://127.0.0.1:{sink.port}/canary-path")
             for name, sink in (("chat", chat), ("pager", pager))
         ]
         async with alerting(services, tmp_path, *recipients) as alerted, connect(alerted) as client:
@@ -60,7 +60,7 @@ async def test_each_target_is_tried_or_the_one_that_is_named(services: Services,
             "target": "pager",
             "taken": False,
             "status": 503,
-            "message": "it answered 503: it is overloaded or down for maintenance",
+            "message": "it answered 503: its server fails; look at its own logs",
         },
     ]
     assert [each["target"] for each in one.json()["tests"]] == ["chat"]
@@ -75,7 +75,7 @@ async def test_a_target_that_there_is_not_is_not_found(services: Services, tmp_p
             404,
             {"errors": ["The settings name nobody who is alerted; name a target in `alerts`."], "codes": ANY},
         )
-    chat = AlertTarget("chat", url="http://127.0.0.1:1/")
+    chat = AlertTarget(name="chat", url="http://127.0.0.1:1/")
     async with alerting(services, tmp_path, chat) as alerted, connect(alerted) as client:
         answer = await client.post(TEST, json={"target": "caht"})
         assert (answer.status_code, answer.json()) == (

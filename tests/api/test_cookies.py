@@ -59,9 +59,9 @@ def test_what_a_browser_keeps_is_read_again(value: str, is_secure: bool) -> None
 
 
 def test_over_https_a_browser_takes_them_from_this_host_alone() -> None:
-    ours = auth.cookies_of("HTTPS://service.example", has_tls=False)
+    ours = auth.Cookies(is_secure=True)
     assert (ours.session, ours.flow) == ("__Host-reconciler", "__Host-reconciler-flow")
     value = b"__Host-reconciler=v; Path=/; Secure; HttpOnly; SameSite=Lax"
     assert ours.given(ours.session, "v") == (b"set-cookie", value)
-    plain = auth.cookies_of("http://127.0.0.1:3001", has_tls=False)
+    plain = auth.Cookies(is_secure=False)
     assert plain.taken(plain.flow) == (b"set-cookie", b"reconciler-flow=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax")

@@ -114,7 +114,7 @@ async def test_secrets_on_a_disk_that_hangs_are_503_with_a_sentence(services: Se
     [
         (
             Moved("What is held changed while it was approved."),
-            "What is held changed each time before this was stored; nothing was changed: send it again.",
+            "What is held changed before this was stored; nothing was changed: send it again.",
         ),
         (Locked(), "Other changes of the project take long, so this one was not begun; send it again."),
     ],

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 
 Asking = Callable[..., Coroutine[Any, Any, Answer]]
 
-NOT_IN_URL = "A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+NOT_IN_URL = auth.IN_A_URL
 UNKNOWN = "The key is not known."
 IN_400_DAYS = "2027-12-26T06:12:00.123Z"
 
@@ -468,4 +468,4 @@ def test_two_keys_with_one_prefix_cannot_be_made() -> None:
     forged = prefix + directory.make_key(bytes(range(directory.RANDOM_BYTES)))[len(prefix) :]
     second = directories.key(forged, identifier="K2", role=Role.ADMIN)
     with pytest.raises(changes.Conflict, match=r"^Another key has this prefix; try again.$"):
-        changes.create_key(directories.directory(first), second, now=directories.AT)
+        changes.create_key(directories.directory(first), second)

@@ -28,11 +28,6 @@ async def test_anybody_may_read_it_and_it_loads_from_the_service_alone(services:
     assert [(await ask(app, "GET", place.decode(), headers=[])).status for place in places] == [200] * 4
 
 
-async def test_with_a_slash_behind_it_leads_there(services: Services) -> None:
-    answer = await ask(api.app.build(services), "GET", "/docs/", headers=[])
-    assert (answer.status, dict(answer.headers)[b"location"]) == (303, b"/docs")
-
-
 def test_the_vendored_file_is_the_one_that_its_note_names() -> None:
     script, note = (ASSETS / "redoc.js").read_bytes(), (ASSETS / "redoc.txt").read_text()
     assert hashlib.sha256(script).hexdigest() in note

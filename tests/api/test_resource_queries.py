@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import resources
-from api.resources import RawText, WantedResources
+from api.resources import WantedResources
 from reconciler.model import names as model_names
 from reconciler.model import values
 from reconciler.model.names import Key
@@ -180,19 +180,6 @@ async def test_a_history_that_is_left_early_ends_its_read_at_once(store: SqliteS
     await store.commit([stored(TYPE, ["new"])], record=Record())
     await pages.aclose()
     assert not is_read(store.path)
-
-
-@pytest.mark.parametrize(
-    ("resource", "expected"),
-    [
-        ({"spec": {"raw": "a: é\n"}, "status": {"latest": True}}, RawText("a: é\n", ready=True)),
-        ({"spec": {"raw": ""}, "status": {"ready": True}}, RawText("", ready=True)),
-        ({"spec": {"raw": "a"}, "status": {"ready": False, "incomplete": [{"a": 1}]}}, RawText("a", ready=False)),
-        ({"spec": {"sources": [{"raw": "x"}]}, "status": {}}, RawText(None, ready=True)),
-    ],
-)
-def test_a_raw_text_is_that_of_the_spec(resource: Any, expected: RawText) -> None:
-    assert resources.raw_text(values.canonical_json(resource)) == expected
 
 
 class Pages:

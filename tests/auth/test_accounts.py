@@ -53,7 +53,7 @@ def removing(name: str) -> Decide:
 
 async def test_what_changes_nothing_is_written_nowhere(accounts: Accounts, tmp_path: Path) -> None:
     before, there = accounts.directory, events(tmp_path)
-    assert await accounts.settle(lambda _: None, actor="sign-in", request="R1") is None
+    assert await accounts.amend(lambda _: None, actor="sign-in", request="R1") is None
     assert (accounts.directory is before, events(tmp_path)) == (True, there)
 
 
@@ -93,7 +93,9 @@ async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
     with pytest.raises(changes.Conflict):
         await accounts.amend(removing("root"), actor="user:root", request="R2")
     [line] = caplog.records
-    assert line.getMessage() == 'user:root removed User una (organizationAdmin: false; roles: {"payments": "user"}).'
+    assert (
+        line.getMessage() == 'user:root removed User una ({"organizationAdmin": false, "roles": {"payments": "user"}}).'
+    )
     assert line.__dict__["fields"] == {"request": "R1"}
 
 

@@ -68,14 +68,13 @@ def create_key(number: int, project: str | None) -> Step:
             identifier=f"K{step}",
             project=project if project in directory.projects else None,
         ),
-        now=directories.AT,
     )
 
 
 def create_own_key(number: int, name: str) -> Step:
     def decide(directory: Directory, step: int) -> Amendment:
         key = directories.key(directories.text(number), identifier=f"K{step}", role=Role.VIEWER)
-        return changes.create_key(directory, replace(key, owner=changes.user(directory, name).id), now=directories.AT)
+        return changes.create_key(directory, replace(key, owner=changes.user(directory, name).id))
 
     return decide
 

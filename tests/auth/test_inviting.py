@@ -2,14 +2,14 @@
 
 import re
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reconciler.auth import changes
-from reconciler.auth.changes import Conflict, Invalid, Missing
+from reconciler.auth.changes import Conflict, Missing
 from reconciler.model.directory import Amendment, Audited, Directory, Member, amended
 from reconciler.model.principals import Role
 from tests.auth import arrivals, directories
@@ -67,32 +67,6 @@ def test_an_address_is_ascii_in_lower_case(text: str, kept: str | None) -> None:
     assert changes.invited_address(text) == kept
 
 
-@pytest.mark.parametrize(
-    ("email", "asked", "until"),
-    [
-        ("", None, NOW + timedelta(days=7)),
-        ("", timedelta(days=30), NOW + timedelta(days=30)),
-        ("", timedelta(days=30, seconds=1), "The expiry must be in the future, and at most 30 days away for a code."),
-        ("", timedelta(), "The expiry must be in the future, and at most 30 days away for a code."),
-        ("noa@example.com", None, NOW + timedelta(days=30)),
-        ("noa@example.com", timedelta(days=365), NOW + timedelta(days=365)),
-        (
-            "noa@example.com",
-            timedelta(days=366),
-            "The expiry must be in the future, and at most 365 days away for an e-mail address.",
-        ),
-    ],
-)
-def test_an_invitation_ends_by_itself(email: str, asked: timedelta | None, until: datetime | str) -> None:
-    ending = None if asked is None else NOW + asked
-    if isinstance(until, datetime):
-        assert changes.invitation_expiry(ending, email=email, now=NOW) == until
-        return
-    with pytest.raises(Invalid) as refusal:
-        changes.invitation_expiry(ending, email=email, now=NOW)
-    assert refusal.value.message == until
-
-
 def test_an_invitation_is_made_and_the_audit_has_neither_code_nor_address() -> None:
     there = arrivals.directory()
     made = changes.invite(there, ADDRESS, now=AT)
@@ -113,17 +87,6 @@ def test_an_address_waits_once_in_each_project_and_codes_do_not_count() -> None:
     assert changes.invite(there, elsewhere, now=AT).ended_invitations == ()
     other_code = invitation("I4", code=arrivals.code(4))
     assert changes.invite(there, other_code, now=AT).ended_invitations == ()
-
-
-@pytest.mark.parametrize("email", ["Noa@example.com", "noa", "noa@example.com "])
-def test_an_address_that_could_never_match_is_refused(email: str) -> None:
-    with pytest.raises(Invalid, match=r"^The address must be an e-mail address of ASCII characters alone"):
-        changes.invite(arrivals.directory(), replace(ADDRESS, email=email), now=AT)
-
-
-def test_nobody_is_invited_to_a_project_that_does_not_exist() -> None:
-    with pytest.raises(Missing, match=r"^There is no such project.$"):
-        changes.invite(arrivals.directory(), replace(CODE, project="gone"), now=AT)
 
 
 def test_there_are_only_so_many_and_what_is_over_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -398,7 +398,7 @@ async def test_when_sessions_were_seen_is_written_once_that_can_be(service: Serv
 async def test_a_row_that_cannot_be_read_is_no_session(service: Service) -> None:
     token = await service.begin()
     [row] = await service.operations.sessions()
-    for number, created_at in enumerate(("", "yesterday", "2026-11-21T06:12:00.000")):
+    for number, created_at in enumerate(("", "yesterday")):
         await service.operations.put_session(row._replace(digest=bytes([number]) * 32, created_at=created_at))
     await service.restart()
     assert (service.who(token), await service.operations.sessions()) == (["id-una"], [row])

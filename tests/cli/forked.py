@@ -164,9 +164,9 @@ def become(request: dict[str, Any], streams: list[int], program: str, *, address
 
 def let_readers_be_forked(address: bytes) -> None:
     """In the process of a daemon: its readers are asked for at this address."""
-    from reconciler.worker import client  # noqa: PLC0415 - a part of the service, which not every command is
+    from reconciler.worker import client, process  # noqa: PLC0415 - a part of the service, which not every command is
 
-    environment = {name: os.environ[name] for name in client.ENVIRONMENT if name in os.environ}
+    environment = {name: os.environ[name] for name in process.ENVIRONMENT if name in os.environ}
     request = {"is_reader": True, "arguments": [], "folder": os.getcwd(), "environment": environment}  # noqa: PTH109
     told = json.dumps(request).encode()
     program = STAND_IN.format(

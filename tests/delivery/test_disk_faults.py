@@ -15,7 +15,7 @@ from reconciler.delivery.intake import Intake
 from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp import bodies, reading
 from reconciler.delivery.otlp.models import Logs, RecordGroup, RequestTooLarge
-from reconciler.delivery.queue import disk
+from reconciler.delivery.queue import appender, disk
 from reconciler.delivery.queue.contract import Piece
 from reconciler.delivery.queue.files import System
 from reconciler.model.routes import Buffering, Destination, Endpoint, OnFull, Storage, Sync
@@ -75,7 +75,8 @@ async def test_what_the_disk_refuses_is_told_to_the_sender_in_the_log_in_the_met
 async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_delivery_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("reconciler.delivery.manager.Intake", partial(Intake, hung_seconds=0.02))
+    monkeypatch.setattr("reconciler.delivery.manager.Intake", partial(Intake, hung_seconds=0.1))
+    monkeypatch.setattr(appender, "HANG_SECONDS", 0.05)
     system = Hanging()
     drops = webhook("drops", buffering=Buffering(on_full=OnFull.DROP_NEWEST))
 
@@ -98,9 +99,8 @@ async def test_a_disk_that_hangs_is_told_in_the_log_in_the_metrics_and_where_del
         counts = manager.shown(PROJECT, "drops", answers=False)["counts"]
         assert (counts["taken"], counts["dropped"], faults(manager)) == (3, 3, 1)
     assert caplog.messages == [
-        "The disk does not answer what is written to the queue of drops in the project acme; until it does, nothing "
-        "more is taken for it.",
-        "The disk answers what is written to the queue of drops in the project acme again.",
+        f"The disk of the queues in {tmp_path / 'queues'} does not answer; until it does, they take nothing more.",
+        f"The disk of the queues in {tmp_path / 'queues'} answers again.",
     ]
 
 

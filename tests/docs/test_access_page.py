@@ -95,7 +95,7 @@ def test_the_table_of_roles_is_the_program_s() -> None:
 def test_the_limits_of_guessing_are_the_program_s() -> None:
     section = pages.section(PAGE, "Guessing passwords")
     limits = [row["limit"] for row in pages.table(section)]
-    assert limits == [str(rate_limits.PER_PAIR), str(rate_limits.PER_ADDRESS), str(rate_limits.PER_NAME)]
+    assert limits == [str(rate_limits.PER_PAIR), str(rate_limits.PER_ADDRESS)]
     assert f"each {rate_limits.SECONDS:g} seconds" in section
     compared = (
         f"At most {auth_sign_in.AT_ONCE} passwords are compared at a time, and at most {auth_sign_in.WAITING} attempts"

@@ -7,7 +7,6 @@ import pytest
 from api import audit_events, auth, edge, repositories
 from api import requests as api_requests
 from api.pages import accounts, forms, sign_in
-from api.pages.forms import PagePath
 from reconciler.auth import changes, rate_limits, sessions
 from reconciler.auth import sign_in as auth_sign_in
 from reconciler.auth.oidc import discovery, flows, provider, tokens
@@ -23,7 +22,7 @@ from reconciler.server import connections
 from reconciler.settings import repositories as settings_repositories
 from reconciler.settings.models import Delivery
 from reconciler.store import operations
-from reconciler.worker import client, requests, routes, sandbox
+from reconciler.worker import client, process, requests, routes, sandbox
 from reconciler.worker.messages import CommitJob, RequestJob
 from reconciler.worker.trees import COMMIT
 from tests.docs import pages
@@ -33,7 +32,7 @@ SECTIONS = ["Texts", "Resources", "Commits", "Requests", "A sign-in provider", "
 ROWS = {row["what"]: row for section in SECTIONS for row in pages.table(pages.section(PAGE, section))}
 MEBIBYTE = 2**20
 FILE = positions.FILE_LIMITS
-REQUEST = client.SECONDS[RequestJob]
+REQUEST = process.SECONDS[RequestJob]
 PROVIDER = discovery.LIMITS
 
 
@@ -65,8 +64,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "sorts of refused attempts that the audit tells apart",
-            f"{rate_limits.REFUSAL_MOST} a minute of strangers, {rate_limits.MOST_OF_ONE} of each caller who is known, "
-            f"of {rate_limits.CALLERS} callers",
+            f"{rate_limits.MOST_OF_ONE} a minute of strangers, and of each of {rate_limits.CALLERS} callers",
         ),
         ("a disk of queues that does not answer", f"{intake.HUNG_SECONDS:g} s"),
         (
@@ -77,10 +75,9 @@ PROVIDER = discovery.LIMITS
         ("`delivery_schedule` of a webhook", f"{cron.LONGEST} characters"),
         ("what the Configurations of a project route, destinations included", f"{routes.MOST_BYTES // MEBIBYTE} MiB"),
         ("versions that are looked through for a destination that is gone", f"{routes.MOST_VERSIONS:,}"),
-        ("polls of a repository while they fail", f"{loop.MOST} in {loop.WINDOW:g} s"),
         (
-            "the same over a network, where a person must mend it; where no fetch can bring the head",
-            f"{loop.MOST_LASTING} in {loop.WINDOW:g} s; {loop.MOST_OF_HEAD}",
+            "polls of a repository while they fail",
+            f"{loop.MOST} in {loop.WINDOW:g} s, 1 where no fetch can bring the head",
         ),
         (
             "git programs that talk to remotes, and as many that read repositories on the same machine or check"
@@ -133,10 +130,7 @@ PROVIDER = discovery.LIMITS
             "a `.serviceignore`",
             f"{file_selection.MAX_IGNORE_BYTES // 1024} KiB, {file_selection.MAX_PATTERNS:,} patterns",
         ),
-        (
-            "the `.serviceignore` files of a commit",
-            f"{COMMIT.ignore_files:,}, with {COMMIT.patterns:,} patterns in all",
-        ),
+        ("patterns in the `.serviceignore` files of a commit", f"{COMMIT.patterns:,}"),
         (
             "patterns in `include`, in `exclude`",
             f"{settings_repositories.MAX_GLOBS} of {settings_repositories.MAX_GLOB_CHARACTERS:,} characters each",
@@ -180,8 +174,8 @@ PROVIDER = discovery.LIMITS
         ("requests under way with one key", f"{edge.MOST}"),
         (
             "failures to sign in",
-            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address, "
-            f"{rate_limits.PER_NAME} of one name; one is forgotten each {rate_limits.SECONDS:g} s",
+            f"{rate_limits.PER_PAIR} of one name from one address, {rate_limits.PER_ADDRESS} from one address; "
+            f"one is forgotten each {rate_limits.SECONDS:g} s",
         ),
         (
             "passwords compared at a time, and attempts that wait or are compared",
@@ -203,18 +197,10 @@ PROVIDER = discovery.LIMITS
         ("callers whose log records are counted", f"{contract.MOST_SENDERS:,}, and those that owe"),
         ("trusted proxies one behind the other", f"{auth.HOPS}"),
         (
-            "sign-ins that are begun, and that come back, from one address",
-            f"{sign_in.PACES[PagePath.PROVIDER].burst} each, and one more each second",
+            "sign-ins from one address that are begun or come back; forms with a password or a code",
+            f"{sign_in.MOST_AT_ONCE}, and one more each second",
         ),
-        (
-            "forms with a name and a password from one address, right or wrong",
-            f"{sign_in.PACES[PagePath.SIGN_IN].burst}, and one more each second",
-        ),
-        (
-            "forms with an invitation's code from one address",
-            "{0.burst}, and one more each {0.seconds:g} s".format(sign_in.PACES[PagePath.INVITATION]),
-        ),
-        ("addresses for which these are counted", f"{rate_limits.MOST:,}, for each apart"),
+        ("addresses for which these are counted", f"{rate_limits.MOST:,}"),
         ("a form of a page", f"{forms.MAX_BYTES // 1024} KiB, {forms.MOST} fields"),
         ("cookies in a request; the value of one of ours", f"{auth.MOST}; {auth.LONGEST:,} bytes"),
         ("projects and keys on a page", f"{accounts.MOST_SHOWN} of each"),
@@ -251,12 +237,12 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "a commit in the worker",
-            f"{client.SECONDS[CommitJob].run / 60:g} minutes; "
-            f"{(client.SECONDS[CommitJob].locked or 0) / 60:g} while its "
+            f"{process.SECONDS[CommitJob].run / 60:g} minutes; "
+            f"{(process.SECONDS[CommitJob].locked or 0) / 60:g} while its "
             "project is locked",
         ),
         ("a request that waits for other changes of its project", f"{apply.LOCK_SECONDS:g} s"),
-        ("a file of a commit that is read apart from all others", f"{client.SECONDS[CommitJob].file:g} s"),
+        ("a file of a commit that is read apart from all others", f"{process.SECONDS[CommitJob].file:g} s"),
         (
             "files over which the worker ended or hung twice",
             f"the last {client.MOST_REMEMBERED:,}, until the service is started again",
@@ -267,7 +253,7 @@ PROVIDER = discovery.LIMITS
         ),
         (
             "what one commit or request changes, what becomes masked by it included",
-            f"{client.CHANGE_BYTES // 2**30} GiB",
+            f"{process.CHANGE_BYTES // 2**30} GiB",
         ),
     ],
 )

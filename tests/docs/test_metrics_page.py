@@ -7,29 +7,28 @@ from pathlib import Path
 import yaml
 
 from reconciler.model import log_context
-from reconciler.ops import delivery_metrics, metrics, traffic
 from reconciler.ops.logging import SHORT, JsonFormatter
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.docs import pages
-from tests.ops.scraping import scrape
+from tests.ops.scraping import FAMILIES, scrape
 from tests.repositories import Repository
 
 PAGE = pages.read(pages.ROOT / "docs/metrics.md")
 RULES = pages.ROOT / "examples/monitoring/rules.yml"
-SECTIONS = {
-    "Repositories": metrics.RUN_FAMILIES,
-    "Git": metrics.GIT_FAMILIES,
-    "Store": metrics.STORE_FAMILIES,
-    "Requests": traffic.FAMILIES,
-    "Delivery": delivery_metrics.FAMILIES,
-    "Notifications": metrics.NOTIFICATION_FAMILIES,
-    "Process": metrics.PROCESS_FAMILIES,
+SECTIONS = {  # beginnings of names
+    "Repositories": ("reconciler_run", "reconciler_repository"),
+    "Git": ("reconciler_git",),
+    "Store": ("reconciler_store",),
+    "Requests": ("reconciler_http",),
+    "Delivery": ("reconciler_destination", "reconciler_delivery"),
+    "Notifications": ("reconciler_notifications", "reconciler_alerts"),
+    "Process": ("process_", "reconciler_build"),
 }
 
 
 def test_the_tables_are_the_program_s() -> None:
-    for heading, families in SECTIONS.items():
+    for heading, beginnings in SECTIONS.items():
         assert pages.table(pages.section(PAGE, heading)) == [
             {
                 "metric": f"`{family.name}`",
@@ -37,7 +36,8 @@ def test_the_tables_are_the_program_s() -> None:
                 "labels": ", ".join(f"`{label}`" for label in family.labels) or "-",
                 "what it says": family.says,
             }
-            for family in families
+            for family in FAMILIES
+            if family.name.startswith(beginnings)
         ]
 
 

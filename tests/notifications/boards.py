@@ -10,8 +10,9 @@ import msgspec
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications.board import Board
-from reconciler.notifications.models import AlertTarget, Cause, Domain, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.notifications.rendering import NotificationPlace
+from reconciler.settings.models import AlertTarget
 from reconciler.store.operations import SqliteOperations
 from tests.api.parts import Moment
 
@@ -21,8 +22,18 @@ PLACE = NotificationPlace("default", "http://service")
 def finding(name: str = "telemetry", **changed: Any) -> Finding:
     """A repository that cannot be reached."""
     cause = Cause(NotificationType.REPOSITORY_UNREACHABLE, name, "default")
-    given = {"severity": Severity.ERROR, "facts": {"state": "unreachable", "message": "It does not answer"}, **changed}
+    given = {
+        "severity": Severity.ERROR,
+        "title": f"The repository {name} cannot be read",
+        "details": "It does not answer.",
+        **changed,
+    }
     return Finding(cause, **given)
+
+
+def target(name: str, **given: Any) -> AlertTarget:
+    """A target of the settings."""
+    return AlertTarget.model_validate({"name": name, **given})
 
 
 def look(*findings: Finding) -> Look:

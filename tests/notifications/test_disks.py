@@ -6,7 +6,7 @@ import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import service_observers
-from reconciler.notifications.models import Cause, Domain, Facts, Finding, Look
+from reconciler.notifications.models import Cause, Domain, Finding, Look
 
 pytestmark = pytest.mark.anyio
 
@@ -27,31 +27,29 @@ ALL = 1 << 62  # bytes: more than any disk has
     ],
 )
 def test_a_disk_is_low_before_it_is_full(spare: int, expected: list[tuple[Severity, bool]]) -> None:
-    found = service_observers.low_disks(spare, folder="/srv", has_queues=True)
+    found = service_observers.low_disks(spare, folder="/srv")
     assert [(one.severity, one.fading) for one in found] == expected
 
 
 async def test_folders_of_one_disk_are_told_together_by_the_first(tmp_path: Path) -> None:
     queues = tmp_path / "queues"
     queues.mkdir()
-    observer = service_observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), queues=queues, reserve=ALL)
-    assert await observer.look() == Look(Domain.DISK, (beyond(tmp_path, has_queues=True),))
+    observer = service_observers.DiskObserver((tmp_path, queues, tmp_path / "absent"), reserve=ALL)
+    assert await observer.look() == Look(Domain.DISK, (beyond(tmp_path),))
 
 
-async def test_each_disk_is_told_of_and_the_one_of_the_queues_says_that_records_are_refused(tmp_path: Path) -> None:
+async def test_each_disk_is_told_of(tmp_path: Path) -> None:
     other = Path("/proc")  # a file system of its own on every Linux
-    observer = service_observers.DiskObserver((tmp_path, other), queues=other, reserve=ALL)
+    observer = service_observers.DiskObserver((tmp_path, other), reserve=ALL)
     look = await observer.look()
-    assert look.findings == (beyond(tmp_path, has_queues=False), beyond(other, has_queues=True))
+    assert look.findings == (beyond(tmp_path), beyond(other))
 
 
 async def test_a_disk_with_room_is_not_told_of(tmp_path: Path) -> None:
-    assert await service_observers.DiskObserver((tmp_path,), queues=tmp_path, reserve=-ALL).look() == Look(
-        Domain.DISK, ()
-    )
+    assert await service_observers.DiskObserver((tmp_path,), reserve=-ALL).look() == Look(Domain.DISK, ())
 
 
-def beyond(folder: Path, *, has_queues: bool) -> Finding:
+def beyond(folder: Path) -> Finding:
     """Return the finding about a disk that has less room than its reserve."""
-    facts: Facts = {"beyond": 1, "queues": int(has_queues), "folder": str(folder)}
-    return Finding(Cause(NotificationType.DISK_LOW, str(folder)), Severity.CRITICAL, facts)
+    title, details = f"The disk of {folder} is nearly full", "It has less room than `delivery.freeBytes`."
+    return Finding(Cause(NotificationType.DISK_LOW, str(folder)), Severity.CRITICAL, title, details)

@@ -102,7 +102,7 @@ async def test_what_is_to_be_reviewed_is_looked_for_again_when_people_or_keys_ch
         look = await observer.look()
         [finding] = look.findings
         assert finding.cause == Cause(NotificationType.KEYS_TO_REVIEW, "user:ada", "payments")
-        assert (finding.severity, finding.facts) == (Severity.WARNING, {"total": len(named), "names": named})
+        assert (finding.severity, finding.details) == (Severity.WARNING, f"{', '.join(named)}.")
         clock.pass_(hours=1)
     directory = replace(directory, keys={})
     look = await observer.look()

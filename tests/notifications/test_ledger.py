@@ -13,9 +13,9 @@ from reconciler.notifications import ledger
 from reconciler.notifications.models import Cause, Finding, NotificationState
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
-OTHER = Finding(Cause(NotificationType.PRUNE_HELD, "telemetry", "default"), facts={"message": "Held"})
+OTHER = Finding(Cause(NotificationType.PRUNE_HELD, "telemetry", "default"), details="Held.")
 WORSE = replace(FOUND, severity=Severity.CRITICAL)
-SAID_ELSE = replace(FOUND, facts={"state": "unauthorized", "message": "It wants a password"})
+SAID_ELSE = replace(FOUND, details="It wants a password.")
 
 
 def forgotten(book: Book, **how: Any) -> list[str]:
@@ -28,7 +28,7 @@ def test_a_cause_opens_once_and_stays_as_it_is_as_long_as_it_is_the_same() -> No
     opened = book.only
     assert (opened.cause, opened.state, opened.version, opened.occurrences) == (CAUSE, NotificationState.OPEN, 1, 1)
     for minutes in range(1, 100):
-        assert book.look(FOUND, now=at(minutes=minutes)).put == []
+        assert book.look(FOUND, now=at(minutes=minutes)) == []
     assert book.only == opened
 
 
@@ -78,25 +78,19 @@ def test_a_cause_that_flaps_for_a_day_is_one_notification() -> None:
 def test_its_sentences_change_once_a_minute_and_at_once_when_it_grows_worse() -> None:
     book = Book()
     book.look(FOUND, now=START)
-    assert book.look(SAID_ELSE, now=at(seconds=59)).put == []
-    assert book.look(WORSE, now=at(seconds=59)).put[0].version == 2
-    assert book.look(replace(SAID_ELSE, severity=Severity.CRITICAL), now=at(seconds=119)).put[0].version == 3
-    assert book.only.facts == SAID_ELSE.facts
-
-
-def test_facts_that_nobody_reads_change_nothing() -> None:
-    book = Book()
-    book.look(FOUND, now=START)
-    assert book.look(replace(FOUND, facts={**FOUND.facts, "unseen": 7}), now=at(hours=1)).put == []
+    assert book.look(SAID_ELSE, now=at(seconds=59)) == []
+    assert book.look(WORSE, now=at(seconds=59))[0].version == 2
+    assert book.look(replace(SAID_ELSE, severity=Severity.CRITICAL), now=at(seconds=119))[0].version == 3
+    assert book.only.details == SAID_ELSE.details
 
 
 def test_what_fades_keeps_what_is_open_and_opens_nothing() -> None:
     book, fading = Book(), replace(FOUND, fading=True)
-    assert book.look(fading, now=START).put == []
+    assert book.look(fading, now=START) == []
     book.look(FOUND, now=at(seconds=5))
-    assert book.look(fading, now=at(seconds=10)).put == []
+    assert book.look(fading, now=at(seconds=10)) == []
     book.look(now=at(seconds=15))
-    assert book.look(fading, now=at(seconds=20)).put == []
+    assert book.look(fading, now=at(seconds=20)) == []
     assert book.only.state is NotificationState.RESOLVED
 
 
@@ -108,26 +102,28 @@ def test_a_look_at_one_project_says_nothing_of_another() -> None:
     assert [one.state for one in book.kept.values()] == [NotificationState.OPEN, NotificationState.RESOLVED]
 
 
-def test_what_finds_no_room_is_counted_and_opens_once_there_is_some() -> None:
+def test_what_finds_no_room_opens_once_there_is_some() -> None:
     book = Book()
     changes = book.look(FOUND, OTHER, now=START, most=1)
-    assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE], 1)
-    assert book.look(FOUND, OTHER, now=at(seconds=5), most=3).left_out == 0
+    assert [one.cause for one in changes] == [CAUSE]
+    assert len(book.look(FOUND, OTHER, now=at(seconds=5), most=3)) == 1
     assert len(book.kept) == 2
 
 
 def test_of_a_cause_that_is_given_twice_the_first_counts() -> None:
     book = Book()
-    assert len(book.look(FOUND, WORSE, now=START).put) == 1
+    assert len(book.look(FOUND, WORSE, now=START)) == 1
     assert book.only.severity is FOUND.severity
 
 
 def test_what_concerns_the_organization_finds_room_always() -> None:
     book = Book()
-    degraded = Finding(Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, {"message": "The disk is full."})
+    degraded = Finding(
+        Cause(NotificationType.STORE_DEGRADED), Severity.CRITICAL, "The store cannot be used as it should"
+    )
     changes = book.look(FOUND, OTHER, degraded, now=START, most=1)
-    assert ([one.cause for one in changes.put], changes.left_out) == ([CAUSE, degraded.cause], 1)
-    assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), most=1).left_out == 1
+    assert [one.cause for one in changes] == [CAUSE, degraded.cause]
+    assert book.look(FOUND, OTHER, degraded, now=at(seconds=5), most=1) == []
 
 
 def test_what_ended_long_ago_is_forgotten_and_what_is_open_never() -> None:

@@ -20,7 +20,7 @@ from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
-from reconciler.notifications import observers, service_observers
+from reconciler.notifications import certificates, observers, service_observers
 from reconciler.notifications.models import Cause, Finding, Look
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Attention, CommitFigures, DeprecatedRow, ResourceChange, Some, StoreFigures
@@ -141,16 +141,10 @@ async def test_an_endpoint_fails_when_it_is_down_or_has_taken_nothing_for_a_whil
     assert "canary" not in repr(look)
 
 
-async def test_of_an_endpoint_that_fails_it_is_told_whether_records_wait_in_a_queue(clock: Moment) -> None:
-    cause = "The destination siem answered 503."
-    queued, inline = lane(clock, state=ExporterState.DOWN), lane(clock, state=ExporterState.DOWN)
-    inline.name, inline.queue = "without", None
-    look = await long_there(Deliveries([queued, inline]), clock).look()
-    assert [
-        (one.cause.subject, one.facts) for one in look.findings if one.cause.type is NotificationType.DELIVERY_FAILING
-    ] == [
-        ("siem", {"cause": cause}),
-        ("without", {"cause": cause, "inline": 1}),
+async def test_of_an_endpoint_that_fails_the_last_failure_is_told(clock: Moment) -> None:
+    look = await long_there(Deliveries([lane(clock, state=ExporterState.DOWN)]), clock).look()
+    assert [(one.title, one.details) for one in look.findings] == [
+        ("Nothing gets through to the destination siem", "The destination siem answered 503.")
     ]
 
 
@@ -158,22 +152,25 @@ async def test_dead_letters_are_told_as_long_as_there_are_some(clock: Moment) ->
     deliveries = Deliveries([lane(clock, depth=Depth(dead_batches=2)), lane(clock, depth=Depth(dead_batches=1))])
     look = await long_there(deliveries, clock).look()
     [found] = look.findings
-    assert (found.cause.type, found.facts) == (NotificationType.DEAD_LETTERS, {"batches": 3})
+    assert (found.cause.type, found.details) == (
+        NotificationType.DEAD_LETTERS,
+        "3 batches of log records could not be delivered.",
+    )
 
 
 @pytest.mark.parametrize(
     ("depth", "expected"),
     [
-        (Depth(damaged=(Path("a"), Path("b"))), (Severity.WARNING, {"files": 2, "lost": 0})),
-        (Depth(damaged=(Path("a"),), lost=3), (Severity.ERROR, {"files": 1, "lost": 3})),
-        (Depth(lost=1), (Severity.ERROR, {"files": 0, "lost": 1})),
+        (Depth(damaged=(Path("a"), Path("b"))), (Severity.WARNING, "Damaged files: 2. Lost batches: 0.")),
+        (Depth(damaged=(Path("a"),), lost=3), (Severity.ERROR, "Damaged files: 1. Lost batches: 3.")),
+        (Depth(lost=1), (Severity.ERROR, "Damaged files: 0. Lost batches: 1.")),
         (Depth(), None),
     ],
 )
 async def test_damaged_queue_files_and_lost_batches_are_told(clock: Moment, depth: Depth, expected: object) -> None:
     look = await delivering(Deliveries([lane(clock, depth=depth)]), clock).look()
     found = [one for one in look.findings if one.cause.type is NotificationType.QUEUE_DAMAGED]
-    assert [(one.severity, dict(one.facts)) for one in found] == ([] if expected is None else [expected])
+    assert [(one.severity, one.details) for one in found] == ([] if expected is None else [expected])
 
 
 async def test_too_many_open_files_are_told_until_there_are_fewer(
@@ -192,11 +189,11 @@ async def test_too_many_open_files_are_told_until_there_are_fewer(
             for one in range(number + 1):  # and the folder itself
                 (folder / str(one)).touch()
             look = await observer.look()
-            told.append([(one.fading, dict(one.facts)) for one in look.findings])
+            told.append([(one.fading, one.details) for one in look.findings])
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    facts = [{"percent": percent, "most": 100} for percent in (90, 90, 80)]
-    assert told == [[], [(False, facts[0])], [(False, facts[1])], [(True, facts[2])], []]
+    details = [f"It has {percent} percent or more of 100 open." for percent in (90, 90, 80)]
+    assert told == [[], [(False, details[0])], [(False, details[1])], [(True, details[2])], []]
     assert caplog.messages == [f"Of 100 files that the service may open, 92 are: {OPEN_FILES}."]
 
 
@@ -279,7 +276,7 @@ async def test_a_store_that_cannot_be_read_is_told_as_long_as_it_cannot(clock: M
     observer = service_observers.StoreObserver(stored, unwritten=str, clock=clock)
     stored.fault = StoreFault("The store could not be read.")
     look = await observer.look()
-    assert [one.facts for one in look.findings] == [{"message": "The store could not be read."}]
+    assert [one.details for one in look.findings] == ["The store could not be read."]
     stored.fault = None
     assert brief(await observer.look()) == []
 
@@ -290,7 +287,7 @@ async def test_notifications_that_cannot_be_written_are_told_as_long_as_they_can
     observer = service_observers.StoreObserver(stored, unwritten=lambda: why.pop(0), clock=clock)
     assert brief(await observer.look()) == []
     look = await observer.look()
-    assert [one.facts for one in look.findings] == [{"message": "The notifications could not be written."}]
+    assert [one.details for one in look.findings] == ["The notifications could not be written."]
     assert brief(await observer.look()) == []
 
 
@@ -336,15 +333,24 @@ async def test_what_is_incomplete_and_what_is_deprecated_is_told() -> None:
     old = DeprecatedRow("SourceType", "old", "Use new.", Some(2, ("Source a", "Source b")))
     stored.found = Attention(Some(7, ("a", "b")), (old,), Some(1, ("c",)), Some(1, ("Source s",)))
     look = await observers.ConfigurationObserver(stored, monotonic=lambda: 0.0).look()
-    assert [(one.cause, one.facts) for one in look.findings if one.cause.project == "acme"] == [
+    assert [(*one.cause[:2], one.title, one.details) for one in look.findings if one.cause.project == "acme"] == [
         (
-            (NotificationType.CONFIGURATION_INCOMPLETE, "", "acme", ""),
-            {"total": 7, "names": ("a", "b"), "others": 1, "other_names": ("Source s",)},
+            NotificationType.CONFIGURATION_INCOMPLETE,
+            "",
+            "Incomplete: 8 resources of the project acme",
+            "Configuration a, Configuration b, Source s and 5 more.",
         ),
-        ((NotificationType.DELIVERY_STALE, "", "acme", ""), {"total": 1, "names": ("c",)}),
         (
-            (NotificationType.RESOURCE_DEPRECATED, "SourceType old", "acme", ""),
-            {"users": 2, "names": ("Source a", "Source b"), "instead": "Use new."},
+            NotificationType.DELIVERY_STALE,
+            "",
+            "Not delivering by the present version: 1 resource of the project acme",
+            "c.",
+        ),
+        (
+            NotificationType.RESOURCE_DEPRECATED,
+            "SourceType old",
+            "SourceType old is deprecated and in use",
+            "Used by Source a, Source b. Use new.",
         ),
     ]
 
@@ -357,7 +363,7 @@ def first_of_each(look: Look) -> list[Finding]:
     return [*found.values()]
 
 
-def certificates(
+def watching(
     folder: Path,
     clock: Moment,
     *,
@@ -365,7 +371,7 @@ def certificates(
     authorities: Path | None = None,
     deliveries: Deliveries | None = None,
     **trusted: Path | None,
-) -> service_observers.CertificateObserver:
+) -> certificates.CertificateObserver:
     """An observer of these files; repositories trust the authorities in some, by name."""
     watched = [
         entries.watched(name, "https://git.example/r", credentials=Credentials(ca_file=file))
@@ -373,13 +379,12 @@ def certificates(
     ]
     reconcilers: list[Any] = [SimpleNamespace(watched=one) for one in watched]
     deliveries = deliveries or Deliveries()
-    return service_observers.CertificateObserver(
+    return certificates.CertificateObserver(
         lambda: reconcilers,
         deliveries.figures,
         deliveries.followed,
         secrets=SecretSources({}, (), SecretDirectory(folder)),
         clock=clock,
-        monotonic=lambda: clock().timestamp(),
         certificate=certificate,
         authorities=authorities,
     )
@@ -407,7 +412,7 @@ async def test_certificates_are_told_of_in_time(
     shutil.copy(authority.bundle, bundle)
     ends = end_of(made.chain)
     clock.instant = ends + passed
-    observer = certificates(
+    observer = watching(
         tmp_path / "secrets",
         clock,
         certificate=made.chain,
@@ -423,43 +428,27 @@ async def test_certificates_are_told_of_in_time(
     assert [(one.cause.subject, one.severity) for one in found] == (
         [] if expected is None else [(subject, expected) for subject in subjects]
     )
-    assert [one.facts["what"] for one in found[2:3]] == (
+    assert [one.title.partition(" expire")[0] for one in found[2:3]] == (
         [] if expected is None else ["The last authority in `credentials.caFile` of the repository a"]
     )
 
 
-async def test_a_file_that_the_settings_name_in_several_places_is_told_once(tmp_path: Path, clock: Moment) -> None:
-    bundle = Authority.make(tmp_path).bundle
-    ends = end_of(bundle)
-    clock.instant = ends
-    for observer in (
-        certificates(tmp_path, clock, certificate=bundle, a=bundle),
-        certificates(tmp_path, clock, authorities=bundle, a=bundle),
-        certificates(tmp_path, clock, certificate=bundle, authorities=bundle),
-    ):
-        [found] = first_of_each(await observer.look())
-        assert (found.cause.subject, found.severity, found.fading) == (str(bundle), Severity.ERROR, False)
-
-
-async def test_files_are_read_again_after_a_while_and_when_another_project_is_followed(
-    tmp_path: Path, clock: Moment
-) -> None:
+async def test_files_are_read_again_after_a_while(tmp_path: Path, clock: Moment) -> None:
     authority, deliveries = Authority.make(tmp_path), Deliveries()
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
     file = tmp_path / "listener.pem"
     shutil.copy(old, file)
     clock.instant = end_of(old)
-    observer = certificates(tmp_path, clock, certificate=file, deliveries=deliveries)
+    observer = watching(tmp_path, clock, certificate=file, deliveries=deliveries)
     assert len((await observer.look()).findings) == 1
     file.write_text("")
     assert not (await observer.look()).findings[0].fading
-    deliveries.projects = ("default", "another")
-    look = await observer.look()
-    assert (look.findings[0].fading, look.projects) == (True, frozenset({"", "default", "another"}))
-    shutil.copy(new, file)
-    clock.pass_(seconds=service_observers.EVERY - 1)
-    assert (await observer.look()).findings[0].fading
+    clock.pass_(seconds=certificates.EVERY.total_seconds() - 1)
+    assert not (await observer.look()).findings[0].fading
     clock.pass_(seconds=1)
+    assert (await observer.look()).findings[0].fading
+    shutil.copy(new, file)
+    clock.pass_(seconds=-1)  # a clock that was set back keeps nothing from being read
     assert not (await observer.look()).findings[0].fading
 
 
@@ -468,7 +457,7 @@ async def test_after_a_reload_certificates_are_looked_at_at_once(tmp_path: Path,
     old, new = (authority.issue(name=name).chain for name in ("old", "new"))
     ends = end_of(old)
     clock.instant = ends
-    observer = certificates(tmp_path, clock, certificate=old)
+    observer = watching(tmp_path, clock, certificate=old)
 
     async def subjects() -> list[str]:
         return [subject for _, subject, _, _ in brief(await observer.look())]

@@ -1,5 +1,6 @@
 """Causes of a repository, from the state that it is in and the fault that its last look met."""
 
+from collections import Counter
 from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
@@ -69,10 +70,7 @@ def test_every_state_was_thought_of() -> None:
 def test_a_fault_of_the_remote_counts_for_more_than_what_was_remembered() -> None:
     fault = GitFault(RepositoryState.UNAUTHORIZED, "It wants a password.")
     [found] = observers.cause_of_state(repository(RepositoryState.READY, fault=fault))
-    assert (found.cause.type, found.facts) == (
-        NotificationType.REPOSITORY_UNREACHABLE,
-        {"state": "unauthorized", "message": "It wants a password."},
-    )
+    assert (found.cause.type, found.details) == (NotificationType.REPOSITORY_UNREACHABLE, "It wants a password.")
 
 
 def test_a_fault_that_is_not_the_remotes_keeps_what_is_known_of_the_remote() -> None:
@@ -104,8 +102,10 @@ def test_a_run_that_fails_is_told_changes_and_is_over_once_one_does_not_also_aft
 
 def ended(*runs: bytes) -> list[tuple[str, list[str]]]:
     """The commits of which flows are ended after these runs, with the flows."""
-    found = observers.ended_flows((), map(observers.read_flow_run, runs))
-    return [(one.commit, sorted(f"{name} to {destination}" for name, destination in one.flows)) for one in found]
+    found: dict[str, list[str]] = {}
+    for (name, destination), one in observers.ended_flows({}, map(observers.read_flow_run, runs)).items():
+        found.setdefault(one.commit, []).append(f"{name} to {destination}")
+    return [(commit, sorted(names)) for commit, names in found.items()]
 
 
 def commit_of(number: int) -> str:
@@ -151,9 +151,58 @@ class Runs:
 
     def __init__(self, *runs: bytes) -> None:
         self.runs = runs
+        self.statuses: list[bytes] = []
 
     async def runs_pages(self, **_: object) -> AsyncIterator[list[bytes]]:
         yield [*reversed(self.runs)]
+
+    async def run_pages(self, _: str) -> AsyncIterator[list[bytes]]:
+        yield [b"the run"]
+        yield self.statuses
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("outcome", "statuses", "expected"),
+    [
+        ("succeeded", [], None),
+        (
+            "partial",
+            [("invalid", "desk", "/spec/x is missing")],
+            (
+                Severity.WARNING,
+                "Not stored as Git says: 1 resource of the repository telemetry",
+                "1 invalid: Destination desk. The first: a.yaml:3: /spec/x is missing.",
+            ),
+        ),
+        (
+            "refused",
+            [("in-use", "old", "web uses it"), *[("invalid", f"d{number}", "") for number in range(7)]],
+            (
+                Severity.ERROR,
+                "Not stored as Git says: 8 resources of the repository telemetry",
+                "7 invalid, 1 in-use: Destination old, Destination d0, Destination d1, Destination d2, Destination d3 "
+                "and 3 more. The first: a.yaml:3: web uses it.",
+            ),
+        ),
+    ],
+    ids=["none", "one", "several of an atomic repository"],
+)
+async def test_resources_that_are_not_stored_are_counted_and_the_first_has_its_reason(
+    outcome: str, statuses: list[tuple[str, str, str]], expected: tuple[Severity, str, str] | None
+) -> None:
+    shown = [
+        {"kind": "Destination", "name": name, "status": status, "path": "a.yaml", "line": 3, "reason": reason}
+        for status, name, reason in statuses
+    ]
+    counts = Counter(status for status, _, _ in statuses)
+    store: Any = Runs(msgspec.json.encode({"id": "R1", "outcome": outcome, "counts": counts}))
+    store.statuses = [msgspec.json.encode(each) for each in shown]
+    one = repository(RepositoryState.READY)
+    one.why_suspended, one.memory.last_run = None, "R1"
+    look = await observers.RepositoryObserver(lambda: [one], store).look()
+    found = [(each.severity, each.title, each.details) for each in look.findings]
+    assert found == ([] if expected is None else [expected])
 
 
 @pytest.mark.anyio
@@ -172,13 +221,13 @@ async def test_a_flow_is_told_until_it_delivers_again_or_a_day_is_over() -> None
     )
 
     async def told() -> list[tuple[object, bool]]:
-        return [(found.facts["names"], found.fading) for found in (await observer.look()).findings]
+        return [(found.details, found.fading) for found in (await observer.look()).findings]
 
-    both = ("web stops delivering to siem", "api stops delivering to siem")
+    both = "Web stops delivering to siem; api stops delivering to siem."
     assert await told() == [(both, True)]  # what delivers is not known yet
     followed.add("acme")
     assert await told() == [(both, False)]
     delivering.add("api")
-    assert await told() == [(both[:1], False)]
+    assert await told() == [("Web stops delivering to siem.", False)]
     now[0] = at(hours=24)
     assert await told() == []

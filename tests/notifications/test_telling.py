@@ -7,11 +7,13 @@ import pytest
 
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.notifications import ledger
-from reconciler.notifications.models import AlertTarget, Cause
+from reconciler.notifications.models import Cause
+from reconciler.settings.models import AlertTarget
+from tests.notifications import boards
 from tests.notifications.observing import CAUSE, FOUND, START, Book, at
 
-ALL = AlertTarget("all")
-CRITICAL = AlertTarget("critical", severities=(Severity.CRITICAL,))
+ALL = boards.target("all")
+CRITICAL = boards.target("critical", severities=(Severity.CRITICAL,))
 
 
 def told(book: Book, now: datetime, to: AlertTarget = ALL, *, is_told: bool = True) -> list[str]:
@@ -34,7 +36,7 @@ def test_a_cause_is_told_when_it_begins_and_when_it_ends_and_in_between_never() 
     book = Book(ALL)
     book.look(FOUND, now=START)
     assert told(book, START) == ["opened"]
-    book.look(replace(FOUND, facts={"message": "Another"}), now=at(minutes=5))
+    book.look(replace(FOUND, details="Another."), now=at(minutes=5))
     assert told(book, at(minutes=5)) == []
     book.look(now=at(minutes=6))
     assert [told(book, at(minutes=6)), told(book, at(minutes=7))] == [["resolved"], []]
@@ -93,14 +95,14 @@ def test_one_that_grows_worse_is_told_to_those_who_had_not_heard_of_it() -> None
 
 
 def test_the_end_is_told_to_whoever_heard_of_the_beginning_whatever_they_want_by_now() -> None:
-    heard, gave_up = AlertTarget("heard"), AlertTarget("gave-up")
+    heard, gave_up = boards.target("heard"), boards.target("gave-up")
     book = Book(heard, gave_up)
     book.look(FOUND, now=START)
     assert [told(book, START, heard), told(book, START, gave_up, is_told=False)] == [["opened"], ["opened"]]
     assert [late(book, one, START) for one in (heard, gave_up, ALL, CRITICAL)] == [0, 1, 1, 0]
     assert told(book, START, gave_up, is_told=False) == ["opened"]
     book.look(now=at(seconds=10))
-    wants_less = replace(heard, severities=CRITICAL.severities)
+    wants_less = heard.model_copy(update={"severities": CRITICAL.severities})
     assert [told(book, at(seconds=10), one) for one in (wants_less, gave_up)] == [["resolved"], []]
     assert [late(book, one, at(seconds=10)) for one in (heard, gave_up, CRITICAL)] == [0, 0, 0]
 
@@ -120,13 +122,13 @@ def test_a_target_that_the_settings_do_not_name_any_more_is_new_when_it_comes_ba
         (ALL, CAUSE, True),
         (ALL, Cause(NotificationType.DISK_LOW), True),
         (ALL, CAUSE._replace(user="id-ana"), False),
-        (AlertTarget("all", severities=(Severity.ERROR,)), CAUSE, True),
-        (AlertTarget("all", severities=(Severity.CRITICAL,)), CAUSE, False),
-        (AlertTarget("all", types=(NotificationType.REPOSITORY_UNREACHABLE,)), CAUSE, True),
-        (AlertTarget("all", types=(NotificationType.PRUNE_HELD,)), CAUSE, False),
-        (AlertTarget("all", projects=("default",)), CAUSE, True),
-        (AlertTarget("all", projects=("acme",)), CAUSE, False),
-        (AlertTarget("all", projects=("default",)), Cause(NotificationType.DISK_LOW), False),
+        (boards.target("all", severities=(Severity.ERROR,)), CAUSE, True),
+        (boards.target("all", severities=(Severity.CRITICAL,)), CAUSE, False),
+        (boards.target("all", types=(NotificationType.REPOSITORY_UNREACHABLE,)), CAUSE, True),
+        (boards.target("all", types=(NotificationType.PRUNE_HELD,)), CAUSE, False),
+        (boards.target("all", projects=("default",)), CAUSE, True),
+        (boards.target("all", projects=("acme",)), CAUSE, False),
+        (boards.target("all", projects=("default",)), Cause(NotificationType.DISK_LOW), False),
     ],
 )
 def test_a_target_hears_what_it_wants_and_nothing_else(target: AlertTarget, cause: Cause, is_told: bool) -> None:

@@ -89,7 +89,8 @@ def judge_backup(work: Path, given: Path) -> list[str]:
         back_up(work, given)
     backup.check_manifest(work / "backup", backup.read_manifest(work / "backup"))
     found = scenes.names(work / "backup" / "store.db")
-    left = set(scenes.listing(work)) - {"backup", "store.db", "ops.db"}
+    there = {name for name in scenes.listing(work) if not name.endswith(".unfinished")}  # in a folder of its own
+    left = there - {"backup", "store.db", "ops.db"}
     return [*([] if found == OLD else [f"it holds {found}"]), *(f"{name} is left" for name in sorted(left))]
 
 

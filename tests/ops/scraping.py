@@ -4,16 +4,18 @@ import http.client
 from dataclasses import dataclass
 
 from prometheus_client import parser
-from prometheus_client.openmetrics import parser as openmetrics
 
+from reconciler.ops import delivery_metrics, metrics, traffic
+from reconciler.ops.metric_families import MetricFamily
 from tests.daemons import Daemon
 
+FAMILIES = [
+    one
+    for module in (metrics, traffic, delivery_metrics)
+    for one in vars(module).values()
+    if isinstance(one, MetricFamily)
+]
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
-OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
-PROMETHEUS = (  # what Prometheus 2.42 says
-    "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,"
-    "text/plain;version=0.0.4;q=0.5,*/*;q=0.1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +28,8 @@ class Scraped:
 
     def values(self, name: str, **labels: str) -> dict[tuple[str, ...], float]:
         """The samples of that name whose labels have these values, by their other labels, sorted by name."""
-        read = openmetrics if self.content_type == OPENMETRICS else parser
         found = {}
-        for family in read.text_string_to_metric_families(self.text):
+        for family in parser.text_string_to_metric_families(self.text):
             for one in family.samples:
                 if one.name == name and labels.items() <= one.labels.items():
                     rest = tuple(one.labels[label] for label in sorted(one.labels.keys() - labels.keys()))
@@ -42,11 +43,11 @@ class Scraped:
         return next(iter(found.values()), None)
 
 
-def scrape(daemon: Daemon, *, key: str | None = None, accept: str = "") -> Scraped:
+def scrape(daemon: Daemon, *, key: str | None = None) -> Scraped:
     """GET /metrics."""
     connection = http.client.HTTPConnection(daemon.host, daemon.port, timeout=30)
     try:
-        headers = {"Authorization": f"Bearer {key or daemon.key}"} | ({"Accept": accept} if accept else {})
+        headers = {"Authorization": f"Bearer {key or daemon.key}"}
         connection.request("GET", "/metrics", headers=headers)
         answer = connection.getresponse()
         return Scraped(answer.status, answer.headers["content-type"], answer.read().decode())

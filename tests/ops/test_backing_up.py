@@ -1,6 +1,5 @@
 """A backup holds one moment of both databases, whole and verified, or it is not there."""
 
-import fcntl
 import hashlib
 import json
 import os
@@ -172,33 +171,6 @@ def test_a_copy_that_takes_too_long_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ReconcilerError, match=r"took longer than 1 seconds and was given up; nothing was changed\."):
         backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch_that_is_over())
     assert scenes.listing(tmp_path) == ["state"]
-
-
-def test_what_a_killed_backup_left_goes_and_what_is_being_made_stays(tmp_path: Path) -> None:
-    places = scenes.filled(tmp_path / "state", "a")
-    partial = tmp_path / ".backup.unfinished"
-    partial.mkdir(mode=0o700)
-    (partial / "store.db").write_bytes(b"half")
-    descriptor = os.open(partial, os.O_RDONLY)
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
-    told = f"Another backup is being made in {partial}; wait for its end, or choose another name."
-    assert refused(places, tmp_path / "backup") == told
-    os.close(descriptor)
-    backup.back_up(places, tmp_path / "backup", now=scenes.NOW, watch=scenes.watch())
-    assert scenes.listing(tmp_path) == ["backup", "state"]
-
-
-def test_a_folder_of_somebody_else_in_the_way_is_not_used(tmp_path: Path) -> None:
-    places = scenes.filled(tmp_path / "state", "a")
-    partial = tmp_path / ".backup.unfinished"
-    partial.mkdir()
-    partial.chmod(0o777)
-    told = f"{partial} belongs to somebody else; remove it, or choose another name."
-    assert refused(places, tmp_path / "backup") == told
-    partial.rmdir()
-    partial.symlink_to(tmp_path / "state")
-    assert "cannot be written" in refused(places, tmp_path / "backup")
-    assert scenes.names(places.store) == ["a"]
 
 
 def test_root_leaves_nothing_that_the_service_cannot_open(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Samples become text that readers of both formats take, whatever is in them, in slices."""
+"""Samples become text that a reader of the format takes, whatever is in them, in slices."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -7,28 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import parser
-from prometheus_client.openmetrics import parser as openmetrics
 
 from reconciler.model.histogram import Histogram
 from reconciler.ops import metric_families
-from reconciler.ops.metric_families import MOST_SAMPLES, Sample, TextFormat, counter, gauge, histogram
+from reconciler.ops.metric_families import MOST_SAMPLES, Sample, counter, gauge, histogram
 
 COUNTER = counter("x_things_total", "Things that were counted.", "name")
 GAUGE = gauge("x_level", "A level.")
 SECONDS = histogram("x_seconds", "How long it took.", "who", "where")
 
-READERS = {TextFormat.TEXT: parser, TextFormat.OPENMETRICS: openmetrics}
 
-
-def written(samples: Iterable[Sample], format_: TextFormat = TextFormat.TEXT) -> list[str]:
+def written(samples: Iterable[Sample]) -> list[str]:
     async def all_slices() -> list[str]:
-        return [text.decode() async for text in metric_families.text_slices(samples, format_=format_)]
+        return [text.decode() async for text in metric_families.text_slices(samples)]
 
     return asyncio.run(all_slices())
 
 
-def read(text: str, format_: TextFormat) -> list[tuple[str, dict[str, str], float]]:
-    families = READERS[format_].text_string_to_metric_families(text)
+def read(text: str) -> list[tuple[str, dict[str, str], float]]:
+    families = parser.text_string_to_metric_families(text)
     return [(one.name, one.labels, one.value) for family in families for one in family.samples]
 
 
@@ -64,35 +61,21 @@ def test_the_text_format_is_written_so() -> None:
     )
 
 
-def test_openmetrics_names_a_counter_s_family_without_its_end_and_says_where_it_ends() -> None:
-    assert "".join(written([Sample(COUNTER, 3, ("a",)), Sample(GAUGE, 1)], TextFormat.OPENMETRICS)) == (
-        "# HELP x_things Things that were counted.\n"
-        "# TYPE x_things counter\n"
-        'x_things_total{name="a"} 3\n'
-        "# HELP x_level A level.\n"
-        "# TYPE x_level gauge\n"
-        "x_level 1\n"
-        "# EOF\n"
-    )
-
-
 def test_nothing_is_an_answer_too() -> None:
     assert written([]) == [""]
-    assert written([], TextFormat.OPENMETRICS) == ["# EOF\n"]
 
 
-@pytest.mark.parametrize("format_", TextFormat)
 @given(labels=st.lists(st.text(st.characters(codec="utf-8")), unique=True, max_size=5))
-def test_a_label_may_hold_anything(format_: TextFormat, labels: list[str]) -> None:
-    text = "".join(written([Sample(COUNTER, number, (label,)) for number, label in enumerate(labels)], format_))
-    assert len(text.split("\n")) == (3 + len(labels) if labels else 1) + (format_ is TextFormat.OPENMETRICS)
-    found = read(text, format_)
+def test_a_label_may_hold_anything(labels: list[str]) -> None:
+    text = "".join(written([Sample(COUNTER, number, (label,)) for number, label in enumerate(labels)]))
+    assert len(text.split("\n")) == (3 + len(labels) if labels else 1)
+    found = read(text)
     assert found == [("x_things_total", {"name": label}, number) for number, label in enumerate(labels)]
 
 
 @given(st.lists(st.floats(0, 10), max_size=40))
 def test_a_histogram_counts_each_value_where_it_is(values: list[float]) -> None:
-    found = read("".join(written([Sample(SECONDS, seconds(*values), ("me", "here"))])), TextFormat.TEXT)
+    found = read("".join(written([Sample(SECONDS, seconds(*values), ("me", "here"))])))
     by_bound = {labels["le"]: number for name, labels, number in found if name == "x_seconds_bucket"}
     below = {bound: sum(value <= float(bound) for value in values) for bound in ("0.1", "1.0", "+Inf")}
     assert by_bound == below
@@ -116,7 +99,7 @@ def test_no_slice_is_of_more_than_so_many_samples_and_others_have_their_turn_bet
 
     async def both() -> list[bytes]:
         beside = asyncio.create_task(other())
-        found = [text async for text in metric_families.text_slices(samples(), format_=TextFormat.TEXT)]
+        found = [text async for text in metric_families.text_slices(samples())]
         beside.cancel()
         return found
 

@@ -11,9 +11,9 @@ import yaml
 
 from reconciler.git.faults import RepositoryState
 from reconciler.model.outcomes import UpdateStatus
-from reconciler.ops import metrics
 from reconciler.ops.metric_families import MetricFamily, MetricKind
 from tests.ops import promtool
+from tests.ops.scraping import FAMILIES
 
 FOLDER = promtool.ROOT / "examples/monitoring"
 RULES = FOLDER / "rules.yml"
@@ -43,8 +43,8 @@ def expressions() -> list[str]:
 
 def family(name: str) -> MetricFamily:
     """The family of a sample's name."""
-    known = {one.name: one for one in metrics.ALL_FAMILIES}
-    for one in metrics.ALL_FAMILIES:
+    known = {one.name: one for one in FAMILIES}
+    for one in FAMILIES:
         if one.kind is MetricKind.HISTOGRAM:
             known |= {f"{one.name}_{end}": one for end in ("bucket", "sum", "count")}
     assert name in known, f"there is no metric {name}"

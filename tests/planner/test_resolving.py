@@ -15,7 +15,7 @@ from reconciler.model.type_checks import Fit, TypeOf
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import resolving
-from reconciler.planner.resolving import Coming
+from reconciler.planner.resolving import BlindTypes, Coming
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from tests.model.lookups import look_up, type_of
@@ -59,9 +59,17 @@ class ByPosition(NamedTuple):
     fits: dict[int, Fit]
 
 
+class OneRepository:
+    """A store of which only the one read is asked; no other repository has anything."""
+
+    def unmet(self, _project: str, _keys: Collection[Key], *, without: Collection[str]) -> set[Key]:
+        assert not without
+        return set()
+
+
 def resolve(one: Coming, type_of: TypeOf = type_of) -> ByPosition:
-    snapshot = StoreSnapshot(cast("PlanningView", None), "default", b"k")  # nothing is read from it
-    found = resolving.resolve(one, snapshot, lookup=look_up, type_of=type_of)
+    snapshot = StoreSnapshot(cast("PlanningView", OneRepository()), "default", b"k")
+    found = resolving.resolve(one, snapshot, judging=BlindTypes(look_up), type_of=type_of)
     at = {key: position for position, key in enumerate(one.judged)}
     lines = {at[key]: "\n".join(resolving.unresolved_lines(each)) for key, each in found.violations.items()}
     return ByPosition(lines, {at[key]: fit for key, fit in found.fits.items()})

@@ -10,8 +10,9 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.reconcile.apply import Applier, ApplyRequest
 from reconciler.store.records import Record
-from reconciler.worker.client import Answered, WorkerClient
+from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, Job, RedactJob
+from reconciler.worker.process import Answered
 from tests.api.parts import DEFAULT, SERVICE, destination, started
 from tests.reconcile import writers
 from tests.store import rows

@@ -77,8 +77,11 @@ class Scripted:
         self.suspension: SuspensionRow | None = None
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
         self.polls: list[tuple[float, Trigger]] = []
-        self.memory = RepositoryMemory(runs.unread_row(self.watched), is_lineage_due=False)
+        self.memory = RepositoryMemory(runs.unread_row(self.watched))
         self.group = CommitGroup(cast("Applier", None))  # no run of it is ever ready to plan
+
+    async def explain(self) -> None:
+        """Find nothing."""
 
     async def reconcile(self, run: Run) -> None:
         assert not run.full

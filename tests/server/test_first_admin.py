@@ -1,6 +1,5 @@
-"""The first start makes an organization admin, whose password stands in a file until it opens nothing."""
+"""The first start makes an organization admin, whose password is in a file."""
 
-import asyncio
 import base64
 import json
 import os
@@ -53,12 +52,8 @@ def told(daemon: Daemon) -> list[str]:
 def written(path: Path) -> str:
     return (
         f"There was no organization admin: {NAME} was created with the password in {path}; change it with "
-        "`reconciler user password`, and the service removes the file."
+        "`reconciler user password`, and remove the file."
     )
-
-
-def removed(path: Path) -> str:
-    return f"Removed {path}: the password in it is valid no more."
 
 
 def test_the_first_start_writes_a_password_that_opens_everything_until_it_is_changed(tmp_path: Path) -> None:
@@ -78,16 +73,12 @@ def test_the_first_start_writes_a_password_that_opens_everything_until_it_is_cha
         assert (path.read_text(), path.stat().st_mtime_ns) == (password + "\n", found.st_mtime_ns)
         assert told(daemon) == [written(path)]
 
-        # What changes nothing about the password leaves the file.
-        assert as_admin(daemon, password, "POST", "/v1/projects", {"name": "search"}).status == 201
-        assert path.exists()
         change = {"password": password, "newPassword": NEW}
         assert as_admin(daemon, password, "PUT", "/v1/me/password", change).status == 204
-        daemons.until(lambda: not path.exists(), "the file is removed")
-        daemons.until(lambda: removed(path) in daemon.messages(), "it says so")
         assert (as_admin(daemon, password).status, as_admin(daemon, NEW).status) == (401, 200)
+        path.unlink()
         daemon.restart()
-        assert (told(daemon), path.exists()) == ([written(path), removed(path)], False)
+        assert (told(daemon), path.exists()) == ([written(path)], False)
         assert daemon.complaints() == daemon.complaints()[:1] * len(daemon.complaints())  # nothing to watch
 
 
@@ -267,61 +258,3 @@ async def test_what_cannot_be_replaced_stops_the_start(name: str, accounts: Acco
         f"The password of the first admin could not be written to {path} (Is a directory); make room for it."
     )
     assert accounts.directory.users == {}
-
-
-@pytest.mark.anyio
-async def test_the_file_goes_when_its_password_is_changed_and_not_before(accounts: Accounts, tmp_path: Path) -> None:
-    await ensure(accounts, tmp_path)
-    path = tmp_path / sign_in.FILE
-    clearing = asyncio.create_task(sign_in.clear_first_admin(accounts, state_dir=tmp_path))
-    await accounts.ensure_project("search")
-    # The same password, hashed once more: the file is still right.
-    await give_password(accounts, path.read_text().strip())
-    await asyncio.sleep(0.05)
-    assert (clearing.done(), path.exists()) == (False, True)
-    await give_password(accounts, NEW)
-    async with asyncio.timeout(SECONDS):
-        await clearing
-    assert not path.exists()
-
-
-@pytest.mark.anyio
-async def test_the_file_goes_with_the_admin(accounts: Accounts, tmp_path: Path) -> None:
-    await ensure(accounts, tmp_path)
-    root = User("U1", "root", directories.AT, organization_admin=True)
-    await accounts.amend(lambda directory: changes.create_user(directory, root), actor="user:admin", request="R")
-    clearing = asyncio.create_task(sign_in.clear_first_admin(accounts, state_dir=tmp_path))
-    await accounts.amend(lambda directory: changes.remove_user(directory, NAME), actor="user:root", request="R")
-    async with asyncio.timeout(SECONDS):
-        await clearing
-    assert not (tmp_path / sign_in.FILE).exists()
-
-
-@pytest.mark.anyio
-async def test_a_file_that_is_right_no_more_goes_at_the_next_start(
-    accounts: Accounts, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    await ensure(accounts, tmp_path)
-    await give_password(accounts, NEW)
-    caplog.clear()
-    with caplog.at_level("INFO"):
-        async with asyncio.timeout(SECONDS):
-            await sign_in.clear_first_admin(accounts, state_dir=tmp_path)
-    assert not (tmp_path / sign_in.FILE).exists()
-    assert caplog.messages == [removed(tmp_path / sign_in.FILE)]
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("kind", ["nothing", "link", "folder", "pipe"])
-async def test_what_is_no_file_of_ours_is_left_alone(kind: str, accounts: Accounts, tmp_path: Path) -> None:
-    path = tmp_path / sign_in.FILE
-    if kind == "link":
-        (tmp_path / "other").write_text("somebody else's\n")
-        path.symlink_to(tmp_path / "other")
-    elif kind == "folder":
-        path.mkdir()
-    elif kind == "pipe":
-        os.mkfifo(path)
-    async with asyncio.timeout(SECONDS):
-        await sign_in.clear_first_admin(accounts, state_dir=tmp_path)
-    assert path.is_symlink() or path.exists() or kind == "nothing"

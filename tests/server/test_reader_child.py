@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.worker import client as worker_client
+from reconciler.worker import process as worker_process
 from reconciler.worker import sandbox
 from tests import daemons
 from tests.daemons import Daemon, destination, watched
@@ -88,7 +88,7 @@ def test_the_reader_is_confined_and_knows_no_secret(tmp_path: Path) -> None:
         process = Path(f"/proc/{daemon.reader()}")
         daemon.apply(asked("a"))  # it works all the same, and what it does to confine itself is done
         names = {line.partition(b"=")[0] for line in (process / "environ").read_bytes().split(b"\0") if line}
-        assert names <= {name.encode() for name in worker_client.ENVIRONMENT} | {b"LC_CTYPE"}
+        assert names <= {name.encode() for name in worker_process.ENVIRONMENT} | {b"LC_CTYPE"}
         limits = {line[:26].strip(): line[26:].split()[0] for line in (process / "limits").read_text().splitlines()}
         assert limits["Max file size"] == limits["Max processes"] == limits["Max core file size"] == "0"
         assert limits["Max address space"] == str(sandbox.ADDRESS_SPACE_BYTES)

@@ -82,16 +82,6 @@ async def test_a_clock_that_jumps_forward_stops_neither_the_loop_nor_the_work(cl
     assert turns[-1] - turns[0] < PATIENCE
 
 
-async def test_work_goes_on_when_the_clock_is_set_back(clock: type[Clock], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(schedules, "CLOCK_SECONDS", SOON)
-    clock.ahead = FAR
-    work = Often()
-    async with scheduled(Job("work", SOON, work)):
-        await work.times(1)
-        clock.ahead = timedelta()
-        await work.times(work.begun + 3)
-
-
 async def test_work_that_fails_is_logged_and_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     work = Often(errors.Transient("The disk is full."), RuntimeError("odd"))
     with caplog.at_level(logging.INFO):

@@ -46,9 +46,17 @@ def daemon(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     daemon = Daemon(folder / "daemon", settings=settings)
     daemon.tls = None if authority is None else ssl.create_default_context(cafile=authority.bundle)
     try:
-        yield daemon.start()
+        daemon.start()
+        if authority is not None:  # the first look at the certificate loads a library of 8 MB
+            daemons.until(lambda: "cryptography" in maps(daemon) or None, "the certificate was looked at")
+        yield daemon
     finally:
         daemons.end(daemon)
+
+
+def maps(daemon: Daemon) -> str:
+    """Return the files that the daemon has mapped."""
+    return Path(f"/proc/{daemon.process.pid}/maps").read_text()
 
 
 @contextlib.contextmanager

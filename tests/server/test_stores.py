@@ -115,7 +115,6 @@ async def use():
     watch = Watch(lambda: 0.0, 60, lambda _: None)
     backing_up.back_up(places, path.parent / "backup", now=datetime.now(UTC), watch=watch)
     files.check_database(path, STORE, is_full=True)
-    files.check_audit(path, is_full=True)
     await store.commit((), record=Record(redacts=True))
     await store.erase_traces()
     store.figures()

@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from reconciler.store.records import AuditRow, ChangeRow, Changes, QuoteRow, Record
+from reconciler.store.records import AuditRow, Changes, QuoteRow, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 
@@ -31,9 +31,12 @@ def told(name: str, *, at: str = rows.AT, detail: str | None = "why", address: s
 
 
 def changed(*names: str) -> Changes:
-    """A part that stores these, with the events of a change that says once who made it."""
-    events = [ChangeRow(rows.PROJECT, "created", rows.KIND, name, None, 1, rows.origin().id) for name in names]
-    return replace(rows.stored(*names), audit=[], changed=events)
+    """A part that stores these, with the events of a change."""
+    made = rows.origin()
+    events = [
+        AuditRow(rows.AT, rows.PROJECT, made.actor, "created", rows.KIND, name, None, 1, made.run) for name in names
+    ]
+    return replace(rows.stored(*names), audit=events)
 
 
 async def made(path: Path) -> None:

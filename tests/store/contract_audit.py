@@ -100,7 +100,7 @@ class AuditPromises:
         while await store.forget_events(before=LATER):
             steps += 1
             assert await names(store) == ["behind", "later"]
-        assert (steps > 1, (await store.audit_ends())[1]) == (True, head)
+        assert (steps, (await store.audit_ends())[1]) == (1, head)
         while await store.forget_events(before="2027"):
             pass
         assert (await names(store), (await store.audit_ends())[1]) == ([], head)

@@ -146,7 +146,7 @@ class CommitPromises:
         assert (await first, await looking.names(store)) == (1, ["a"])
 
     @pytest.mark.parametrize(
-        ("part", "record", "changed"),
+        ("part", "record", "seen"),
         [
             (rows.stored("b"), Record(), True),
             (Changes(head_statuses=[rows.head_status("old")]), Record(), True),
@@ -157,20 +157,13 @@ class CommitPromises:
             (Changes(), Record(resume="telemetry"), True),
             (Changes(), Record(release_repository="telemetry"), True),
             (Changes(), Record(run=rows.run("R1"), repository=rows.repository()), False),
-            (rows.stored("b", project="another"), Record(), False),
         ],
     )
-    async def test_a_plan_is_told_when_its_project_changed_last(
-        self, engine: Engine, store: Store, part: Changes, record: Record, changed: bool
+    async def test_the_revision_grows_with_what_a_plan_sees(
+        self, store: Store, part: Changes, record: Record, seen: bool
     ) -> None:
-        await store.create_project("another", at=rows.AT)
         await store.commit([rows.stored("old")], record=Record(repository=rows.repository()))
-        after = await store.commit([part], record=record)
-        view = engine.view()
-        with view.snapshot():
-            assert view.changed_since(rows.PROJECT) == (after if changed else 1)
-            assert view.changed_since("unknown") == 0
-        view.close()
+        assert await store.commit([part], record=record) == (2 if seen else 1)
 
     async def test_a_record_alone_is_written_whatever_the_revision(self, store: Store) -> None:
         await store.commit([rows.stored("a")], record=Record())

@@ -65,7 +65,9 @@ class OperationsPromises:
         await operations.put_session(row(1))
         large = row(2)._replace(id_token="x" * 100_000)
         with engine.full(operations):
-            with pytest.raises(StoreFault, match=r"^The sessions could not be written \(.*; nothing was changed: "):
+            with pytest.raises(
+                StoreFault, match=r"^The sessions and notifications could not be written \(.*; nothing was changed: "
+            ):
                 await operations.put_session(large, without=[row(1).digest])
             assert await operations.sessions() == [row(1)]
         await operations.put_session(large, without=[row(1).digest])
@@ -108,6 +110,9 @@ class OperationsPromises:
     async def test_on_a_full_disk_all_of_it_is_kept_or_nothing(self, engine: Engine, operations: Operations) -> None:
         await operations.note(Noted(put=[ONE]))
         large = NotificationRow("N9", b"x" * 100_000)
-        with engine.full(operations), pytest.raises(StoreFault, match=r"^The notifications could not be written"):
+        with (
+            engine.full(operations),
+            pytest.raises(StoreFault, match=r"^The sessions and notifications could not be written"),
+        ):
             await operations.note(Noted(put=[TWO, large], forget=[ONE.id]))
         assert await operations.notifications() == [ONE]

@@ -7,7 +7,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store
-from reconciler.store.records import ChangedVersions, ChangeRow, Changes, Record
+from reconciler.store.records import AuditRow, ChangedVersions, Changes, Record
 from tests.store import looking, rows
 from tests.store.engines import Engine
 
@@ -309,16 +309,15 @@ class ReadPromises:
         ]
 
     async def test_a_run_knows_the_versions_before_and_after_in_the_order_of_its_statuses(self, store: Store) -> None:
-        origin = rows.origin(1)._replace(run="R1")
-        origin = origin._replace(id=origin.id + 1)
+        made = (rows.AT, rows.PROJECT, "git:telemetry")
         changed = [
-            ChangeRow(rows.PROJECT, "configured", rows.KIND, "a", 1, 2, origin.id),
-            ChangeRow(rows.PROJECT, "deleted", rows.KIND, "b", 3, None, origin.id),
-            ChangeRow(rows.PROJECT, "configured", rows.KIND, "c", 4, 4, origin.id),  # another owner alone
+            AuditRow(*made, "configured", rows.KIND, "a", 1, 2, "R1"),
+            AuditRow(*made, "deleted", rows.KIND, "b", 3, None, "R1"),
+            AuditRow(*made, "configured", rows.KIND, "c", 4, 4, "R1"),  # another owner alone
         ]
         names = ("b", "a", "c", "unknown")
         statuses = [rows.run_status("R1", number, name=name) for number, name in enumerate(names)]
-        parts = Changes(origins=[origin], changed=changed, statuses=statuses)
+        parts = Changes(audit=changed, statuses=statuses)
         await store.commit([parts], record=Record(run=rows.run("R1")))
         await store.commit([Changes(statuses=[rows.run_status("R2", 0, name="a")])], record=Record(run=rows.run("R2")))
         both = [

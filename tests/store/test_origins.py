@@ -15,7 +15,7 @@ from reconciler.model.values import Value
 from reconciler.planner.changes import origin_row
 from reconciler.store import audit
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditWanted, ChangeRow, Changes, OriginRow, Record, SourcePlace
+from reconciler.store.records import AuditRow, AuditWanted, Changes, OriginRow, Record, SourcePlace
 from reconciler.store.sqlite import SqliteStore
 from tests import worlds
 from tests.store import looking
@@ -128,8 +128,9 @@ async def test_what_would_show_a_wrong_source_is_a_fault_and_nothing_is_kept(sto
 
 
 async def test_the_audit_tells_of_a_change_who_made_it_and_when(store: Store, tmp_path: Path) -> None:
-    change = ChangeRow(store_rows.PROJECT, "created", store_rows.KIND, "a", None, 1, origin().id)
-    part = Changes(origins=[origin()], changed=[change], audit=[store_rows.audit("b")])
+    made = ("created", store_rows.KIND, "a", None, 1, "R1")
+    change = AuditRow(store_rows.AT, store_rows.PROJECT, "git:telemetry", *made)
+    part = Changes(origins=[origin()], audit=[change, store_rows.audit("b")])
     await store.commit([part], record=Record())
     pages = store.event_pages(AuditWanted(), limit=10, documents=False)
     other, told = [json.loads(one) async for page in pages for one in page]

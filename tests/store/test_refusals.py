@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from reconciler.auth import rate_limits
-from reconciler.auth.rate_limits import CALLERS, MOST_OF_ONE, REFUSAL_MOST, RefusedAttempt, RefusedAttempts
+from reconciler.auth.rate_limits import CALLERS, MOST_OF_ONE, RefusedAttempt, RefusedAttempts
 from reconciler.server.schedules import AuditUpkeep
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow
@@ -39,18 +39,18 @@ def test_what_is_alike_is_one_event_and_the_next_minute_begins_anew() -> None:
 
 def test_beyond_so_many_sorts_all_others_are_one_count() -> None:
     counted = RefusedAttempts()
-    for number in range(REFUSAL_MOST + 50):
+    for number in range(MOST_OF_ONE + 50):
         counted.note(RefusedAttempt(401, rate_limits.NOBODY, f"192.0.2.{number}", ""))
     counted.note(RefusedAttempt(401, rate_limits.NOBODY, "192.0.2.0", ""))
     found = tuple(counted.taken(NOW))
-    assert len(found) == REFUSAL_MOST + 1
-    assert told(found)[0] == ("401", "others", None, {"times": 50})
-    assert sum(json.loads(row.detail or "")["times"] for row in found) == REFUSAL_MOST + 51
+    assert len(found) == MOST_OF_ONE + 1
+    assert told(found)[0] == ("401", "unknown", None, {"times": 50})
+    assert sum(json.loads(row.detail or "")["times"] for row in found) == MOST_OF_ONE + 51
 
 
 def test_strangers_hide_nobody_who_is_known_and_nobody_who_is_known_hides_another() -> None:
     counted = RefusedAttempts()
-    for number in range(REFUSAL_MOST + 50):
+    for number in range(MOST_OF_ONE + 50):
         counted.note(RefusedAttempt(401, rate_limits.NOBODY, f"192.0.2.{number}", "/v1/me"))
         counted.note(RefusedAttempt(403, "key:loud", "192.0.2.1", f"/v1/{number}", "one"))
     counted.note(RefusedAttempt(403, "key:quiet", "192.0.2.2", "/v1/apply", "two"))
@@ -60,17 +60,17 @@ def test_strangers_hide_nobody_who_is_known_and_nobody_who_is_known_hides_anothe
     ]
     loud = [row for row in found if row.actor == "key:loud"]
     assert len(loud) == MOST_OF_ONE + 1
-    assert (loud[0].address, json.loads(loud[0].detail or "")) == (None, {"times": REFUSAL_MOST + 50 - MOST_OF_ONE})
+    assert (loud[0].address, json.loads(loud[0].detail or "")) == (None, {"times": 50})
 
 
 def test_beyond_so_many_callers_the_others_share_what_is_told_apart() -> None:
     counted = RefusedAttempts()
-    for number in range(CALLERS + 2 * REFUSAL_MOST):
+    for number in range(CALLERS + 2 * MOST_OF_ONE):
         counted.note(RefusedAttempt(403, f"key:{number:04d}", "192.0.2.1", "/v1/apply"))
     counted.note(RefusedAttempt(401, rate_limits.NOBODY, "192.0.2.1", "/v1/me"))
     found = told(tuple(counted.taken(NOW)))
-    assert len(found) == CALLERS + REFUSAL_MOST + 2
-    assert [one for one in found if one[1] == "others"] == [("403", "others", None, {"times": REFUSAL_MOST})]
+    assert len(found) == CALLERS + MOST_OF_ONE + 2
+    assert [one for one in found if one[1] == "others"] == [("403", "others", None, {"times": MOST_OF_ONE})]
     assert found[0][:2] == ("401", "unknown")
 
 

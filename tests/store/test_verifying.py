@@ -1,7 +1,6 @@
 """Verifying the chain: what fits is counted, and the first link that does not is named, whatever was done."""
 
 import asyncio
-import itertools
 import shutil
 import sqlite3
 from collections.abc import Iterator
@@ -107,7 +106,6 @@ TAMPERED = {
     "a detail": ("update audit set detail = 'another' where name = 'kept'", "Link 4 of"),
     "a salt": ("update audit set salt = x'00' where name = 'kept'", "Link 4 of"),
     "a version": ("update audit set version_after = 7 where name = 'c'", "Link 3 of"),
-    "an origin": ("update origin set actor = 'user:eve'", "Link 1 of"),
     "an instant": ("update audit_link set last_at = '2030-01-01T00:00:00.000Z' where number = 2", "Link 2 of"),
     "a removed event": ("delete from audit where name = 'a' and action = 'created'", "Link 1 of"),
     "an event of another link": ("update audit set link = 2 where name = 'd'", "Link 2 of"),
@@ -225,7 +223,7 @@ async def test_what_is_over_goes_from_the_beginning_and_the_rest_fits(path: Path
     head = (await store.audit_ends())[1]
     await store.tell([chains.told("recent", at=LATER)])
     await store.tell([chains.told("late for its time")])
-    assert await forget(store, LATER) > 1
+    assert await forget(store, LATER) == 1
     await store.close()
     found = audit.verify(path, known=head)
     assert (found.anchor.head, found.anchor.events, found.links, found.events) == (head, 10, 2, 2)
@@ -236,20 +234,18 @@ async def test_what_is_over_goes_from_the_beginning_and_the_rest_fits(path: Path
 
 async def test_it_fits_after_every_step_of_removing(path: Path) -> None:
     store = SqliteStore(path)
-    await store.tell([chains.told(f"many-{number}") for number in range(1_200)])
+    for number in range(45):
+        await store.tell([chains.told(f"many-{number}")])
     before = audit.verify(path)
     links = []
     while await store.forget_events(before=LATER):
         found = audit.verify(path, known=before.head)
         links.append((found.anchor.head.number, found.events, count(path, "audit")))
-    assert links[0] == (6, 0, 1_210)
-    assert links[-1] == (6, 0, 0)
-    numbers = [rows_left for *_, rows_left in links]
-    assert max(one - other for one, other in itertools.pairwise(numbers)) == 500
+    assert links == [(20, 30, 30), (40, 10, 10), (50, 0, 0)]
     await store.tell([chains.told("new")])
     await store.close()
     with closing(sqlite3.connect(path)) as connection:
-        assert connection.execute("select id from audit").fetchall() == [(1_211,)]
+        assert connection.execute("select id from audit").fetchall() == [(56,)]
     assert audit.verify(path, known=before.head).links == 1
 
 

@@ -14,8 +14,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 from reconciler.worker import messages
-from reconciler.worker.client import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
 from reconciler.worker.messages import Answer, Job, Order, Reply
+from reconciler.worker.process import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
 from tests.waiting import until
 
 LONGEST_SECONDS = 30.0  # what takes longer does not happen

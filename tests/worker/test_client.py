@@ -8,8 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker.client import SECONDS, Busy, Overdue, WorkerClient, WorkerGone, WorkerSeconds
-from reconciler.worker.messages import CommitJob, CommitPlanned, ReviewJob, RoutesJob
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.messages import CommitJob, CommitPlanned, RoutesJob
+from reconciler.worker.process import SECONDS, WorkerGone, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.daemons import destination
 from tests.repositories import Repository
@@ -81,31 +82,6 @@ async def test_a_reader_that_stops_waits_for_a_child_that_starts_although_its_ca
             await asyncio.wait({asked})
         assert asyncio.all_tasks() == others
         assert reader.process_id is None
-
-
-async def test_a_proposal_whose_time_is_over_before_a_child_is_started_for_it_ends_none(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    reader = WorkerClient(seconds={**SECONDS, ReviewJob: WorkerSeconds(run=0.1)})
-    for _ in range(10):
-        reader.pace.ended(now=asyncio.get_running_loop().time())  # so that the next one has to wait
-    job = ReviewJob(commit=commit_job(), head="h")
-    reader.memory.suspect(job.commit)
-    with pytest.raises(Overdue):
-        await reader.plan(job)
-    assert caplog.messages == ["A proposal was given up: it took longer than 0.1 seconds apart from all others."]
-    assert reader.pace.ends == 10
-
-
-async def test_who_waits_too_long_for_a_reader_apart_may_try_again() -> None:
-    silent = WorkerClient(
-        command=("sh", "-c", "cat > /dev/null"), seconds={**SECONDS, ReviewJob: WorkerSeconds(run=60.0, wait=0.3)}
-    )
-    job = ReviewJob(commit=commit_job(), head="h")
-    silent.memory.suspect(job)
-    both = await asyncio.gather(silent.plan(job), silent.plan(job), return_exceptions=True)
-    assert [type(told) for told in both] == [Busy, Busy]
-    await silent.stop()
 
 
 async def test_a_file_over_which_a_careful_reader_hangs_twice_is_set_aside(tmp_path: Path) -> None:

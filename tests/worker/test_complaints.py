@@ -5,8 +5,9 @@ import sys
 
 import pytest
 
-from reconciler.worker import client
-from reconciler.worker.client import WorkerClient, WorkerLog
+from reconciler.worker import process
+from reconciler.worker.client import WorkerClient
+from reconciler.worker.process import WorkerLog
 from tests import hostile_text
 
 SAYS = "The worker said: "
@@ -46,7 +47,7 @@ async def test_a_child_that_shouts_and_ends_is_heard_in_the_log_alone(
     shouted = f"{hostile_text.EVERYTHING}{hostile_text.CLEAR}"
 
     def told() -> str:
-        found = (one.getMessage() for one in caplog.records if one.name == client.__name__)
+        found = (one.getMessage() for one in caplog.records if one.name == process.__name__)
         return "\n".join(message.removeprefix(SAYS) for message in found if message.startswith(SAYS))
 
     for _ in range(1_000):

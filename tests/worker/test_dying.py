@@ -14,9 +14,10 @@ import pytest
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import Changes
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker import client
-from reconciler.worker.client import SECONDS, WorkerClient, WorkerSeconds
+from reconciler.worker import process
+from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import CommitJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from tests.daemons import destination
 from tests.scenarios.hostile import crashing
 from tests.worker import dying
@@ -176,7 +177,7 @@ async def test_a_store_that_cannot_be_written_fails_the_run_and_the_next_one_doe
 async def test_a_change_that_is_too_large_is_refused_and_nothing_of_it_is_stored(
     tmp_path: Path, large: Expected, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "CHANGE_BYTES", 250_000)  # its first part is smaller, the first two are not
+    monkeypatch.setattr(process, "CHANGE_BYTES", 250_000)  # its first part is smaller, the first two are not
     large.name(large.first)
     async with world(tmp_path / "disturbed", large.empty) as disturbed:
         await disturbed.follow_it(large.source)

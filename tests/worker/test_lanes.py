@@ -1,20 +1,19 @@
-"""A lane of the worker: what its thread cannot bear ends the process, since others would wait for it for ever."""
+"""A lane of the worker: what its thread cannot bear ends the process, since its job would be waited for for ever."""
 
 import subprocess
 import sys
 
 SCRIPT = """
-import threading
-from reconciler.worker.child import JobLane as Lane
-from reconciler.worker.messages import Envelope
+import io, threading
+from reconciler.worker import child, messages
+from tests.commit_jobs import commit_job
 
-def fails(job, open_view):
-    if job.number == 2:
+class NoRoom(io.BytesIO):
+    def write(self, data):
         raise MemoryError("no room to say so")
 
-lane = Lane("test", fails, lambda *_: False)
-lane.put(Envelope(1, "", None))
-lane.put(Envelope(2, "", None))
+order = messages.framed(messages.Envelope(1, "", commit_job()))
+child.Worker(NoRoom()).serve(io.BytesIO(order))
 threading.Event().wait(60)
 """
 

@@ -1,8 +1,9 @@
 """Lineage that is searched for in the background."""
 
+import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -61,15 +62,13 @@ def came(
     return Changes(origins=[of_version, of_status], versions=[version], heads=[head])
 
 
-def explain(
-    store: SqliteStore, repository: Repository, rests: Callable[[], bool] = lambda: False
-) -> tuple[LineageFound, list[Changes]]:
+def explain(store: SqliteStore, repository: Repository) -> tuple[LineageFound, list[Changes]]:
     """Return what a search answers, and the parts that it sends."""
     context = Context(str(store.path), rows.PROJECT, b"", frozenset(), rows.AT, 0, b"")
     job = LineageJob(context=context, repository="telemetry", mirror=str(repository.path / ".git"))
     sent: list[Changes] = []
     view = SqlitePlanningView(store.path)
-    found = commit_jobs.explain_lineage(job, view, emit=sent.append, rests=rests)
+    found = commit_jobs.explain_lineage(job, view, emit=sent.append)
     view.close()
     return found, sent
 
@@ -162,25 +161,13 @@ async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
     assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
 
 
-async def test_a_search_rests_while_there_is_other_work(
-    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    commits = written(repository, "a.yaml", "b.yaml")
-    await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
-    slept: list[float] = []
-    monkeypatch.setattr(time, "sleep", slept.append)
-    busy = iter([True, True, True, False, True, False])
-    found, _ = explain(store, repository, rests=lambda: next(busy, False))
-    assert (found.explained, slept) == (1, [commit_jobs.REST_SECONDS] * 4)
-
-
 async def test_a_search_ends_after_a_time(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = written(repository, "a.yaml", "b.yaml")
     await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
-    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.05)
-    assert explain(store, repository, rests=lambda: True) == (LineageFound(explained=0, more=False), [])
+    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.0)
+    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
 
 
 async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_at_once(
@@ -189,12 +176,13 @@ async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_
     head = written(repository, "a.yaml", "b.yaml")["b.yaml"]
     parts = [came("a", source(head), "a.yaml"), came("b", source(head), "b.yaml")]
     await store.commit(parts, record=Record())
-    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.5)
-    busy = iter([False, False])  # before the walk, and before the step that finds the newer file; then until the end
-    found, sent = explain(store, repository, rests=lambda: next(busy, True))
+    # Before the walk, and before the step that finds the newer file, there is time.
+    instants = itertools.chain([0.0, 0.0, 0.0], itertools.repeat(commit_jobs.BACKGROUND_SECONDS))
+    monkeypatch.setattr(time, "monotonic", lambda: next(instants))
+    found, sent = explain(store, repository)
+    monkeypatch.undo()
     assert (found, named(sent)) == (LineageFound(explained=1, more=True), ["b"])
     await store.commit(sent, record=Record())
-    monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 60.0)
     found, sent = explain(store, repository)
     assert (found, named(sent)) == (LineageFound(explained=1, more=False), ["a"])
 
@@ -229,5 +217,5 @@ def test_a_plan_is_made_again_when_the_store_moves_while_its_run_searches(monkey
         assert ran is not None
         assert (ran.planned.counts, ran.planned.revision) == ({"unchanged": 1}, 1)
         [stored] = world.stored()
-        assert (stored["version"], stored["owner"], ran.planned.explained) == (1, "a", True)
+        assert (stored["version"], stored["owner"]) == (1, "a")
         assert json.loads(stored["head"] + stored["tail"])["changedBy"]["commit"]

@@ -13,10 +13,8 @@ import pytest
 
 from reconciler.model.errors import Refused
 from reconciler.model.principals import Actor, Role
-from reconciler.worker import client, messages
-from reconciler.worker.client import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.worker import messages, process
 from reconciler.worker.messages import (
-    Abandon,
     Answer,
     At,
     Begun,
@@ -33,6 +31,7 @@ from reconciler.worker.messages import (
     ReviewJob,
     Verb,
 )
+from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.waiting import until
 from tests.worker.spoken import SpokenWorker
@@ -58,7 +57,7 @@ def request(size: int = 1) -> RequestJob:
     )
 
 
-async def cancelled(task: "asyncio.Task[client.Answered]") -> None:
+async def cancelled(task: "asyncio.Task[process.Answered]") -> None:
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -231,7 +230,7 @@ async def test_a_job_whose_caller_is_gone_is_abandoned_where_it_would_need_its_l
         await cancelled(asked)
         if moment != "while it waits":
             worker.say(1, Ready())
-        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+        await until(lambda: worker.orders()[1:] == [Proceed(1, "request", is_wanted=False)])
         assert "held" not in lock.seen
 
 
@@ -246,7 +245,7 @@ async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) ->
         worker.say(1, Begun(), Ready())
         with pytest.raises(Busy):
             await asked
-        await until(lambda: worker.orders()[1:] == [Abandon(1, "request")])
+        await until(lambda: worker.orders()[1:] == [Proceed(1, "request", is_wanted=False)])
 
 
 async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worker(worker: SpokenWorker) -> None:
@@ -273,19 +272,20 @@ async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_wor
     assert caplog.messages == ["An answer of the worker met a fault that nobody foresaw."]
 
 
-@pytest.mark.parametrize("last", ["cat > /dev/null", "sleep 6"], ids=["ends", "is killed"])
+@pytest.mark.parametrize("last", ["cat > /dev/null", "sleep 1"], ids=["ends", "is killed"])
 async def test_nobody_waits_for_a_pipe_that_what_a_worker_started_holds_open(
     last: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(client, "STOP_SECONDS", 0.1)
+    monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
     told: list[str] = []
-    child = await WorkerProcess.start(("sh", "-c", f"sleep 6 & {last}"), seconds=SECONDS, unasked=told.append)
+    child = await WorkerProcess.start(("sh", "-c", f"sleep 1 & {last}"), seconds=SECONDS, unasked=told.append)
     hanging = asyncio.create_task(child.plan(1, REDACT, JobLock()))
     await asyncio.sleep(0.1)
     await child.end()
     with pytest.raises(WorkerGone) as gone:
         await hanging
     assert (gone.value.begun, child.has_ended, told) == (False, True, [])
+    await asyncio.sleep(1.2)  # its pipes are closed when what it started ends
 
 
 async def test_a_worker_that_is_ended_makes_no_job_suspect_and_one_that_ends_does(tmp_path: Path) -> None:

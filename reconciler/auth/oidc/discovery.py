@@ -1,12 +1,13 @@
 """Discovery of a provider: its document, algorithms, limits and faults."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import SplitResult, urlsplit
+
+import msgspec
 
 from reconciler.model import errors
 from reconciler.model import text as model_text
@@ -16,63 +17,23 @@ from reconciler.model import text as model_text
 # The list is ours: what a provider says it supports can only make it shorter. On it are those whose verifying key is
 # public (RFC 7518, 3.3 to 3.5; RFC 8037; RFC 9864), so no key that anybody can read makes a signature. `none` is none.
 
-
-class FittingAlgorithms(NamedTuple):
-    """Which keys an algorithm takes: `kty` and `crv` of a JSON Web Key; no curve for RSA."""
-
-    kty: str
-    crv: str = ""
-
-
-_RSA: Final = FittingAlgorithms("RSA")
-PINNED: Final = {
-    "RS256": _RSA,
-    "RS384": _RSA,
-    "RS512": _RSA,
-    "PS256": _RSA,
-    "PS384": _RSA,
-    "PS512": _RSA,
-    "ES256": FittingAlgorithms("EC", "P-256"),
-    "ES384": FittingAlgorithms("EC", "P-384"),
-    "ES512": FittingAlgorithms("EC", "P-521"),
-    "EdDSA": FittingAlgorithms("OKP", "Ed25519"),
-    "Ed25519": FittingAlgorithms("OKP", "Ed25519"),
-}
+PINNED: Final = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "EdDSA", "Ed25519"),
+)
 DEFAULT: Final = ("RS256",)  # of a provider that does not say (OpenID Connect Core 1.0, 15.1)
 
 
-# JSON that strangers wrote, as plain values.
-#
-# Refused is what two readers understand differently (a member given twice, NaN), and text that is no Unicode, which no
-# later step could write down.
-
-
 class NotAnObject(ValueError):
-    """The bytes are no JSON object, or not one that everybody reads alike."""
+    """The bytes are no JSON object."""
 
 
 def json_object(data: bytes) -> Mapping[str, object]:
-    """The JSON object. Raises NotAnObject."""
+    """The JSON object that a stranger wrote. Raises NotAnObject."""
     try:
-        text = data.decode()
-        value = json.loads(text, object_pairs_hook=_once, parse_constant=_refuse)
-        json.dumps(value, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
+        return msgspec.json.decode(data, type=dict[str, object])
+    except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         raise NotAnObject from None
-    if not isinstance(value, dict):
-        raise NotAnObject
-    return value
-
-
-def _once(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    made = dict(pairs)
-    if len(made) != len(pairs):
-        raise NotAnObject
-    return made
-
-
-def _refuse(_: str) -> object:
-    raise NotAnObject
 
 
 # Which provider, and as whom.

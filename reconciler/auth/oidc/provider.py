@@ -3,6 +3,7 @@
 import asyncio
 import hmac
 import logging
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from reconciler.auth.oidc import discovery, flows
 from reconciler.auth.oidc.discovery import (
     LIMITS,
-    STOPPING,
     Declined,
     NotProved,
     ProviderAnswer,
@@ -28,7 +28,7 @@ from reconciler.model.directory import ProvedIdentity
 from reconciler.model.errors import ReconcilerError, Transient
 
 if TYPE_CHECKING:
-    from reconciler.auth.oidc.tokens import SigningKey, Tokens
+    from reconciler.auth.oidc.tokens import Keys, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -57,32 +57,21 @@ def callback_code(callback: Mapping[str, list[str]], document: ProviderDocument)
     if any(len(values) != 1 for values in callback.values()):  # RFC 6749, 3.1
         raise NotProved(f"The provider's answer has a parameter twice; {AGAIN}.")
     told = {name: values[0] for name, values in callback.items()}
-    _check_issuer(told.get("iss", ""), document)
-    if told.get("error"):
-        raise Declined(_declined(told["error"]), told=_told(told["error"], told.get("error_description", "")))
-    found = told.get("code", "")
-    if not _CODE.fullmatch(found):
-        raise NotProved(f"The provider's answer holds no code; {AGAIN}.")
-    return found
-
-
-def _check_issuer(told: str, document: ProviderDocument) -> None:
-    """An answer of another provider is not taken for ours (RFC 9207, 2.4)."""
-    if told and told != document.issuer:
+    issuer, error, code = told.get("iss", ""), told.get("error", ""), told.get("code", "")
+    # An answer of another provider is not taken for ours (RFC 9207, 2.4).
+    if issuer and issuer != document.issuer:
         raise NotProved(f"The answer is another provider's, not {document.issuer}'s; {AGAIN}.")
-    if not told and document.names_itself:
+    if not issuer and document.names_itself:
         raise NotProved(f"The answer does not say which provider it is from, as {document.issuer}'s do; {AGAIN}.")
-
-
-def _declined(error: str) -> str:
-    """As a sentence; what the provider adds (`error_description`) is its own text, and is not shown."""
-    known = error if _ERROR.fullmatch(error) else "an error that it does not name"
-    return f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
-
-
-def _told(error: str, description: str) -> str:
-    """Both, bounded and on one line."""
-    return quoted(error) + (f": {quoted(description)}" if description else "")
+    if error:
+        # What the provider adds is its own text: it is logged, bounded and on one line, and not shown.
+        known = error if _ERROR.fullmatch(error) else "an error that it does not name"
+        description = f": {quoted(told['error_description'])}" if told.get("error_description") else ""
+        sentence = f"The provider did not sign you in ({known}); try again, or ask whoever runs it."
+        raise Declined(sentence, told=quoted(error) + description)
+    if not _CODE.fullmatch(code):
+        raise NotProved(f"The provider's answer holds no code; {AGAIN}.")
+    return code
 
 
 MOST_STATES = 20_000  # that came back once already, some 4 MB
@@ -94,107 +83,61 @@ MOST_STATES = 20_000  # that came back once already, some 4 MB
 #     older                fetched again; when nobody answers, what was kept serves on
 #     failed just now      the same failure for everybody, for `pause` seconds and no longer
 #     not good enough      `newer`: fetched at once, but no more often than once in `rotation` seconds
-#
-# The fetch is a task of its own, so that who asked first may go away without taking it from the others.
 
 Value = TypeVar("Value")
+LONG_AGO = -math.inf  # seconds on the monotonic clock
 
 
 class CachedFetch(Generic[Value]):
-    """Belongs to the running loop; `close` it. `fetch` raises ReconcilerError, and has a limit of time of its own."""
+    """Belongs to the running loop. `fetch` raises ReconcilerError, and has a limit of time of its own."""
 
     def __init__(
-        self,
-        fetch: Callable[[], Awaitable[Value]],
-        *,
-        name: str,
-        limits: ProviderLimits,
-        monotonic: Callable[[], float],
+        self, fetch: Callable[[], Awaitable[Value]], *, limits: ProviderLimits, monotonic: Callable[[], float]
     ) -> None:
         self._fetch = fetch
-        self._name = name
         self._limits = limits
         self._monotonic = monotonic
-        self._under_way: asyncio.Task[Value] | None = None
+        self._lock = asyncio.Lock()  # one fetch at a time: whoever waits for it gets what came of it
         self._value: Value | None = None
-        self._fetched = 0.0  # seconds on the monotonic clock, as the following two
+        self._fetched = LONG_AGO
         self._failure: ReconcilerError | None = None
-        self._failed = 0.0
-        self._forced: float | None = None
-        self._closed = False
-
-    @property
-    def at_hand(self) -> Value | None:
-        """The kept value, however old."""
-        return self._value
+        self._failed = LONG_AGO
+        self._forced = LONG_AGO
 
     async def get(self) -> Value:
         """The value; an older one when a new one is out of reach. Raises what fetching it raises."""
-        if self._value is not None and self._monotonic() - self._fetched < self._limits.lifetime_seconds:
-            return self._value
-        try:
-            return await self._shared()
-        except Transient:
-            if self._value is None:
-                raise
-            return self._value
+        async with self._lock:
+            if self._value is not None and self._monotonic() - self._fetched < self._limits.lifetime_seconds:
+                return self._value
+            try:
+                return await self._fetch_and_keep()
+            except Transient:
+                if self._value is None:
+                    raise
+                return self._value
 
     async def newer(self, than: Value) -> Value:
         """Another value than this one, which was not good enough; the same when it must not be fetched again yet."""
-        if self._value is not None and self._value is not than:
-            return self._value
-        now = self._monotonic()
-        if self._under_way is None:
-            if self._forced is not None and now - self._forced < self._limits.rotation_seconds:
+        async with self._lock:
+            if self._value is not None and self._value is not than:
+                return self._value
+            if self._monotonic() - self._forced < self._limits.rotation_seconds:
                 return than
-            self._heed_failure()
-            self._forced = now
-        return await self._shared()
-
-    async def close(self) -> None:
-        """End what is under way; whoever waits for it gets Unreachable."""
-        self._closed = True
-        task = self._under_way
-        if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
-            self._under_way = None  # one that had not begun did not say so itself
-
-    async def _shared(self) -> Value:
-        """Share one fetch between all who want the value meanwhile."""
-        if self._under_way is None:
-            self._heed_failure()
-            self._under_way = asyncio.create_task(self._fetch_and_keep(), name=self._name)
-            self._under_way.add_done_callback(_noticed)
-        try:
-            return await asyncio.shield(self._under_way)
-        except asyncio.CancelledError:
-            if self._closed:
-                raise ProviderUnreachable(STOPPING) from None
-            raise
-
-    def _heed_failure(self) -> None:
-        """Raise what the last fetch raised, when that was a moment ago; anew, since each has a trace of its own."""
-        if self._failure is not None and self._monotonic() - self._failed < self._limits.pause_seconds:
-            raise type(self._failure)(self._failure.message)
+            value = await self._fetch_and_keep()
+            self._forced = self._monotonic()
+            return value
 
     async def _fetch_and_keep(self) -> Value:
+        """Fetch it, unless that failed a moment ago: then raise the same, anew, since each has a trace of its own."""
+        if self._failure is not None and self._monotonic() - self._failed < self._limits.pause_seconds:
+            raise type(self._failure)(self._failure.message)
         try:
-            value = await self._fetch()
+            self._value = await self._fetch()
         except ReconcilerError as problem:
             self._failure, self._failed = problem, self._monotonic()
             raise
-        else:
-            self._value, self._fetched, self._failure = value, self._monotonic(), None
-            return value
-        finally:
-            self._under_way = None
-
-
-def _noticed(task: asyncio.Task[Value]) -> None:
-    """Retrieve the exception: nobody may wait for the task any more."""
-    if not task.cancelled():
-        task.exception()
+        self._fetched = self._monotonic()
+        return self._value
 
 
 # The OpenID Connect provider: the authorization code flow with PKCE (OpenID Connect Core 1.0, 3.1; RFC 7636).
@@ -222,8 +165,8 @@ class Provider:
         self._fetching = fetching.ProviderClient(
             proxy=configuration.proxy, ca_file=configuration.ca_file, limits=limits
         )
-        self._document = CachedFetch(self._fetch_document, name="oidc discovery", limits=limits, monotonic=monotonic)
-        self._keys = CachedFetch(self._fetch_keys, name="oidc keys", limits=limits, monotonic=monotonic)
+        self._document = CachedFetch(self._fetch_document, limits=limits, monotonic=monotonic)
+        self._keys = CachedFetch(self._fetch_keys, limits=limits, monotonic=monotonic)
         self._spent = OnceOnly(MOST_STATES)
 
     async def check(self) -> None:
@@ -261,7 +204,7 @@ class Provider:
         offers none or cannot be asked at this moment.
         """
         try:
-            document = self._document.at_hand or await self._document.get()
+            document = await self._document.get()
         except ReconcilerError:
             return None
         if document.end_session_endpoint is None:
@@ -274,29 +217,22 @@ class Provider:
         )
 
     async def close(self) -> None:
-        """Ask it nothing more."""
+        """Ask it nothing more; what is under way ends as Unreachable."""
         self._fetching.close()
-        await self._document.close()
-        await self._keys.close()
 
     async def _judged(self, tokens: "Tokens", document: ProviderDocument, flow: Flow) -> ProvedIdentity:
         """Return the person of an ID token; when no kept key signed it, the keys are fetched again."""
-        alg, kid = self._tokens.token_header(tokens.id_token, allowed=document.algorithms)
         among = await self._keys.get()
-        payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
-        if payload is None:
+        signed = self._tokens.signed_payload(tokens.id_token, allowed=document.algorithms, among=among)
+        if signed is None:
             await self._newer_document(document)  # the keys may have moved
             among = await self._keys.newer(among)
-            payload = self._tokens.signed_payload(tokens.id_token, alg=alg, kid=kid, among=among)
-        if payload is None:
+            signed = self._tokens.signed_payload(tokens.id_token, allowed=document.algorithms, among=among)
+        if signed is None:
             raise self._tokens.not_signed()
+        now = self._clock().timestamp()
         return self._tokens.proved_identity(
-            payload,
-            tokens,
-            alg=alg,
-            configuration=self._configuration,
-            nonce=flow.nonce,
-            now=self._clock().timestamp(),
+            signed, tokens, configuration=self._configuration, nonce=flow.nonce, now=now
         )
 
     async def _fetch_document(self) -> ProviderDocument:
@@ -323,7 +259,7 @@ class Provider:
         except ReconcilerError:
             return document
 
-    async def _fetch_keys(self) -> "tuple[SigningKey, ...]":
+    async def _fetch_keys(self) -> "Keys":
         document = await self._document.get()
         try:
             return await self._keys_at(document.jwks_uri)
@@ -333,7 +269,7 @@ class Provider:
                 raise
             return await self._keys_at(newer.jwks_uri)
 
-    async def _keys_at(self, url: str) -> "tuple[SigningKey, ...]":
+    async def _keys_at(self, url: str) -> "Keys":
         return self._tokens.signing_keys(await self._fetching.obj(self._ask("The key set", url)))
 
     def _ask(self, what: str, url: str) -> ProviderAnswer:

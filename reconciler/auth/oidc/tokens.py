@@ -1,22 +1,21 @@
 """ID tokens: exchange, signatures and claims; the only module that imports Authlib and joserfc."""
 
 import base64
-import re
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote_plus
 
 import httpx2
 from authlib.integrations.httpx_client import AsyncOAuth2Client, OAuthError  # type: ignore[import-untyped]  # as above
 from authlib.oidc.core import CodeIDToken  # type: ignore[import-untyped]  # as above
 from joserfc import jwk, jws
-from joserfc.errors import ClaimError, JoseError
+from joserfc.errors import ClaimError, JoseError, SecurityWarning, UnsupportedAlgorithmError
 
 from reconciler.auth.oidc import discovery
 from reconciler.auth.oidc.discovery import (
     PINNED,
-    FittingAlgorithms,
     NotProved,
     ProviderAnswer,
     ProviderConfiguration,
@@ -52,14 +51,6 @@ class Tokens:
 
     id_token: str = field(repr=False)
     access_token: str = field(repr=False)
-
-
-class WrongClaim(Exception):
-    """A claim of the ID token is missing, or not what it must be; its name."""
-
-    def __init__(self, claim: str) -> None:
-        self.claim = claim
-        super().__init__(claim)
 
 
 async def authorization_url(configuration: ProviderConfiguration, document: ProviderDocument, flow: Flow) -> str:
@@ -99,35 +90,6 @@ async def exchange_code(
     except OAuthError as problem:
         raise _refused(problem.error) from None
     return _tokens(told)
-
-
-def check_claims(
-    claims: Mapping[str, object],
-    *,
-    alg: str,
-    configuration: ProviderConfiguration,
-    nonce: str,
-    access_token: str,
-    now: float,
-    leeway: float,
-) -> None:
-    """Have Authlib check an ID token's claims (OpenID Connect Core 1.0, 3.1.3.7). Raises WrongClaim."""
-    checked = {name: claims[name] for name in CHECKED if name in claims}
-    token = CodeIDToken(
-        checked,
-        {"alg": "EdDSA" if alg == "Ed25519" else alg},
-        {
-            "iss": {"essential": True, "value": configuration.issuer},
-            "aud": {"essential": True, "value": configuration.client_id},
-        },
-        {"client_id": configuration.client_id, "nonce": nonce, "access_token": access_token},
-    )
-    try:
-        token.validate(now, leeway)
-    except ClaimError as problem:
-        raise WrongClaim(problem.claim.partition(",")[0]) from None
-    except (JoseError, ValueError, TypeError, AttributeError):
-        raise WrongClaim("") from None
 
 
 def _client(
@@ -196,8 +158,6 @@ LEEWAY_SECONDS = 60.0  # between the provider's clock and ours
 # no token that was made for us, however the provider caches, unless its clock is far behind.
 OLDEST_SECONDS = LIFETIME_SECONDS
 LONGEST_SUBJECT = 255  # characters (2)
-LONGEST_HEADER = 4096  # characters of base64url
-_FORM: Final = re.compile(r"([A-Za-z0-9_-]+)\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*", re.ASCII)
 _WRONG: Final = {
     "": "cannot be read",
     "iss": "is another provider's (`iss`)",
@@ -212,73 +172,63 @@ _WRONG: Final = {
 }
 
 
-class TokenHeader(NamedTuple):
-    """The used parts of a token's header. Keys that it brings or points to (`jwk`, `jku`, `x5c`, `x5u`) are not."""
-
-    alg: str
-    kid: str | None
-
-
-def token_header(token: str, *, allowed: frozenset[str]) -> TokenHeader:
-    """The header, with one of the allowed algorithms. Raises NotProved."""
-    found = _FORM.fullmatch(token)
-    if found is None or len(found[1]) > LONGEST_HEADER:
-        raise NotProved(_sentence("is no signed token"))
-    try:
-        told = discovery.json_object(base64.urlsafe_b64decode(found[1] + "=" * (-len(found[1]) % 4)))
-    except ValueError:
-        raise NotProved(_sentence("cannot be read")) from None
-    alg, kid = told.get("alg"), told.get("kid")
-    if not isinstance(alg, str) or alg not in allowed:
-        raise NotProved(_sentence("is signed with an algorithm that is not allowed, or not at all"))
-    if "crit" in told or "b64" in told:  # RFC 7515, 4.1.11: what must be understood and is not
-        raise NotProved(_sentence("asks for an extension that this service does not know (`crit`)"))
-    if not (kid is None or isinstance(kid, str)):
-        raise NotProved(_sentence("cannot be read"))
-    return TokenHeader(alg, kid)
-
-
 def not_signed() -> NotProved:
     """For a token that none of the provider's keys signed."""
     return NotProved(_sentence("is not signed with a key of the provider's"))
 
 
 def proved_identity(
-    payload: bytes, tokens: Tokens, *, alg: str, configuration: ProviderConfiguration, nonce: str, now: float
+    signed: "SignedPayload", tokens: Tokens, *, configuration: ProviderConfiguration, nonce: str, now: float
 ) -> ProvedIdentity:
     """Return the identity that the signed claims prove; `now` is in seconds since the epoch. Raises NotProved."""
     try:
-        claims = discovery.json_object(payload)
+        claims = discovery.json_object(signed.payload)
     except discovery.NotAnObject:
         raise NotProved(_sentence(_WRONG[""])) from None
     told = {name: value for name, value in claims.items() if value is not None}  # null counts as missing
-    try:
-        _check(told, client_id=configuration.client_id, now=now)
-        check_claims(
-            told,
-            alg=alg,
-            configuration=configuration,
-            nonce=nonce,
-            access_token=tokens.access_token,
-            now=now,
-            leeway=LEEWAY_SECONDS,
-        )
-    except WrongClaim as problem:
-        raise NotProved(_sentence(_WRONG.get(problem.claim, _WRONG[""]))) from None
+    wrong = _wrong(told, client_id=configuration.client_id, now=now)
+    if wrong is None:
+        wrong = _invalid(told, signed, tokens, configuration=configuration, nonce=nonce, now=now)
+    if wrong is not None:
+        raise NotProved(_sentence(_WRONG.get(wrong, _WRONG[""])))
     return ProvedIdentity(ProviderIdentity(configuration.issuer, str(told["sub"])), claims, tokens.id_token)
 
 
-def _check(claims: Mapping[str, object], *, client_id: str, now: float) -> None:
-    """Check what Authlib takes more lightly than we do. Raises WrongClaim."""
+def _invalid(
+    claims: Mapping[str, object],
+    signed: "SignedPayload",
+    tokens: Tokens,
+    *,
+    configuration: ProviderConfiguration,
+    nonce: str,
+    now: float,
+) -> str | None:
+    """Have Authlib check the claims (OpenID Connect Core 1.0, 3.1.3.7). Return the first that is wrong."""
+    essential = {"iss": configuration.issuer, "aud": configuration.client_id}
+    token = CodeIDToken(
+        {name: claims[name] for name in CHECKED if name in claims},
+        {"alg": "EdDSA" if signed.alg == "Ed25519" else signed.alg},
+        {name: {"essential": True, "value": value} for name, value in essential.items()},
+        {"client_id": configuration.client_id, "nonce": nonce, "access_token": tokens.access_token},
+    )
+    try:
+        token.validate(now, LEEWAY_SECONDS)
+    except ClaimError as problem:
+        return str(problem.claim.partition(",")[0])
+    except (JoseError, ValueError, TypeError, AttributeError):
+        return ""
+    return None
+
+
+def _wrong(claims: Mapping[str, object], *, client_id: str, now: float) -> str | None:
+    """Check what Authlib takes more lightly than we do. Return the first claim that is wrong."""
     wrong = {
         "sub": not _is_subject(claims.get("sub")),
         "azp": claims.get("azp", client_id) != client_id,
         "iat": not _is_recent(claims.get("iat"), now),
         "at_hash": not _is_text(claims.get("at_hash", "none")),
     }
-    for claim, is_wrong in wrong.items():
-        if is_wrong:
-            raise WrongClaim(claim)
+    return next((claim for claim, is_wrong in wrong.items() if is_wrong), None)
 
 
 def _is_text(value: object) -> bool:
@@ -301,51 +251,30 @@ def _sentence(why: str) -> str:
 
 
 # Signatures of ID tokens, and the keys that verify them; the door to joserfc.
-#
-# joserfc is told what to do in every point where its own choice would be another: its header checks run after ours
-# (`tokens`) and are left out, its bounds are ours, and it looks up no key by itself.
 
 MOST_KEYS = 100
 SMALLEST_RSA, LARGEST_RSA = 2048, 8192  # bits; NIST SP 800-131A, and what verifies within a millisecond
-LARGEST_EXPONENT = 32  # bits
-LONGEST_KID = 512  # characters
-_MEMBERS: Final = {"RSA": ("n", "e"), "EC": ("crv", "x", "y"), "OKP": ("crv", "x")}
-_LONGEST_MEMBER = LARGEST_RSA // 6 + 4  # characters of base64url
+_FAULTS: Final = (JoseError, ValueError, TypeError, KeyError)  # that joserfc raises for what it cannot use
+Keys: TypeAlias = tuple[jwk.Key, ...]
+warnings.filterwarnings("ignore", category=SecurityWarning)  # that `EdDSA` has another name now is no news to anybody
 
 
-@dataclass(frozen=True, slots=True)
-class SigningKey:
-    """A public key; `kid` and `alg` are what the provider says of it, or None."""
+class SignedPayload(NamedTuple):
+    """The payload of a token, and the algorithm of the signature that was verified."""
 
-    kid: str | None
-    alg: str | None
-    fit: FittingAlgorithms
-    public: jwk.Key = field(repr=False)
-
-    def takes(self, alg: str, kid: str | None) -> bool:
-        """Return True when a token of this algorithm and key id may be signed with it (RFC 7515, 4.1.4; 10.7)."""
-        return PINNED[alg] == self.fit and self.alg in (None, alg) and (kid is None or self.kid in (None, kid))
+    alg: str
+    payload: bytes
 
 
 class _Registry(jws.JWSRegistry):
-    """joserfc's algorithms without its advice: that an algorithm is deprecated is no news for each sign-in."""
+    """joserfc's algorithms with our limits."""
 
     max_header_length = 4096
     max_payload_length = 1 << 20
     max_signature_length = 2048
 
-    def get_alg(self, name: str) -> Any:
-        """One that is pinned, whatever joserfc recommends."""
-        return self.algorithms[name if name in PINNED else ""]
 
-    def check_header(self, header: dict[str, Any]) -> None:
-        """`tokens` has done it."""
-
-
-_REGISTRY: Final = _Registry()
-
-
-def signing_keys(told: Mapping[str, object]) -> tuple[SigningKey, ...]:
+def signing_keys(told: Mapping[str, object]) -> Keys:
     """The keys of a JSON Web Key Set that may sign ID tokens (RFC 7517, 5). Raises Unfit when there is none.
 
     Left out are those for encryption, for other algorithms, private or symmetric ones, and what is no key.
@@ -353,7 +282,7 @@ def signing_keys(told: Mapping[str, object]) -> tuple[SigningKey, ...]:
     listed = told.get("keys")
     if not isinstance(listed, list) or len(listed) > MOST_KEYS:
         raise ProviderUnfit(f"The provider's key set is no list of at most {MOST_KEYS} keys; correct it there.")
-    found = tuple(_usable(listed))
+    found = tuple(key for each in listed if isinstance(each, dict) and (key := _key(each)) is not None)
     if not found:
         raise ProviderUnfit(
             f"The provider's key set holds no public key for {', '.join(PINNED)}, of {SMALLEST_RSA} bits or more "
@@ -362,61 +291,39 @@ def signing_keys(told: Mapping[str, object]) -> tuple[SigningKey, ...]:
     return found
 
 
-def signed_payload(token: str, *, alg: str, kid: str | None, among: Iterable[SigningKey]) -> bytes | None:
-    """Return the payload that one of the keys signed; None when none of them did. `alg` is pinned."""
+def signed_payload(token: str, *, allowed: frozenset[str], among: Keys) -> SignedPayload | None:
+    """Return the payload that one of the keys signed; None when none of them did.
+
+    Keys that the token brings or points to (`jwk`, `jku`, `x5c`, `x5u`) do not count. Raises NotProved for a text that
+    is no token, and for an algorithm that is not allowed.
+    """
+    registry = _Registry(algorithms=allowed, strict_check_header=False)
+    try:
+        header = jws.extract_compact(token.encode(), registry=registry).headers()
+        registry.check_header(header)
+        alg = registry.get_alg(header["alg"]).name
+    except UnsupportedAlgorithmError:
+        raise NotProved(_sentence("is signed with an algorithm that is not allowed, or not at all")) from None
+    except _FAULTS:
+        raise NotProved(_sentence("is no signed token that this service knows")) from None
     for key in among:
-        if key.takes(alg, kid):
+        if header.get("kid") in (None, key.kid) or key.kid is None:  # RFC 7515, 4.1.4
             try:
-                return jws.deserialize_compact(token, key.public, registry=_REGISTRY).payload
-            except (JoseError, ValueError, TypeError, KeyError):
+                return SignedPayload(alg, jws.deserialize_compact(token, key, registry=registry).payload)
+            except _FAULTS:
                 continue
     return None
 
 
-def _usable(listed: list[object]) -> Iterator[SigningKey]:
-    for each in listed:
-        if isinstance(each, dict):
-            key = _key(each)
-            if key is not None:
-                yield key
-
-
-def _key(told: Mapping[str, object]) -> SigningKey | None:
-    """A key of the set, by the few members that matter; None for one that may not sign ID tokens."""
-    kid, alg, kty = told.get("kid"), told.get("alg"), told.get("kty")
-    names = _MEMBERS.get(kty) if isinstance(kty, str) else None
-    if names is None or "d" in told or told.get("use", "sig") != "sig" or not _verifies(told.get("key_ops")):
+def _key(told: dict[str, Any]) -> jwk.Key | None:
+    """A key of the set; None for one that may not sign ID tokens. A size that is weak joserfc would only warn of."""
+    if "d" in told:
         return None
-    if not (kid is None or (isinstance(kid, str) and len(kid) <= LONGEST_KID)):
-        return None
-    if not (alg is None or (isinstance(alg, str) and alg in PINNED)):
-        return None
-    members = {name: told.get(name) for name in names}
-    if not all(isinstance(value, str) and len(value) <= _LONGEST_MEMBER for value in members.values()):
-        return None
-    fit = FittingAlgorithms(str(kty), str(members.get("crv", "")))
-    public = _imported({"kty": fit.kty, **members}) if fit in PINNED.values() else None
-    return None if public is None else SigningKey(kid, alg, fit, public)
-
-
-def _verifies(operations: object) -> bool:
-    return operations is None or (isinstance(operations, list) and "verify" in operations)
-
-
-def _imported(members: dict[str, Any]) -> jwk.Key | None:
-    """The key itself; None for one that is none, or too weak: of those joserfc would only warn."""
     try:
-        if members["kty"] == "RSA" and not _is_strong(modulus=members["n"], exponent=members["e"]):
-            return None
-        return jwk.import_key(members)
-    except (JoseError, ValueError, TypeError, KeyError):
+        key = jwk.import_key(told)
+        key.check_key_op("verify")
+    except _FAULTS:
         return None
-
-
-def _is_strong(*, modulus: str, exponent: str) -> bool:
-    bits = _bits(modulus)
-    return SMALLEST_RSA <= bits <= LARGEST_RSA and _bits(exponent) <= LARGEST_EXPONENT
-
-
-def _bits(number: str) -> int:
-    return int.from_bytes(base64.urlsafe_b64decode(number + "=" * (-len(number) % 4))).bit_length()
+    if isinstance(key, jwk.RSAKey) and not SMALLEST_RSA <= key.raw_value.key_size <= LARGEST_RSA:
+        return None
+    return key if jws.JWSRegistry.filter_algorithms(key, list(PINNED)) else None

@@ -11,12 +11,11 @@
 | NaN and the infinities | `"NaN"`, `"Infinity"`, `"-Infinity"` |
 | bytes | a string, in base64 |
 
-Inside of maps and arrays strings are strings, whatever they hold, and what has no value is `null`. A string with a
-number that no double can hold (`1e999`) is not taken for JSON, nor one with half of a pair of surrogates.
+Inside of maps and arrays strings are strings, whatever they hold, and what has no value is `null`. A string
+with half of a pair of surrogates is not taken for JSON.
 """
 
 import base64
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
@@ -80,11 +79,6 @@ SLICE: Final = 1_000  # units of work between two places to pause, about half a 
 _encode: Final = msgspec.json.Encoder().encode
 _raw: Final = msgspec.json.Decoder(msgspec.Raw).decode
 _EMPTY: Final = b'""'
-# A number beyond a double's range has at least three digits in its exponent, or 200 before it: what these do not find,
-# in a text whose digits are all alike, need not be looked at number by number.
-_ALIKE: Final = bytes.maketrans(b"123456789E", b"000000000e")
-_LARGE_EXPONENT: Final = b"0e000"
-_MANY_DIGITS: Final = b"0" * 200
 _BEGINS_JSON: Final = frozenset('{["-0123456789tfn \t\r\n')
 
 
@@ -126,30 +120,10 @@ def _string(text: str) -> bytes:
     """Most lines of a log are told from JSON by how they begin."""
     if text and text[0] in _BEGINS_JSON:
         try:
-            found = bytes(_raw(text))
+            return bytes(_raw(text))
         except (msgspec.DecodeError, RecursionError):  # RecursionError: arrays in arrays without end
-            return _encode(text)
-        alike = found.translate(_ALIKE, b"+")
-        if (_LARGE_EXPONENT not in alike and _MANY_DIGITS not in alike) or _has_usual_numbers(found):
-            return found
+            pass
     return _encode(text)
-
-
-def _has_usual_numbers(document: bytes) -> bool:
-    """Tell whether each number is one that a double can hold, if not to its last digit.
-
-    Many readers fail over any other, and with it over all records of the array that it stands in.
-    """
-    try:
-        json.loads(document, parse_int=_usual, parse_float=_usual)
-    except (ValueError, RecursionError):
-        return False
-    return True
-
-
-def _usual(number: str) -> None:
-    if math.isinf(float(number)):
-        raise ValueError
 
 
 def _value(value: AnyValue) -> Any:

@@ -1,6 +1,7 @@
 """Content-Encodings: request bodies decoded within a limit, and the readable beginning of an answer.
 
-Requests come as identity, gzip or zstd; answers of endpoints also as deflate. The only module that imports zstandard.
+Requests come as identity, gzip or zstd; answers of endpoints as gzip or deflate. The only module that
+imports zstandard.
 
 Refused are a stream that ends early, bytes after its end, more than `MOST_MEMBERS` gzip members (each costs a call and
 a copy), and a zstd window beyond what RFC 9659 allows over HTTP.
@@ -16,12 +17,14 @@ import zstandard
 from reconciler.delivery.otlp.models import MalformedRequest, RequestTooLarge, UnknownEncoding
 
 MOST_MEMBERS: Final = 64
-MOST_ENCODINGS: Final = 2  # of an answer, one over the other
 MOST_WINDOW: Final = 8 << 20  # bytes; RFC 9659 section 3
 INLINE: Final = 64 << 10  # bytes of input that are decoded on the event loop ...
 INLINE_DECODED: Final = 256 << 10  # ... while they come to no more than this: about a millisecond
 
 _GZIP: Final = 16 + zlib.MAX_WBITS  # with the header and the trailer of gzip, whose checksum zlib compares
+_GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS  # as the header says
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 _CHUNK: Final = 64 << 10
 _SMALL_CHUNK: Final = 1 << 10  # of what may be damaged: as much is lost with the damage
 # What goes behind a zstd stream, twice: a frame that holds its text once, not eight times, and a checksum. Its bytes
@@ -54,21 +57,15 @@ async def decode_body(body: bytes, encoding: str, *, most: int) -> bytes:
 
 
 def beginning(body: bytes, encodings: str, *, most: int) -> bytes | None:
-    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encodings (the header's
+    """As much as decodes, `most` bytes at most, of a body that may be cut off, without its encoding (the header's
     value, "" for none); None for what is encoded in another way. Never raises: it is an answer, and a stranger's.
     """
     named = [name for each in encodings.lower().split(",") if (name := each.strip()) not in ("", "identity")]
-    if not named:
-        named = [name for name, magic in _MAGIC.items() if body.startswith(magic)]
-    if len(named) > MOST_ENCODINGS or any(name not in _BEGINNINGS for name in named):
+    if not named and not body.startswith(_GZIP_MAGIC):
+        return body[:most]
+    if len(named) > 1 or not _INFLATED.issuperset(named):
         return None
-    for name in reversed(named):
-        body = _BEGINNINGS[name](body, most)
-    return body[:most]
-
-
-def _inflated(body: bytes, most: int, *, bits: int = _GZIP) -> bytes:
-    stream = zlib.decompressobj(bits)
+    stream = zlib.decompressobj(_GZIP_OR_ZLIB)
     data = b""
     for at in range(0, len(body), _SMALL_CHUNK):
         try:
@@ -78,20 +75,6 @@ def _inflated(body: bytes, most: int, *, bits: int = _GZIP) -> bytes:
         if stream.eof or len(data) >= most:
             break
     return data
-
-
-def _deflated(body: bytes, most: int) -> bytes:
-    """Of the format of zlib, as RFC 9110 says, or without its header, as some servers have it."""
-    return _inflated(body, most, bits=zlib.MAX_WBITS) or _inflated(body, most, bits=-zlib.MAX_WBITS)
-
-
-def _unzstd_beginning(body: bytes, most: int) -> bytes:
-    try:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=MOST_WINDOW)
-        with decompressor.stream_reader(body, read_across_frames=True) as stream:
-            return stream.read(most)
-    except zstandard.ZstdError:
-        return b""
 
 
 def _identity(body: bytes, most: int) -> bytes:
@@ -156,12 +139,3 @@ _DECODERS: Final[dict[str, _Decode]] = {
     "x-gzip": _gunzip,  # the same, by RFC 9110 section 8.4.1.3
     "zstd": _unzstd,
 }
-
-_BEGINNINGS: Final[dict[str, _Decode]] = {
-    "gzip": _inflated,
-    "x-gzip": _inflated,
-    "deflate": _deflated,
-    "zstd": _unzstd_beginning,
-}
-
-_MAGIC: Final = {"gzip": b"\x1f\x8b\x08", "zstd": b"\x28\xb5\x2f\xfd"}

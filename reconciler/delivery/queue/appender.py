@@ -1,7 +1,8 @@
 """The end of a journal, where batches are appended, and the committer: one thread that writes for all queues.
 
-One commit of a journal is in progress at a time. Batches that arrive meanwhile are the next commit, which begins when
-the loop learns that this one ended: nothing waits for a timer, and 64 senders share one sync.
+One commit of a journal is in progress at a time. What arrives meanwhile is the next commit, which begins when the loop
+learns that this one ended: nothing waits for a timer, and 64 senders share one sync. Small requests of one commit share
+a batch.
 
 The loop prepares lists of buffers and the thread makes system calls, which release the interpreter's lock. Between two
 of them it runs next to no Python. A disk that hangs holds this thread, never the event loop.
@@ -30,6 +31,10 @@ log = logging.getLogger(__name__)
 PLENTY = 1 << 62
 MOST_PIECES = 1000  # of one call; the kernel takes 1024
 END_SECONDS = 30.0  # for all writes at the end; a disk that hangs does not keep the service from ending
+HANG_SECONDS = 30.0  # without an answer of the disk, after which nothing more is taken until it answers
+
+HANGS = "The disk of the queues in %s does not answer; until it does, they take nothing more."
+ANSWERS = "The disk of the queues in %s answers again."
 
 Work: TypeAlias = Callable[[System], None]
 Ended: TypeAlias = Callable[[Exception | None], None]
@@ -51,6 +56,9 @@ class Committer:
         self._requests: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._is_looking = False
+        self.is_hanging = False
+        self._unanswered = 0  # pieces of work
+        self._watch: asyncio.TimerHandle | None = None  # rings when the disk hangs
 
     def do(self, work: Work, ended: Ended) -> None:
         """Run something on the thread after all earlier work; `ended` is called on the loop, with the error if any."""
@@ -64,13 +72,33 @@ class Committer:
                 failure = fault
             self.look()
             with contextlib.suppress(RuntimeError):  # the loop ended and did not close the queues
-                loop.call_soon_threadsafe(ended, failure)
+                loop.call_soon_threadsafe(self._answer, ended, failure)
 
+        self._unanswered += 1
+        if self._watch is None:
+            self._watch = loop.call_later(HANG_SECONDS, self._hang)
         if self._thread is None:
             # A daemon: the process ends although a call hangs.
             self._thread = threading.Thread(target=_serve, args=(self._requests,), name="queues", daemon=True)
             self._thread.start()
         self._requests.put(run)
+
+    def _answer(self, ended: Ended, failure: Exception | None) -> None:
+        self._unanswered -= 1
+        if self._watch is not None:
+            self._watch.cancel()
+        if self.is_hanging:
+            log.warning(ANSWERS, self._folder)
+        self.is_hanging = False
+        loop = asyncio.get_running_loop()
+        self._watch = loop.call_later(HANG_SECONDS, self._hang) if self._unanswered else None
+        ended(failure)
+
+    def _hang(self) -> None:
+        """Take note that the disk does not answer."""
+        self.is_hanging = True
+        self.faults += 1
+        log.error(HANGS, self._folder)
 
     def look(self) -> None:
         """Ask the file system for its free space, which may wait for the disk."""
@@ -89,6 +117,8 @@ class Committer:
 
     def has_space(self, size: int) -> bool:
         """Return true if so many bytes may be written. The disk is asked again when it may not."""
+        if self.is_hanging:
+            return False
         if self.spare >= size:
             return True
         if not self._is_looking:
@@ -140,12 +170,21 @@ TAKES = "The disk takes what is written to the queue in %s again."
 DOUBTFUL = "The disk could not be made to keep what the queue in %s took last (%s); a power cut may lose it."
 
 
+JOINED_RECORDS = 256  # of small appends that are one batch: an endpoint that refuses one gets the others soon
+JOINED_BYTES = 64 << 10  # of the same; a larger append is a batch of its own
+
+
 class _Waiting(NamedTuple):
-    frame: Frame
+    """An append that is not on disk yet."""
+
     payload: Sequence[Piece]
-    written: asyncio.Future[None]
+    size: int
+    records: int
+    at: int
+    flags: int
     synced: bool
-    died: int | None
+    joins: bool
+    written: asyncio.Future[None]
 
 
 class Appender:
@@ -199,19 +238,17 @@ class Appender:
         records: int,
         at: int,
         synced: bool = False,
+        joins: bool = False,
         flags: int = segments.BATCH,
-        died: int | None = None,
     ) -> asyncio.Future[None]:
         """Append a payload; the future is done when it is written as `sync` says, and on disk if `synced`.
 
-        `died` is when a replayed dead letter died first.
+        If it `joins`, it may be one batch with others that do.
         """
         size = sum(map(len, payload))
-        frame = Frame(self.next_number, records, size, at, segments.checksum(payload), flags)
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(frame, payload, written, synced, died))
-        self.next_number += 1
-        self.waiting_size += frame.length
+        self._waiting.append(_Waiting(payload, size, records, at, flags, synced, joins, written))
+        self.waiting_size += segments.FRAME_HEADER_BYTES + size
         self.waiting_records += records
         self._commit_soon()
         return written
@@ -226,18 +263,22 @@ class Appender:
         self._is_due = False
         size, most = 0, min(MOST_COMMIT_BYTES, self.roll_bytes)
         buffers: list[Piece] = []
-        while self._waiting and (not self._under_way or size + self._waiting[0].frame.length <= most):
-            one = self._waiting.popleft()
-            self._under_way.append(one)
-            buffers.append(segments.encode_frame(one.frame, mark=self._header.mark))
-            buffers.extend(one.payload)
-            size += one.frame.length
+        frames: list[Frame] = []
+        while self._waiting and (not frames or size + segments.FRAME_HEADER_BYTES + self._waiting[0].size <= most):
+            joined = self._next_batch()
+            frame = _frame(self.next_number, joined)
+            self.next_number += 1
+            frames.append(frame)
+            self._under_way += joined
+            buffers.append(segments.encode_frame(frame, mark=self._header.mark))
+            buffers += [piece for one in joined for piece in one.payload]
+            size += frame.length
         synced = self.sync is Sync.COMMIT or any(one.synced for one in self._under_way)
         segment, offset = self._segment, 0
         if segment is not None and segment.end < self.roll_bytes:
             offset = segment.end
         else:
-            first = self._under_way[0].frame.number
+            first = frames[0].number
             path = self._folder / segments.segment_name(first)
             acknowledged = Acknowledgements(first, mark=self._header.mark)
             segment = Segment(path, first, self._totals, acknowledged, self._clock())
@@ -245,15 +286,29 @@ class Appender:
             buffers.insert(0, segments.encode_segment(header))
         self._committer.do(
             lambda system: _append(system, segment.path, buffers, offset, synced=synced),
-            lambda failure: self._end(failure, segment, synced=synced),
+            lambda failure: self._end(failure, segment, frames, synced=synced),
         )
 
-    def _end(self, failure: Exception | None, segment: Segment, *, synced: bool) -> None:
+    def _next_batch(self) -> list[_Waiting]:
+        """Take what is the next batch: one append, or several small ones that came meanwhile.
+
+        A batch has its price at every step, from its frame on disk to its acknowledgement, whatever it holds.
+        """
+        joined = [self._waiting.popleft()]
+        records, size = joined[0].records, joined[0].size
+        while self._waiting and joined[0].joins and self._waiting[0].joins:
+            records, size = records + self._waiting[0].records, size + self._waiting[0].size
+            if records > JOINED_RECORDS or size > JOINED_BYTES:
+                break
+            joined.append(self._waiting.popleft())
+        return joined
+
+    def _end(self, failure: Exception | None, segment: Segment, frames: Sequence[Frame], *, synced: bool) -> None:
         written, self._under_way = self._under_way, []
-        self.waiting_size -= sum(one.frame.length for one in written)
-        self.waiting_records -= sum(one.frame.records for one in written)
+        self.waiting_size -= sum(segments.FRAME_HEADER_BYTES + one.size for one in written)
+        self.waiting_records -= sum(one.records for one in written)
         if failure is None:
-            self._keep(written, segment, synced=synced)
+            self._keep(frames, segment, synced=synced)
         else:
             self._fail(failure)
             self.seal()
@@ -267,7 +322,7 @@ class Appender:
         if self._waiting:
             self._commit_soon()
 
-    def _keep(self, written: Sequence[_Waiting], segment: Segment, *, synced: bool) -> None:
+    def _keep(self, frames: Sequence[Frame], segment: Segment, *, synced: bool) -> None:
         if self.refused_at is not None:
             log.warning(TAKES, self._folder)
         self.refused_at = None
@@ -275,12 +330,9 @@ class Appender:
             self.seal()
             self._segment = segment
         entries = []
-        for frame, _, _, _, died in written:
+        for frame in frames:
             entries.append(QueueEntry.of(frame, segment, segment.end))
             segment.end += frame.length
-            if died is not None:
-                segment.acknowledged.replay(frame.number, died)
-                segment.is_changed = True
         added = segments.sum_frames(entries)
         segment.left = segment.left.plus(added)
         self._totals = self._totals.plus(added)
@@ -329,6 +381,12 @@ class Appender:
         if self._timer is not None:
             self._timer.cancel()
         self.seal()
+
+
+def _frame(number: int, joined: Sequence[_Waiting]) -> Frame:
+    records, size = sum(one.records for one in joined), sum(one.size for one in joined)
+    checksum = segments.checksum(piece for one in joined for piece in one.payload)
+    return Frame(number, records, size, joined[0].at, checksum, joined[0].flags)
 
 
 def _append(system: System, path: Path, buffers: Sequence[Piece], offset: int, *, synced: bool) -> None:

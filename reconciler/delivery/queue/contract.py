@@ -142,10 +142,11 @@ class Queue(Protocol):
     def may_hold(self, *, size: int) -> bool:
         """Return true if a batch of this size fits into an empty queue; then `room` never says Shortage.BYTES."""
 
-    def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
+    def append(self, payload: Sequence[Piece], *, records: int, at: int, joins: bool = False) -> asyncio.Future[None]:
         """Append a batch, whose bytes are these pieces one after another. The call itself settles the order.
 
-        Cancelling the wait does not undo it. Raises QueueFault when awaited.
+        Small ones that `joins` is true of may become one batch. Cancelling the wait does not undo it. Raises QueueFault
+        when awaited.
         """
 
     def claim(self, *, most_records: int, most_bytes: int) -> tuple[Batch, ...]:
@@ -197,7 +198,7 @@ class Queue(Protocol):
         """Delete unclaimed batches, or dead letters, or both, and return how many batches and records."""
 
     async def expire(self, *, before: int) -> tuple[int, int]:
-        """Delete dead letters that died first before a time, then the oldest while they are over their limit of bytes.
+        """Delete dead letters that died before a time, then the oldest while they are over their limit of bytes.
 
         Returns how many batches and records.
         """

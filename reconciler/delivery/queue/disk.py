@@ -2,9 +2,8 @@
 
 The front of the line is in memory, without payloads; the rest is read from the journal when the front is used up.
 
-The time in a dead letter's frame is that of its death. A letter that was replayed and died again keeps the time of its
-first death: its age does not begin anew. A replayed letter is on disk in the queue before it leaves the dead letters: a
-crash between the two makes two of it.
+The time in a dead letter's frame is that of its death. A replayed letter is on disk in the queue before it leaves the
+dead letters: a crash between the two makes two of it.
 """
 
 import asyncio
@@ -63,10 +62,9 @@ class DeadLetters:
         *,
         records: int,
         taken_at: int,
-        died: int | None = None,
         most: int | None = None,
     ) -> asyncio.Future[None] | None:
-        """Append a letter, which is on disk when the future is done. `died` is when it died first, if it did before.
+        """Append a letter, which is on disk when the future is done.
 
         Returns None when all letters would then take more than `most` bytes.
         """
@@ -75,8 +73,7 @@ class DeadLetters:
         size = self.journal.left.size + appender.waiting_size + segments.FRAME_HEADER_BYTES + sum(map(len, pieces))
         if most is not None and size > most:
             return None
-        at = obituary.at if died is None else died
-        return appender.append(pieces, records=records, at=at, synced=True, flags=segments.DEAD_LETTER)
+        return appender.append(pieces, records=records, at=obituary.at, synced=True, flags=segments.DEAD_LETTER)
 
     async def letters(self) -> AsyncIterator[tuple[QueueEntry, DeadLetterFrame]]:
         """Return the letters in the order of their numbers, with their bytes. An unreadable one is lost."""
@@ -103,7 +100,7 @@ class DeadLetters:
                 yield entry
 
     async def find_oldest(self) -> None:
-        """Find when the first letters died. A replayed letter may come later, and be older."""
+        """Find when the first letters died."""
         self.oldest = min((entry.taken_at for entry in await JournalWalk(self.journal).next()), default=None)
 
     def is_moving(self, entry: QueueEntry) -> bool:
@@ -241,14 +238,10 @@ class DiskQueue(QueueLine[QueueEntry]):
         """Return the bytes of what waits to be written, and of another batch."""
         return self._journal.appender.waiting_size + segments.FRAME_HEADER_BYTES + size
 
-    def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
-        """See the contract."""
-        return self._append(payload, records=records, at=at)
-
-    def _append(
-        self, payload: Sequence[Piece], *, records: int, at: int, died: int | None = None
+    def append(
+        self, payload: Sequence[Piece], *, records: int, at: int, joins: bool = False, synced: bool = False
     ) -> asyncio.Future[None]:
-        """`died` is when a replayed dead letter died first; it is on disk then, whatever the setting."""
+        """See the contract. If `synced`, it is on disk then, whatever the setting."""
         size = sum(map(len, payload))
         if size > MOST_BYTES:
             refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -258,7 +251,7 @@ class DiskQueue(QueueLine[QueueEntry]):
         # A quota of the disk shows only when the disk refuses.
         if is_beyond or self._committer.spare < self._coming(size) or self._journal.appender.refused_at is not None:
             self._journal.make_room()
-        return self._journal.appender.append(payload, records=records, at=at, synced=died is not None, died=died)
+        return self._journal.appender.append(payload, records=records, at=at, synced=synced, joins=joins)
 
     def _committed(self, entries: Sequence[QueueEntry]) -> None:
         for entry in entries:
@@ -320,9 +313,7 @@ class DiskQueue(QueueLine[QueueEntry]):
     ) -> asyncio.Future[None]:
         """See the contract."""
         told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        held = self.find_claimed(batch.number)
-        died = None if held is None else held.source.segment.acknowledged.died.get(batch.number)
-        written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at, died=died)
+        written = self._dead.bury(payload, obituary, records=records, taken_at=batch.taken_at)
         assert written is not None  # without a limit
 
         def hear(done: asyncio.Future[None]) -> None:
@@ -340,7 +331,8 @@ class DiskQueue(QueueLine[QueueEntry]):
     ) -> asyncio.Future[None] | None:
         """See the contract."""
         dead = self._dead.journal
-        if sum(map(len, payload)) > MOST_BYTES or dead.appender.was_refused(within=REFUSED_SECONDS):
+        is_refused = self._committer.is_hanging or dead.appender.was_refused(within=REFUSED_SECONDS)
+        if is_refused or sum(map(len, payload)) > MOST_BYTES:
             return None
         spare = dead.left.size + dead.appender.waiting_size + self._committer.spare
         most = min(self._limits.max_bytes, self._limits.dead_bytes, spare)
@@ -363,7 +355,7 @@ class DiskQueue(QueueLine[QueueEntry]):
                     continue
                 if shortage is not None:
                     break
-                written = self._append([letter.payload], records=entry.records, at=letter.taken_at, died=entry.taken_at)
+                written = self.append([letter.payload], records=entry.records, at=letter.taken_at, synced=True)
                 self._dead.move(entry, written, done)
                 waiting.append(written)
                 begun, size = begun + 1, size + length
@@ -409,7 +401,7 @@ class DiskQueue(QueueLine[QueueEntry]):
             dead_oldest=self._dead.oldest,
             damaged=(*queued.damaged, *buried.damaged),
             lost=queued.lost + buried.lost,
-            refused=any(one.appender.refused_at is not None for one in (queued, buried)),
+            refused=self._committer.is_hanging or any(one.appender.refused_at is not None for one in (queued, buried)),
         )
 
     async def close(self) -> None:

@@ -64,7 +64,6 @@ class FoundIdentity(NamedTuple):
     directory: str
     folder: Path
     mark: int
-    created: int
 
 
 class WantedQueue(NamedTuple):
@@ -87,9 +86,7 @@ def read_identity(folder: Path) -> FoundIdentity | None:
         return None
     if identity.version != VERSION:
         return None
-    return FoundIdentity(
-        identity.project, identity.destination, folder.parent.name, folder, identity.mark, identity.created
-    )
+    return FoundIdentity(identity.project, identity.destination, folder.parent.name, folder, identity.mark)
 
 
 def is_partial_identity(folder: Path) -> bool:
@@ -221,7 +218,7 @@ class QueueFolders:
             shutil.rmtree(partial, ignore_errors=True)  # the next attempt takes another name
             raise
         self._system.synchronise_folder(place)
-        made = self._known[folder] = FoundIdentity(wanted.project, wanted.name, place.name, folder, mark, at)
+        made = self._known[folder] = FoundIdentity(wanted.project, wanted.name, place.name, folder, mark)
         return made
 
     def _fill(self, partial: Path, identity: QueueIdentity) -> None:

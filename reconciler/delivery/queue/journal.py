@@ -4,8 +4,8 @@ Acknowledgements are written within 100 ms and never forced to disk: after a cra
 
 A segment of which everything left is removed if it is the first one. Another one is emptied to its header, which says
 so: a missing file in the middle would look lost. The last one stays, for its numbers; when nothing is queued, it is
-sealed and emptied too, once it is long or its room is needed. None of that needs room on the disk. What the disk does
-not take of a segment is tried again every second, and keeps no other segment waiting.
+sealed and emptied too. None of that needs room on the disk. What the disk does not take of a segment is tried again
+every second, and keeps no other segment waiting.
 """
 
 import asyncio
@@ -14,8 +14,7 @@ import logging
 import os
 import zlib
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,11 +23,8 @@ from reconciler.delivery.queue.appender import Appender, Committer, write_all
 from reconciler.delivery.queue.files import QueueReader, System
 from reconciler.delivery.queue.recovery import Recovered
 from reconciler.delivery.queue.segments import (
-    EMPTIED,
     LONGEST_BYTES,
-    REMOVED,
     SEGMENT_HEADER_BYTES,
-    WRITTEN,
     Progress,
     QueueEntry,
     Segment,
@@ -41,15 +37,11 @@ log = logging.getLogger(__name__)
 FLUSH_SECONDS = 0.1
 AGAIN_SECONDS = 1.0  # after a write that failed
 ATTEMPTS = 2  # at the end: what a full disk does not take is sent again
-EMPTY_BYTES = 8 << 20  # the last segment is emptied from this length on when nothing is queued
-SMALL_BYTES = 64 << 10  # the same on a disk with little room, of which it may have the share below
-SHARES = 16
 
-REFUSED = {
-    WRITTEN: "What left the queue file %s could not be written down (%s); until it is, a crash sends it again.",
-    EMPTIED: "The queue file %s could not be emptied (%s).",
-    REMOVED: "The queue file %s could not be removed (%s).",
-}
+REFUSED = (
+    "What left the queue file %s could not be written down, or its room not given back (%s); it is tried again. A "
+    "crash may send some of it again."
+)
 
 
 class Shared(NamedTuple):
@@ -225,10 +217,6 @@ class Journal:
             self.appender.seal()
         self._dirty[last] = None
 
-    def _is_last_long(self) -> bool:
-        long = min(EMPTY_BYTES, self.appender.roll_bytes, max(SMALL_BYTES, self._committer.spare // SHARES))
-        return self.segments[-1].end >= long or self.appender.refused_at is not None
-
     # Writing acknowledgements, and giving files back.
 
     def _touch(self, segment: Segment) -> None:
@@ -239,7 +227,7 @@ class Journal:
 
     def _flush(self, *, is_urgent: bool = False) -> None:
         self._timer = None
-        if self.segments and self.is_empty and self._is_last_long():
+        if self.segments and self.is_empty:
             self._seal_last()
         self._tidy(is_urgent=is_urgent)
         for segment in [*self._dirty][:1]:  # it waits for the thread, or for another attempt
@@ -252,26 +240,24 @@ class Journal:
 
     def _tidy(self, *, is_urgent: bool = False) -> None:
         """Do on the thread what segments need. An urgent call does not wait with what failed before."""
+        now = asyncio.get_running_loop().time()
         removable = self._removable()
         steps = []
         for segment in [*dict.fromkeys([*removable, *self._dirty])]:
-            is_waiting = segment.retry_at > asyncio.get_running_loop().time() and not is_urgent
-            if segment.is_busy or is_waiting:
+            if segment.is_busy or (segment.retry_at > now and not is_urgent):
                 continue
             self._dirty.pop(segment, None)
-            step = _Step(segment, end=segment.end)
+            step = _Step(segment, end=segment.end, is_removed=segment in removable)
             if segment.is_changed and not segment.is_drained:
                 step.acknowledged, segment.is_changed = segment.acknowledged.encode(), False
-            if segment in removable:
-                step.verb, step.act = REMOVED, partial(_remove, segment=segment)
-            elif segment.is_spent and segment.holds_bytes:
-                step.verb, step.act = EMPTIED, partial(_empty, segment=segment, header=self._drained(segment))
-            if step.act is not None:
+            if not step.is_removed and segment.is_spent and segment.holds_bytes:
+                step.header = self._drained(segment)
+            if step.gives_back:
                 self.reader.forget(segment.path)  # a file keeps its room while it is open
-            if step.act is not None and not segment.is_stuck:
-                segment.end = SEGMENT_HEADER_BYTES  # the thread is done with it before it writes the next append
-                self._account(segment)
-            if step.act is not None or step.acknowledged is not None:
+                if not segment.is_stuck:
+                    segment.end = SEGMENT_HEADER_BYTES  # the thread is done with it before it writes the next append
+                    self._account(segment)
+            if step.gives_back or step.acknowledged is not None:
                 segment.is_busy = True
                 steps.append(step)
         if steps:
@@ -288,31 +274,27 @@ class Journal:
         for step in steps:
             segment = step.segment
             segment.is_busy = False
-            if step.acknowledged is not None and WRITTEN not in step.faults:
-                segment.acknowledged.length = len(step.acknowledged)
-                segment.faults.discard(WRITTEN)
-            if step.act is not None and step.verb not in step.faults:
+            if step.fault is not None:
+                self._refused(step, step.fault)
+                continue
+            if step.gives_back:
                 segment.is_drained, segment.end, segment.acknowledged.length = True, SEGMENT_HEADER_BYTES, 0
-                segment.faults.clear()
-            elif step.faults:
-                self._refused(step)
+            segment.is_stuck = False
             self._account(segment)
-            if step.verb == REMOVED and not segment.faults:
+            if step.is_removed:
                 self.segments.remove(segment)
                 self.disk -= segment.counted
         for segment in self._removable():
             self._touch(segment)
 
-    def _refused(self, step: "_Step") -> None:
+    def _refused(self, step: "_Step", fault: OSError) -> None:
         """Log what the disk did not do, once until it does, and try it again later."""
         segment = step.segment
-        if step.act is not None:
-            segment.end = step.end
-        for verb, fault in step.faults.items():
-            if not any(verb in one.faults for one in self.segments):
-                log.warning(REFUSED[verb], segment.path, os.strerror(fault.errno or 0))
-            segment.faults.add(verb)
-        segment.is_changed |= WRITTEN in step.faults
+        if not any(one.is_stuck for one in self.segments):
+            log.warning(REFUSED, segment.path, os.strerror(fault.errno or 0))
+        segment.is_stuck, segment.end = True, step.end
+        self._account(segment)
+        segment.is_changed |= step.acknowledged is not None
         segment.retry_at = asyncio.get_running_loop().time() + AGAIN_SECONDS
         self._committer.faults += 1
         self._touch(segment)
@@ -338,35 +320,49 @@ class Journal:
 
 @dataclass(slots=True)
 class _Step:
-    """Work on one segment: write its acknowledgements, then empty or remove its file. `faults` are set afterwards."""
+    """Work on one segment: write its acknowledgements, then empty its file to a header, or remove it.
+
+    `fault` is set afterwards.
+    """
 
     segment: Segment
     end: int  # of the segment, before its bytes are given back
+    is_removed: bool
     acknowledged: bytes | None = None
-    verb: str = ""
-    act: Callable[[System], None] | None = None
-    faults: dict[str, OSError] = field(default_factory=dict)
+    header: bytes | None = None
+    fault: OSError | None = None
 
-    def attempt(self, verb: str, act: Callable[[System], None], system: System) -> None:
-        """Do a part of it."""
+    @property
+    def gives_back(self) -> bool:
+        """Nothing of the segment is left but a header."""
+        return self.is_removed or self.header is not None
+
+    def run(self, system: System) -> None:
+        """Do it. Raises OSError."""
         try:
-            act(system)
-        except OSError as fault:
-            self.faults[verb] = fault
+            if self.acknowledged is not None:
+                replace(system, path=self.segment.acknowledgements_path, data=self.acknowledged)
+                self.segment.acknowledged.length = len(self.acknowledged)
+        except OSError:
+            if not self.gives_back:  # which needs no room on the disk, and no acknowledgements afterwards
+                raise
+        if self.is_removed:
+            _remove(system, segment=self.segment)
+        elif self.header is not None:
+            _empty(system, segment=self.segment, header=self.header)
 
 
 def _run(system: System, steps: Sequence[_Step]) -> None:
     """Do all steps. A fault of one keeps no other from running, but no file is removed behind one that stays."""
     stays: OSError | None = None
     for step in steps:
-        if step.acknowledged is not None:
-            path = step.segment.acknowledgements_path
-            step.attempt(WRITTEN, partial(replace, path=path, data=step.acknowledged), system)
-        if step.verb == REMOVED and stays is not None:
-            step.faults[REMOVED] = stays
-        elif step.act is not None:
-            step.attempt(step.verb, step.act, system)
-        stays = stays or step.faults.get(REMOVED)
+        try:
+            if step.is_removed and stays is not None:
+                raise stays
+            step.run(system)
+        except OSError as fault:
+            step.fault = fault
+            stays = fault if step.is_removed else stays
 
 
 def _remove(system: System, *, segment: Segment) -> None:

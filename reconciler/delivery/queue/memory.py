@@ -114,13 +114,12 @@ MOST_REFUSED = 10_000  # dead letters with which the queue takes no other for la
 
 @dataclass(eq=False, slots=True)
 class HeldLetter:
-    """A dead letter in memory. `died` is when it died first."""
+    """A dead letter in memory."""
 
     records: int
     taken_at: int
     obituary: Obituary
     payload: bytes
-    died: int
 
 
 class MemoryQueue(QueueLine[bytes]):
@@ -134,7 +133,6 @@ class MemoryQueue(QueueLine[bytes]):
         self._max_batches = max_batches
         self._max_bytes = max_bytes
         self.letters: deque[HeldLetter] = deque()
-        self._died: dict[int, int] = {}  # of batches that were dead letters: when they died first
         self._last = 0
         self._batches = self._records = self._size = self._dead_size = 0
 
@@ -152,7 +150,14 @@ class MemoryQueue(QueueLine[bytes]):
         """See the contract."""
         return size <= self._max_bytes
 
-    def append(self, payload: Sequence[Piece], *, records: int, at: int) -> asyncio.Future[None]:
+    def append(
+        self,
+        payload: Sequence[Piece],
+        *,
+        records: int,
+        at: int,
+        joins: bool = False,  # noqa: ARG002 - none do
+    ) -> asyncio.Future[None]:
         """See the contract."""
         # One piece of bytes is taken as it is; views would keep the whole request in memory.
         data = payload[0] if len(payload) == 1 and isinstance(payload[0], bytes) else b"".join(payload)
@@ -177,21 +182,19 @@ class MemoryQueue(QueueLine[bytes]):
                 self._forget(batch)
 
     def _forget(self, batch: Batch) -> None:
-        self._died.pop(batch.number, None)
         self._count(-1, -batch.records, -batch.size)
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True
     ) -> asyncio.Future[None]:
         """See the contract."""
-        died = self._died.get(batch.number, obituary.at)
-        self._bury(b"".join(payload), obituary, records=records, taken_at=batch.taken_at, died=died)
+        self._bury(b"".join(payload), obituary, records=records, taken_at=batch.taken_at)
         if leaves:
             self.delivered([batch])
         return _done()
 
-    def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int, died: int) -> None:
-        self.letters.append(HeldLetter(records, taken_at, obituary, data, died))
+    def _bury(self, data: bytes, obituary: Obituary, *, records: int, taken_at: int) -> None:
+        self.letters.append(HeldLetter(records, taken_at, obituary, data))
         self._dead_size += len(data)
 
     def bury_unqueued(
@@ -201,7 +204,7 @@ class MemoryQueue(QueueLine[bytes]):
         size = sum(map(len, payload))
         if len(self.letters) >= MOST_REFUSED or self._size + self._dead_size + size > self._max_bytes:
             return None
-        self._bury(b"".join(payload), obituary, records=records, taken_at=at, died=obituary.at)
+        self._bury(b"".join(payload), obituary, records=records, taken_at=at)
         return _done()
 
     async def replay(self, *, outages_only: bool, most: int | None = None) -> tuple[int, int]:
@@ -215,7 +218,6 @@ class MemoryQueue(QueueLine[bytes]):
                 break
             self._remove(letter)
             self.append([letter.payload], records=letter.records, at=letter.taken_at)
-            self._died[self._last] = letter.died
             batches, records = batches + 1, records + letter.records
         return batches, records
 
@@ -233,7 +235,7 @@ class MemoryQueue(QueueLine[bytes]):
 
     async def expire(self, *, before: int) -> tuple[int, int]:
         """See the contract. Dead letters have no limit of their own in memory."""
-        return self._remove_letters(lambda letter: letter.died < before)
+        return self._remove_letters(lambda letter: letter.obituary.at < before)
 
     def _remove_letters(self, is_wanted: Callable[[HeldLetter], bool]) -> tuple[int, int]:
         gone = [letter for letter in self.letters if is_wanted(letter)]
@@ -252,7 +254,7 @@ class MemoryQueue(QueueLine[bytes]):
             dead_batches=len(self.letters),
             dead_records=sum(letter.records for letter in self.letters),
             dead_size=self._dead_size,
-            dead_oldest=min((letter.died for letter in self.letters), default=None),
+            dead_oldest=min((letter.obituary.at for letter in self.letters), default=None),
         )
 
     async def close(self) -> None:

@@ -5,9 +5,8 @@ import contextlib
 import fcntl
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 from reconciler.delivery.queue import appender, folders, recovery, segments
 from reconciler.delivery.queue.appender import Committer
@@ -26,13 +25,6 @@ log = logging.getLogger(__name__)
 
 LOCK = ".lock"  # no directory of a storage begins with a dot
 UNLIMITED = 1 << 62
-NAMES = 10  # of queues in one log line
-
-
-class _Removing(NamedTuple):
-    found: FoundIdentity
-    task: asyncio.Task[None]
-    until: float  # in seconds of the loop: nobody waits longer
 
 
 class Queues:
@@ -54,7 +46,6 @@ class Queues:
         self._folders = QueueFolders(root, system=system, clock=clock, randomness=randomness)
         self._shared = Shared(Committer(system, root, reserve=reserve), QueueReader(), clock)
         self._open: dict[Path, DiskQueue] = {}
-        self._removing: dict[Path, _Removing] = {}  # they are open still
         self._opening = asyncio.Lock()
         self._lock: int | None = None
 
@@ -83,15 +74,11 @@ class Queues:
         self._shared.committer.look()
 
     async def open(self, *, project: str, name: str, storage: Storage, max_batches: int, dead_bytes: int) -> DiskQueue:
-        """Open the queue of a destination, and make it if there is none. Raises QueueFault.
-
-        If the queue is being removed, this waits for the end of it as long as `remove` does.
-        """
+        """Open the queue of a destination, and make it if there is none. Raises QueueFault."""
         limits = QueueLimits(max_batches, storage.max_bytes, dead_bytes)
         if folders.DIRECTORY.fullmatch(storage.directory) is None:
             raise QueueFault(f"The queue of {name} cannot be at {storage.directory}: choose a plain name.")
         wanted = WantedQueue(project, name, storage.directory)
-        await self._removed_before(wanted)
         async with self._opening:
             with _faults(name):
                 found = await self._shared.reader.run(lambda: self._folders.find_or_make(wanted))
@@ -104,10 +91,8 @@ class Queues:
                 return await self._opened(found, QueueLimits(UNLIMITED, UNLIMITED, dead_bytes), Sync.COMMIT)
 
     async def _opened(self, found: FoundIdentity, limits: QueueLimits, sync: Sync) -> DiskQueue:
-        if found.folder in self._removing:
-            raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         if found.folder in self._open:
-            raise QueueFault(f"The queue of {found.name} is open already.")
+            raise QueueFault(f"The old queue of {found.name} is still being closed; look at the disk.")
         queued, buried = await self._shared.reader.run(lambda: self._recovered(found))
         queue = DiskQueue(found, queued=queued, buried=buried, shared=self._shared, limits=limits, sync=sync)
         await queue.start()
@@ -136,20 +121,13 @@ class Queues:
     async def remove(self, queue: Queue) -> None:
         """Close a queue, and remove its folder if it is on disk and nothing is in it. Damaged files are kept.
 
-        This waits `committer.END_SECONDS` for a disk that hangs. The removal then goes on, and until it ends nobody
-        opens the queue again; others are opened meanwhile.
+        Nobody opens the queue again before this ends. It waits for a disk that hangs; others are opened meanwhile.
         """
         if not isinstance(queue, DiskQueue):
             await queue.close()
-        elif queue.folder in self._open:  # else all are closed
-            removing = asyncio.create_task(self._removed(queue), name=f"remove-queue-{queue.folder.name}")
-            until = asyncio.get_running_loop().time() + appender.END_SECONDS
-            self._removing[queue.folder] = _Removing(queue.identity, removing, until)
-            await asyncio.wait([removing], timeout=appender.END_SECONDS)
-            if not removing.done():
-                log.error("The disk of the queues does not answer; %s is closed when it does.", queue.folder)
-
-    async def _removed(self, queue: DiskQueue) -> None:
+            return
+        if queue.folder not in self._open:  # all are closed
+            return
         try:
             await queue.close()  # first: afterwards it has everything that was being written
             if not any((queue.depth().batches, queue.depth().dead_batches)):
@@ -159,14 +137,6 @@ class Queues:
                             self._folders.forget(queue.folder)
         finally:
             self._open.pop(queue.folder, None)
-            self._removing.pop(queue.folder, None)
-
-    async def _removed_before(self, wanted: WantedQueue) -> None:
-        """Wait for the end of a removal: else a folder would be found that is about to go."""
-        now = asyncio.get_running_loop().time()
-        for one in [*self._removing.values()]:
-            if (one.found.project, one.found.name, one.found.directory) == wanted:
-                await asyncio.wait([one.task], timeout=max(0.0, one.until - now))
 
     def spare(self) -> int:
         """Return how many bytes may be written before the disk is down to its reserve; below zero if it is beyond."""
@@ -184,12 +154,7 @@ class Queues:
         This waits `committer.END_SECONDS`, for all queues together, for a disk that hangs. The root then stays locked
         until the process ends, since a call that hangs may still write.
         """
-        closing = [
-            (queue.identity, asyncio.create_task(queue.close()))
-            for folder, queue in self._open.items()
-            if folder not in self._removing
-        ]
-        closing += [(one.found, one.task) for one in self._removing.values()]
+        closing = [(queue.identity, asyncio.create_task(queue.close())) for queue in self._open.values()]
         self._open.clear()
         try:
             async with asyncio.timeout(appender.END_SECONDS):
@@ -197,7 +162,7 @@ class Queues:
         except TimeoutError:
             log.error(
                 "The disk of the queues does not answer; what was not written is not kept, of %s.",
-                _names([found for found, task in closing if task.cancelled()]),
+                ", ".join(sorted(f"{one.name} ({one.project})" for one, task in closing if task.cancelled())),
             )
         else:
             if self._lock is not None:
@@ -206,13 +171,6 @@ class Queues:
         finally:
             self._shared.committer.stop()
             self._shared.reader.close()
-
-
-def _names(found: Sequence[FoundIdentity]) -> str:
-    """Return queues as a log line names them."""
-    names = sorted(f"{one.name} ({one.project})" for one in found)
-    more = len(names) - NAMES
-    return ", ".join(names[:NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 @contextlib.contextmanager

@@ -14,7 +14,6 @@ import contextlib
 import itertools
 import logging
 import os
-import shutil
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,7 +78,7 @@ def recover(folder: Path, *, kind: int, mark: int) -> Recovered:
     before = Totals()
     for one, following in itertools.zip_longest(served, served[1:]):
         before = _add(recovered, one, following, before)
-    recovered.damaged = quarantined(folder, kind=kind)
+    recovered.damaged += quarantined(folder, kind=kind)
     highest = max([highest, *map(_highest_of, recovered.damaged), *(one.highest for one in served)])
     recovered.header = recovered.header._replace(first=highest + 1, before=before)
     with contextlib.suppress(OSError):
@@ -175,6 +174,7 @@ def _add(recovered: Recovered, one: _Found, following: _Found | None, before: To
             put_in_quarantine(one.path, kind=kind, is_served=True)
         except OSError as fault:
             failure = fault
+            recovered.damaged.append(one.path)
         report_quarantine(one.path, failure)
     segment = _segment(one, begins, held, kind=kind, mark=mark)
     if recovered.segments:
@@ -268,23 +268,13 @@ def put_in_quarantine(path: Path, *, kind: int, is_served: bool) -> Path:
             continue
         elif not is_served:
             path.rename(place)
-        elif not _link(path, place):  # a file system without links
-            if place == first:  # only one copy: else each start would add one
-                shutil.copyfile(path, place)
-            return first
+        else:
+            os.link(path, place)
         if not is_served:
             with contextlib.suppress(FileNotFoundError):
                 path.with_suffix(segments.ACKNOWLEDGED).rename(beside)
         return place
     raise AssertionError
-
-
-def _link(path: Path, place: Path) -> bool:
-    try:
-        os.link(path, place)
-    except OSError:
-        return False
-    return True
 
 
 def report_quarantine(path: Path, failure: Exception | None) -> None:

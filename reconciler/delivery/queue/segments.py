@@ -17,7 +17,7 @@ record can pass for a frame when a damaged file is searched. `docs/queue-format.
 import struct
 import zlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -30,14 +30,12 @@ MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgot
 
 DONE = 1  # earlier versions wrote it for each batch
 PROGRESSED = 2
-SEVERAL = 3
-REPLAYED = 4
+SEVERAL = 3  # earlier versions also wrote 4, for a batch that had been a dead letter
 
 _RECORD = struct.Struct("<IIB")  # checksum of all after it, length of the body, kind
 _CHECKSUM_BYTES = 4
 _DONE = struct.Struct("<QII")  # number, records, bytes
 _PROGRESSED = struct.Struct("<QIQ")  # number, attempts, milliseconds; then a bit for each record that is done
-_REPLAYED = struct.Struct("<QQ")  # number, when it died first
 _SEVERAL = struct.Struct("<QQQQ")  # first number, batches, records, bytes; then a bit for each number
 
 
@@ -87,19 +85,17 @@ def unpack_places(packed: bytes) -> frozenset[int]:
 class Acknowledgements:
     """The acknowledgements of one segment, which begins with the number `first`.
 
-    `gone` sums what left, `progress` has what was tried of the rest, `died` when a replayed dead letter died first.
-    `length` is the file's.
+    `gone` sums what left, `progress` has what was tried of the rest. `length` is the file's.
     """
 
     def __init__(self, first: int, *, mark: int) -> None:
         self.first = first
         self.gone = Totals()
         self.progress: dict[int, Progress] = {}
-        self.died: dict[int, int] = {}
         self.length = 0
         self._mark = mark
         self._left = 0  # a bit for each number that left, from the first one on
-        self._records: dict[tuple[int, int], bytes] = {}  # of progress and of deaths, by kind and number
+        self._records: dict[int, bytes] = {}  # of progress, by number
 
     def __contains__(self, number: int) -> bool:
         """Tell whether a batch left."""
@@ -112,9 +108,8 @@ class Acknowledgements:
     def leave(self, number: int, totals: Totals) -> None:
         """Record that one batch left."""
         self.leave_range(number, number, totals)
-        for kind, kept in ((PROGRESSED, self.progress), (REPLAYED, self.died)):
-            if number in kept:
-                del kept[number], self._records[kind, number]
+        if number in self.progress:
+            del self.progress[number], self._records[number]
 
     def leave_range(self, first: int, last: int, totals: Totals) -> None:
         """Record that all batches in a range of numbers left. Numbers that left before may be among them."""
@@ -125,12 +120,7 @@ class Acknowledgements:
         """Record an attempt."""
         self.progress[number] = progress
         body = _PROGRESSED.pack(number, progress.attempts, progress.spent) + pack_places(progress.done)
-        self._records[PROGRESSED, number] = self._record(PROGRESSED, body)
-
-    def replay(self, number: int, died: int) -> None:
-        """Record that a batch was a dead letter, which died first at that time in Unix milliseconds."""
-        self.died[number] = died
-        self._records[REPLAYED, number] = self._record(REPLAYED, _REPLAYED.pack(number, died))
+        self._records[number] = self._record(PROGRESSED, body)
 
     def encode(self) -> bytes:
         """Return the bytes of the file."""
@@ -167,8 +157,6 @@ class Acknowledgements:
         elif kind == PROGRESSED:
             _, attempts, spent = _PROGRESSED.unpack_from(body)
             self.try_batch(number, Progress(attempts, spent, unpack_places(body[_PROGRESSED.size :])))
-        elif kind == REPLAYED:
-            self.replay(number, _REPLAYED.unpack(body)[1])
         elif kind == SEVERAL:
             self._left |= int.from_bytes(body[_SEVERAL.size :], "little") << (number - self.first)
             self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))
@@ -212,7 +200,7 @@ def sum_frames(frames: "Sequence[Frame] | Sequence[QueueEntry]") -> Totals:
     return Totals(len(frames), sum(frame.records for frame in frames), sum(frame.size for frame in frames))
 
 
-def checksum(payload: Sequence[Piece]) -> int:
+def checksum(payload: Iterable[Piece]) -> int:
     """Return the CRC-32 of pieces one after another."""
     value = 0
     for piece in payload:
@@ -338,8 +326,6 @@ DEAD = 2
 
 DRAINED = 1  # a flag: all batches left, and the bytes are gone
 
-WRITTEN, EMPTIED, REMOVED = "written", "emptied", "removed"  # what the disk may refuse to a segment
-
 # Magic, version, kind, flags, mark, first number, batches, records and bytes before, made at, zero; then the checksum.
 _SEGMENT = struct.Struct("<8sHBBIQQQQQI")
 
@@ -413,7 +399,7 @@ class Segment:
     `end` is where the last committed frame ends, `left` is what has not left. A sealed segment gets no more frames. A
     drained one has no frames that count, though bytes of it may still be on disk. `counted` is how many bytes of it are
     in the journal's sum. `is_changed` says that its acknowledgements are to be written, `is_busy` that the thread works
-    on it, `retry_at` when it does so again after a fault, `faults` what the disk refuses: to write, empty or remove it.
+    on it, `is_stuck` that the disk refused what it did last, `retry_at` when it does so again.
     """
 
     path: Path
@@ -431,7 +417,7 @@ class Segment:
     is_changed: bool = False
     is_busy: bool = False
     retry_at: float = 0.0
-    faults: set[str] = field(default_factory=set)
+    is_stuck: bool = False
 
     @property
     def acknowledgements_path(self) -> Path:
@@ -447,11 +433,6 @@ class Segment:
     def holds_bytes(self) -> bool:
         """More of it is on disk than a header."""
         return self.end > SEGMENT_HEADER_BYTES or self.acknowledged.length > 0
-
-    @property
-    def is_stuck(self) -> bool:
-        """The disk refuses to give its bytes back."""
-        return bool(self.faults & {REMOVED, EMPTIED})
 
 
 @dataclass(eq=False, slots=True)

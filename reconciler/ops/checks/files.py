@@ -3,10 +3,8 @@
 Each check is one function: it looks, and returns its findings. Nothing of a secret's content stays.
 """
 
-import itertools
 import os
 import pwd
-import re
 import stat
 import time
 from collections import Counter
@@ -22,11 +20,8 @@ from reconciler.ops.databases import ProgressWatch
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
 from reconciler.settings import bounded_io
 from reconciler.settings.models import Settings
-from reconciler.store import audit
 from reconciler.store import files as store_files
-from reconciler.store.audit import BrokenChain
-from reconciler.store.contract import StoreFault
-from reconciler.store.files import OPERATIONS, STORE, DatabaseIdentity, DatabaseKind
+from reconciler.store.files import OPERATIONS, STORE, DatabaseKind
 from reconciler.store.records import DamagedVersion
 
 MOST_BYTES = 4 << 20
@@ -98,42 +93,17 @@ def _named_file(named: NamedFile) -> Iterator[DoctorFinding]:
 
 
 def check_secrets_folder(path: Path | None) -> list[DoctorFinding]:
-    """Check the files below `secrets.directory`, of which resources name some."""
+    """Check that the service alone may enter `secrets.directory`."""
     if path is None:
         return []
     if not path.is_dir():
         told = f"{path}, the folder of `secrets.directory`, is no folder"
         return [error(NAME, told, "make it, or correct `secrets.directory`")]
-    found = list(itertools.islice(_read_by_everybody(path), MOST_ENTRIES))
-    if not found:
-        return []
-    told = f"{counted(len(found), 'file')} below {path}, the folder of `secrets.directory`, may be read by everybody"
-    todo = f"`chmod -R o-rwx {path}`, and replace the secrets if anybody else uses this machine"
-    return [error(NAME, f"{told}, as {found[0]}", todo)]
-
-
-def _read_by_everybody(folder: Path) -> Iterator[Path]:
-    """Yield files in one order. Without the right to enter a folder, the modes of what is in it do not matter."""
-    if not folder.stat().st_mode & OTHERS_ENTER:
-        return
-    for path in sorted(folder.iterdir()):
-        mode = path.lstat().st_mode
-        if stat.S_ISDIR(mode):
-            yield from _read_by_everybody(path)
-        elif stat.S_ISREG(mode) and mode & OTHERS_READ:
-            yield path
-
-
-def check_settings_file(path: Path | None, *, has_secret: bool) -> list[DoctorFinding]:
-    """Check the settings file itself, which may hold a client's secret."""
-    if path is None or not has_secret:
-        return []
     mode = stat.S_IMODE(path.stat().st_mode)
-    if not mode & OTHERS_READ:
+    if not mode & OTHERS_ENTER:
         return []
-    told = f"{path} holds `auth.oidc.oauth2ClientSecret`, and everybody may read it (mode {mode:04o})"
-    todo = "take it out and set SERVICE_OIDC_OAUTH2_CLIENT_SECRET, or let the service alone read the file"
-    return [error(NAME, told, todo)]
+    told = f"{path}, the folder of `secrets.directory`, may be entered by everybody (mode {mode:04o})"
+    return [warning(NAME, told, f"`chmod o-rwx {path}`, and replace the secrets that others may have read")]
 
 
 # The state directory: its owner, and who else may look into it.
@@ -241,17 +211,17 @@ def check_quarantine(state: Path) -> list[DoctorFinding]:
     ]
 
 
-# Room on the disks: for log records, for large changes, for the copy before an upgrade.
+# Room on the disks, for log records and for large changes.
 
 DISK_NAME = "disk"
 LARGE_CHANGE_BYTES = 128 << 20  # below that the store gives large changes up
 FEW_FILES = 1000
 
 
-def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFinding]:
+def check_disk(folder: Path, *, reserve: int) -> list[DoctorFinding]:
     """Check the disk of a folder, or of the nearest one above it that is there. Raises OSError.
 
-    `reserve` is `delivery.freeBytes`; `store_bytes` is the size of the store on this disk.
+    `reserve` is `delivery.freeBytes`.
     """
     place = next(each for each in (folder, *folder.parents) if each.is_dir())
     found = os.statvfs(place)
@@ -265,52 +235,15 @@ def check_disk(folder: Path, *, reserve: int, store_bytes: int) -> list[DoctorFi
         return [error(DISK_NAME, told, "make room")]
     if free < reserve + LARGE_CHANGE_BYTES:
         return [warning(DISK_NAME, f"{left}, little more than log records are refused at", "make room")]
-    if free < store_bytes + databases.SPARE_BYTES:
-        size = databases.size_text(store_bytes)
-        told = f"{left}, too little for the copy that an upgrade makes of the store ({size})"
-        return [warning(DISK_NAME, told, "make room before the next upgrade")]
     return [ok(DISK_NAME, left)]
 
 
-# Open files: the limit of the service's process while it runs, otherwise of this one.
-
-LIMIT_NAME = "open files"
-WANTED = 8192  # less is little for many destinations; the service takes up to 65,536
-LEAST = 1024
-FULL = 0.9  # of the limit
-TODO = "set LimitNOFILE=65536 in the unit, or `ulimit -Hn 65536` where it is started"
-_LINE = re.compile(r"^Max open files\s+(\d+|unlimited)\s+(\d+|unlimited)\s", re.MULTILINE)
-
-
-def check_open_files(process: int | None) -> list[DoctorFinding]:
-    """Check the hard limit, up to which a service helps itself, and how many a running one has open. Raises OSError."""
-    of_process = Path(f"/proc/{'self' if process is None else process}")
-    whose = "a service started from here" if process is None else f"the service (process {process})"
-    found = _LINE.search((of_process / "limits").read_text(encoding="ascii"))
-    if found is None or found[2] == "unlimited":
-        return [ok(LIMIT_NAME, f"{whose} may open any number")]
-    most = int(found[2])
-    try:
-        opened = 0 if process is None else sum(1 for _ in (of_process / "fd").iterdir())
-    except PermissionError:  # another user's process
-        opened = 0
-    if opened >= most * FULL:
-        told = f"{whose} has {opened:,} files open, and may open {most:,}: at that it refuses connections"
-        return [error(LIMIT_NAME, told, TODO)]
-    if most >= WANTED:
-        return [ok(LIMIT_NAME, f"{whose} may open {most:,}")]
-    told = f"{whose} may open {most:,}, and queues, connections and repositories take some each"
-    return [error(LIMIT_NAME, told, TODO) if most < LEAST else warning(LIMIT_NAME, told, TODO)]
-
-
-# Checks of the databases and the audit.
+# Checks of the databases.
 
 QUICK_SECONDS = 15.0
 FULL_SECONDS = 3600.0
 ELSEWHERE = "look through a copy of it with `sqlite3 COPY 'pragma integrity_check'`, which has no limit"
-MUCH_FREE = 0.5  # of a file that nothing is in
 NAMED = 10  # damaged versions that a sentence names
-LITTLE_BYTES = 256 << 20  # what is smaller may be as empty as it likes
 
 T = TypeVar("T")
 
@@ -343,11 +276,11 @@ def check_database(
     if verdict is None or damaged is None:
         told = f"{what}, too large to be looked through in {seconds:g} seconds"
         todo = ELSEWHERE if is_full else "look through it with `reconciler doctor --full`"
-        return [warning(name, told, todo), *_free(path, kind, found)]
+        return [warning(name, told, todo)]
     if verdict != "ok" or damaged:
         return [_damaged(path, kind, verdict, damaged)]
     later = f"; the next start brings it to version {kind.latest}" if found.version < kind.latest else ""
-    return [ok(name, f"{what}, whole{later}"), *_free(path, kind, found)]
+    return [ok(name, f"{what}, whole{later}")]
 
 
 def _damaged(path: Path, kind: DatabaseKind, verdict: str, damaged: list[DamagedVersion]) -> DoctorFinding:
@@ -372,48 +305,8 @@ def _in_time(look: Callable[[], T]) -> T | None:
         return None
 
 
-def _free(path: Path, kind: DatabaseKind, found: DatabaseIdentity) -> list[DoctorFinding]:
-    free = found.free_pages * found.page_bytes
-    if free < LITTLE_BYTES or free < found.size * MUCH_FREE:
-        return []
-    told = f"{databases.size_text(free)} of {path} are unused, and go to what comes"
-    return [ok(kind.file, f"{told}; `vacuum` in a stopped service gives them back (docs/upgrades.md)")]
-
-
 def _names(damaged: list[DamagedVersion]) -> str:
     first = ", ".join(
         f"version {one.version} of the {one.kind} {one.name} (project {one.project})" for one in damaged[:NAMED]
     )
     return f"{first} and {len(damaged) - NAMED} more" if len(damaged) > NAMED else first
-
-
-# The chain of the audit, as far as there is time.
-#
-# Events that are gone although they are to be kept are not looked for: the settings of today need not say for how long
-# older ones were to be kept (`reconciler audit verify --retention`).
-
-AUDIT = "audit"
-MENDING = "keep a copy of the file, look who may write it, and compare it with the heads in the service's log"
-
-
-def check_audit(path: Path, *, is_full: bool, clock: Callable[[], float] = time.monotonic) -> list[DoctorFinding]:
-    """Check the chain of the audit in a store; nothing for a store that cannot be used, which its own check reports."""
-    try:
-        version = store_files.identify(path, STORE).version if path.exists() else None
-    except ReconcilerError:
-        version = None
-    if version is None:
-        return []
-    if version != STORE.latest:
-        return [ok(AUDIT, f"not looked at before the next start, which brings the store to version {STORE.latest}")]
-    watch = ProgressWatch(clock, FULL_SECONDS if is_full else QUICK_SECONDS, lambda _: None)
-    try:
-        verified = audit.verify(path, watched=partial(store_files.watched, watch=watch, what=AUDIT))
-    except BrokenChain as problem:
-        return [error(AUDIT, problem.message.rstrip("."), MENDING)]
-    except StoreFault as problem:
-        return [warning(AUDIT, f"not looked at: {problem.message.rstrip('.')}", "mend the store first")]
-    except Refused:
-        return [warning(AUDIT, "too long to be looked through in time", "`reconciler audit verify` has no limit")]
-    links, events = counted(verified.links, "link"), counted(verified.events, "event")
-    return [ok(AUDIT, f"the chain fits: {links} with {events}")]

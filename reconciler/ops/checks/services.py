@@ -1,11 +1,9 @@
-"""Checks of the listener, programs, repositories, the clock and certificates."""
+"""Checks of the service, programs, repositories, the clock and certificates."""
 
 import asyncio
-import errno
 import os
 import re
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
@@ -13,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,66 +19,19 @@ from reconciler.git.remotes.following import Remotes
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError, Refused
+from reconciler.notifications import certificates
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
+from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.models import Settings
-from reconciler.settings.scalars import Address
 from reconciler.worker import sandbox
 from reconciler.worker.sandbox import Protections
 
-# The listener: a running service answers there, or another one could listen there.
-
-NAME = "listener"
-SECONDS = 3.0
-ANY_PORT = 0
+NAME = "service"
 
 
-def check_listener(setting: str, address: Address, *, process: int | None) -> list[DoctorFinding]:
-    """Connect to a running service (`process`), otherwise listen for a moment."""
-    where = f"`{setting}`, {address},"
-    found = 0 if address.port == ANY_PORT else _listener_error(address, runs=process is not None)
-    if process is not None and found:
-        told = f"the service runs (process {process}) and does not answer at {where[:-1]} ({_why(found)})"
-        return [warning(NAME, told, "look into its log: it starts, hangs, or has other settings")]
-    if process is not None:
-        return [ok(NAME, f"the service runs (process {process}); {where} is its listener")]
-    if found == errno.EADDRINUSE:
-        return [error(NAME, f"{where} is in use by another program", "end that, or choose another port")]
-    if found == errno.EACCES:
-        return [error(NAME, f"{where} is a port for root alone", "choose one from 1024 on, and put a proxy before it")]
-    if found:
-        return [error(NAME, f"{where} cannot be listened at ({_why(found)})", "correct it")]
-    return [ok(NAME, f"the service does not run; {where} is free")]
-
-
-def _listener_error(address: Address, *, runs: bool) -> int:
-    """Return the number of the error, 0 without one."""
-    try:
-        if runs:
-            socket.create_connection((_reached(address.host), address.port), timeout=SECONDS).close()
-        else:
-            _listen(address)
-    except TimeoutError:
-        return errno.ETIMEDOUT
-    except OSError as problem:
-        return problem.errno or errno.EADDRNOTAVAIL
-    return 0
-
-
-def _listen(address: Address) -> None:
-    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-    with socket.socket(family) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((address.host, address.port))
-        listener.listen()
-
-
-def _reached(host: str) -> str:
-    """Return the address at which a listener at all addresses is reached."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - where others listen
-
-
-def _why(number: int) -> str:
-    return os.strerror(number).lower()
+def check_service(process: int | None) -> list[DoctorFinding]:
+    """Tell whether the service runs."""
+    return [ok(NAME, "it does not run" if process is None else f"it runs (process {process})")]
 
 
 # The sandbox of the process that reads what others wrote.
@@ -168,15 +118,7 @@ REPOSITORY_SECONDS = 30.0  # for one, however long `timeout` lets a git go on
 SHOWN = 12  # characters of a commit
 
 
-class NamedRepository(NamedTuple):
-    """A repository of the settings; a suspended one is not polled."""
-
-    name: str
-    source: Source
-    is_suspended: bool
-
-
-async def check_repositories(repositories: Sequence[NamedRepository], *, state: Path) -> list[DoctorFinding]:
+async def check_repositories(repositories: Sequence[WatchedRepository], *, state: Path) -> list[DoctorFinding]:
     """Poll all of them at once. `state` is the state directory, where no repository may lead."""
     if not repositories:
         return [ok(REPOSITORY_NAME, "the settings name none, so nothing is watched")]
@@ -203,8 +145,8 @@ def _folder_above(state: Path) -> Path | None:
     return state if runs_no_programs and is_ours else None
 
 
-async def _repository(named: NamedRepository, remotes: Remotes) -> DoctorFinding:
-    if named.is_suspended:
+async def _repository(named: WatchedRepository, remotes: Remotes) -> DoctorFinding:
+    if named.suspended:
         return ok(REPOSITORY_NAME, f"{named.name} is suspended in the settings, and nobody looked")
     try:
         async with asyncio.timeout(REPOSITORY_SECONDS):
@@ -241,7 +183,6 @@ def check_clock(now: datetime, folders: Iterable[Path]) -> list[DoctorFinding]:
 # Certificates: the listener's, and those of the trusted authorities.
 
 CERTIFICATE_NAME = "certificates"
-SOON = timedelta(days=14)
 
 
 def check_listener_certificate(
@@ -254,37 +195,22 @@ def check_listener_certificate(
     except Refused as problem:
         return [error(CERTIFICATE_NAME, problem.message.rstrip("."), "")]
     span = tls.certificate_span(chain.read_text(encoding="ascii", errors="replace"))
-    if span is None:
-        told = f"{chain} was read, and its end could not be"
-        return [warning(CERTIFICATE_NAME, told, "look with `openssl x509 -text`")]
-    if span.until <= now:
-        return [error(CERTIFICATE_NAME, f"{chain} has expired, so that no client connects", renew)]
-    if span.since > now:
+    if span is not None and span.since > now:
         return [error(CERTIFICATE_NAME, f"{chain} is not valid yet", "look at the clock, or wait")]
-    if span.until <= now + SOON:
-        return [warning(CERTIFICATE_NAME, f"{chain} ends {span.until:%Y-%m-%dT%H:%M:%SZ}", renew)]
-    return [ok(CERTIFICATE_NAME, f"{chain} fits its key, and is good until {span.until:%Y-%m-%d}")]
+    return [_end(f"{chain}", None if span is None else span.until, now=now, todo=renew)]
 
 
 def check_authorities(setting: str, path: Path, *, now: datetime) -> list[DoctorFinding]:
-    """Check a file of authorities that a setting names."""
-    what = f"{path}, the file of `{setting}`,"
-    fault = ""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    try:
-        context.load_verify_locations(path)
-    except ssl.SSLError:
-        fault = "holds no certificate (PEM)"
-    except OSError as problem:
-        fault = f"cannot be read ({problem.strerror})"
-    if fault:
-        return [error(CERTIFICATE_NAME, f"{what} {fault}", "put the authorities' certificates into it")]
-    seconds = [ssl.cert_time_to_seconds(str(one["notAfter"])) for one in context.get_ca_certs()]
-    ends = [datetime.fromtimestamp(end, UTC) for end in seconds]
-    todo = "put the present ones into it"
-    if ends and all(end <= now for end in ends):
-        return [error(CERTIFICATE_NAME, f"{what} holds only authorities that have expired", todo)]
-    if soon := sum(end <= now + SOON for end in ends):
-        told = f"{what} holds {soon} of {len(ends)} authorities that have expired, or will in {SOON.days} days"
-        return [warning(CERTIFICATE_NAME, told, todo)]
-    return [ok(CERTIFICATE_NAME, f"{what} can be used")]
+    """Check a file of authorities that a setting names. Raises OSError."""
+    until = certificates.last_authority(path.read_text(encoding="ascii", errors="replace"))
+    return [_end(f"{path}, the file of `{setting}`,", until, now=now, todo="put the present authorities into it")]
+
+
+def _end(what: str, until: datetime | None, *, now: datetime, todo: str) -> DoctorFinding:
+    if until is None:
+        return error(CERTIFICATE_NAME, f"{what} holds no certificate (PEM)", todo)
+    if until <= now:
+        return error(CERTIFICATE_NAME, f"{what} has expired, so that connections fail", todo)
+    if until <= now + certificates.SOON:
+        return warning(CERTIFICATE_NAME, f"{what} ends {until:%Y-%m-%dT%H:%M:%SZ}", todo)
+    return ok(CERTIFICATE_NAME, f"{what} is good until {until:%Y-%m-%d}")

@@ -54,9 +54,3 @@ delete from fact where key = 'flow_key';
 -- Of `store.db` as well.
 -- name: tables
 select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' order by name;
-
--- Every table and index with its columns, to find what a damaged file lacks.
--- name: schema
-select entry.name, column_.name
-from sqlite_schema as entry left join pragma_table_info(entry.name) as column_
-where entry.name not like 'sqlite_%';

@@ -80,14 +80,9 @@ class Browser:
         told = {"Content-Type": FORM, "Origin": self.web_url, "Sec-Fetch-Site": "same-origin", **(headers or {})}
         return self._ask("POST", path, urlencode(fields, doseq=True).encode(), told)  # type: ignore[arg-type]
 
-    def once(self) -> str:
-        """Return what the form for a key carries hidden on the account's page; empty where there is no such form."""
-        fields = self.get("/account").page.all("input")
-        return next((each.attributes["value"] for each in fields if each.attributes.get("name") == "once"), "")
-
     def make_key(self, fields: Mapping[str, object]) -> Seen:
         """Fill in the form for a key."""
-        return self.post("/account/keys", {**fields, "once": self.once()})
+        return self.post("/account/keys", fields)
 
     def ask(self, method: str, path: str, body: bytes = b"", headers: Mapping[str, str] | None = None) -> Seen:
         """Exactly this, with the cookies."""

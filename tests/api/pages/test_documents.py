@@ -45,7 +45,6 @@ def every_page(world: World, local: Daemon) -> dict[str, Seen]:
         "no access": world.as_("nobody-at-all").sign_in(),
         "signed out": ana.get("/signed-out"),
         "error": ana.get("/oidc/redirect"),
-        "lost": stranger.get("/acount", {"Accept": "text/html"}),
     }
 
 

@@ -153,31 +153,6 @@ def test_a_key_is_shown_once_and_can_be_revoked(local: Daemon) -> None:
     assert browser.post("/account/keys/revoke", {"id": identifier}).status == 404
 
 
-def test_the_same_form_makes_one_key_however_often_it_is_sent(local: Daemon) -> None:
-    browser, other = signed_in(local, "ana"), signed_in(local, "ana")
-    asked = {"name": "once", "project": "default", "role": "user", "scopes": ["resources"], "once": browser.once()}
-    mistaken = browser.post("/account/keys", {**asked, "role": "boss"})
-    assert (mistaken.status, mistakes(mistaken)[0][0]) == (400, "#key-role")
-    assert browser.post("/account/keys", asked).status == 201
-    for again in (browser, other):
-        seen = again.post("/account/keys", asked)
-        assert (seen.status, seen.location) == (303, "/account?done=sent")
-    assert "This form was sent already: its key is made, and no other one." in browser.get(seen.location).page.text
-    assert [one["name"] for one in local.get("/v1/api-keys").body["apiKeys"]].count("once") == 1
-
-
-@pytest.mark.parametrize("once", ["", "short", "x" * 23, "<b>"])
-def test_a_form_for_a_key_that_no_page_made_is_refused(local: Daemon, once: str) -> None:
-    before = local.get("/v1/api-keys").body
-    asked = {"name": "by hand", "project": "default", "role": "user", "scopes": ["resources"], "once": once}
-    seen = signed_in(local, "ana").post("/account/keys", asked)
-    assert (seen.status, seen.page.words("p")[0]) == (
-        400,
-        "This form does not come from the page of the account; open that page, and send it from there.",
-    )
-    assert local.get("/v1/api-keys").body == before
-
-
 def test_a_member_makes_keys_of_their_own_alone(world: World) -> None:
     browser = world.member("keyless")
     page = browser.get("/account").page
@@ -276,27 +251,10 @@ def test_a_key_means_nothing_to_a_page(local: Daemon) -> None:
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 
 
-@pytest.mark.parametrize("path", ["/acount", "/elsewhere/v1/me", "/assets/none.css", "//v1/me", "/account/"])
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_a_browser_that_is_lost_reads_so_and_a_program_is_asked_who_it_is(
-    local: Daemon, path: str, method: str
-) -> None:
-    browser = Browser(local)
-    seen = browser.get(path, HTML, method=method)
-    assert (seen.status, seen.header("content-type")) == (404, "text/html; charset=utf-8")
-    assert seen.header("content-security-policy") == browser.get("/sign-in").header("content-security-policy")
-    if method == "GET":
-        assert seen.page.words("h1") == ["There is no such page"]
-        assert seen.page.words("p")[0] == "This address leads nowhere here; it may be mistyped, or from an old link."
-        assert seen.page.links()["Go to your account"] == "/account"
-    for headers in ({}, {"Accept": "application/json"}):
-        told = browser.get(path, headers, method=method)
-        assert (told.status, told.header("content-type")) == (401, "application/json")
-    assert browser.ask("POST", path, b"", HTML).status == 401
-
-
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/nothing", "/v1/me", "/hooks", "/hooks/none/such", "/metrics"])
-def test_what_is_of_the_interface_asks_a_browser_who_it_is(local: Daemon, path: str) -> None:
+@pytest.mark.parametrize(
+    "path", ["/acount", "/assets/none.css", "//v1/me", "/account/", "/v1/nothing", "/v1/me", "/hooks"]
+)
+def test_what_is_no_page_asks_a_browser_who_it_is(local: Daemon, path: str) -> None:
     seen = Browser(local).get(path, HTML)
     assert (seen.status, seen.header("content-type")) == (401, "application/json")
 

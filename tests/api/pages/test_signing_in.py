@@ -38,7 +38,7 @@ def test_a_browser_without_a_session_goes_straight_to_the_provider(world: World)
     assert asked["scope"] == ["openid profile email"]
     assert (asked["response_type"], asked["code_challenge_method"]) == (["code"], ["S256"])
     (cookie,) = seen.cookies
-    assert cookie.startswith("reconciler-flow=1.")
+    assert cookie.startswith("reconciler-flow=ey")
     assert cookie.endswith("; Path=/; Max-Age=600; HttpOnly; SameSite=Lax")
 
 
@@ -97,7 +97,9 @@ def test_only_whoever_is_meant_becomes_the_first_admin(folder: Path) -> None:
 def test_whoever_was_not_invited_reads_why_and_what_to_do(world: World) -> None:
     browser = world.as_("stranger")
     seen = browser.sign_in()
-    assert reason(seen) == "You have no role in any project here; ask an administrator of one for an invitation."
+    assert reason(seen).startswith(
+        "You have no role in any project here; ask an administrator of one for an invitation. "
+    )
     links = seen.page.links()
     assert list(links) == [
         "Use an invitation code",
@@ -123,14 +125,12 @@ def test_a_code_admits_once_with_its_project_and_role(world: World) -> None:
     assert reason(seen).startswith("This invitation code opens nothing")
 
 
-def test_a_member_whose_code_opens_nothing_stays_signed_in_and_is_led_to_the_account(world: World) -> None:
+def test_a_member_whose_code_opens_nothing_stays_signed_in(world: World) -> None:
     member, code = world.member("member-with-a-code"), world.code(role="user")
     assert member.finish(member.come_back(member.post("/invitation", {"code": code}))).status == 200
     seen = member.finish(member.come_back(member.post("/invitation", {"code": code})))
-    assert (seen.status, seen.page.words("h1")) == (403, ["This code opens nothing"])
-    assert seen.page.words("p")[0].startswith("This invitation code opens nothing: ")
-    assert seen.page.words("p")[1] == "What you had here you still have."
-    assert seen.page.links()["Go to your account"] == "/account"
+    assert seen.status == 403
+    assert reason(seen).startswith("This invitation code opens nothing: ")
     assert me(member)["projects"] == [{"name": "default", "role": "user"}]
 
 

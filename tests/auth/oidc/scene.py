@@ -5,7 +5,6 @@ Belongs here: one sign-in, start to end, and what is between. Does not: what sho
 
 import asyncio
 import contextlib
-import hashlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,7 +54,6 @@ class Scene:
     ) -> None:
         self.now = NOW
         self.monotonic = 1000.0
-        self.begun = 0
         self._running = contextlib.ExitStack()
         self.provider = self._running.enter_context(
             hostile.providing(path=path, certificate=certificate, clock=lambda: self.now)
@@ -79,9 +77,7 @@ class Scene:
 
     def flow(self) -> Flow:
         """A sign-in that begins, different from those before."""
-        self.begun += 1
-        randomness = hashlib.shake_256(str(self.begun).encode()).digest(flows.RANDOM_BYTES)
-        return flows.begin_flow(back="/account", invitation="", now=self.now, randomness=randomness)
+        return flows.begin_flow(back="/account", invitation="", now=self.now)
 
     async def visit(self, flow: Flow) -> dict[str, list[str]]:
         """Go to the provider as a browser; what it brings back."""

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from reconciler.auth.oidc import discovery, flows, provider, tokens
 from reconciler.auth.oidc.provider import Declined, NotProved, ProviderUnfit
-from reconciler.auth.oidc.tokens import Tokens
+from reconciler.auth.oidc.tokens import SignedPayload, Tokens
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.text import visible
 from tests.auth.oidc.hostile import CLIENT_ID, fresh_key
@@ -26,7 +26,7 @@ DOCUMENT = discovery.provider_document(
     },
     issuer=ISSUER,
 )
-FLOW = flows.begin_flow(back="/", invitation="", now=NOW, randomness=bytes(flows.RANDOM_BYTES))
+FLOW = flows.begin_flow(back="/", invitation="", now=NOW)
 TEXT = st.text(max_size=50)
 VALUE = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXT,
@@ -102,7 +102,7 @@ def test_a_key_set_has_usable_keys_or_is_refused(listed: list[dict[str, object]]
 @given(st.text() | st.text(alphabet="eyJhbGciOiJSUzI1NiJ9.-_="))
 def test_text_is_a_token_or_refused(text: str) -> None:
     with _or_refused(NotProved):
-        assert tokens.token_header(text, allowed=frozenset({"RS256"})).alg == "RS256"
+        assert tokens.signed_payload(text, allowed=frozenset({"RS256"}), among=()) is None
 
 
 @given(
@@ -116,9 +116,8 @@ def test_claims_prove_who_they_name_or_nobody(changes: dict[str, object]) -> Non
     claims = {**honest, **changes}
     with _or_refused(NotProved):
         proved = tokens.proved_identity(
-            json.dumps(claims).encode(),
+            SignedPayload("RS256", json.dumps(claims).encode()),
             Tokens("canary-id-token", "canary-access-token"),
-            alg="RS256",
             configuration=configuration(ISSUER),
             nonce=FLOW.nonce,
             now=NOW,

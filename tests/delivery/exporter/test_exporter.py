@@ -428,7 +428,7 @@ async def test_single_remembers_what_arrived_when_it_is_stopped() -> None:
         wanted = single(destination(sink.port, retry=Retry()))
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["a", "bad", "c"])
-            await settle(lambda: exporter.shown().waiting == 1)
+            await settle(lambda: exporter.shown().waiting == 1 and exporter.counts.delivered == 2)
         assert queue.batches[1].done == {0, 2}
 
         sink.script(sinks.says(200))

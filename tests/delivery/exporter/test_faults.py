@@ -657,3 +657,17 @@ def test_an_empty_file_of_authorities_is_not_taken_for_those_of_the_system(tmp_p
 
     with pytest.raises(tls.UnusableFile, match=r"^`outbound.caFile` does not hold certificates in PEM"):
         tls.tls_context(endpoint, files)
+
+
+async def test_what_the_old_endpoint_takes_late_does_not_say_that_a_corrected_one_is_back(sink: Sink) -> None:
+    queue, time = ListQueue(), Time()
+    sink.choose(lambda one: sinks.says(200, after=0.3) if one.body == b"[5]" else sinks.says(503))
+    wanted = destination(sink.port, retry=Retry())
+    async with exporting(wanted, queue, environment=time.environment(most_records=1)) as exporter:
+        await put(queue, *([str(number)] for number in range(6)))
+        await settle(lambda: exporter.shown().state is ExporterState.DOWN and exporter.in_flight == 1)
+        with sinks.listening() as right:
+            right.script(sinks.says(503))
+            exporter.change(destination(right.port, retry=Retry()))
+            await settle(lambda: exporter.counts.delivered == 1 and exporter.in_flight == 0)
+            assert exporter.shown().state is ExporterState.DOWN

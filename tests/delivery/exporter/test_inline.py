@@ -21,16 +21,15 @@ def hasty() -> SendEnvironment:
     return SendEnvironment(random=random.Random(7), patience=0.2)  # noqa: S311
 
 
-async def test_single_sends_no_more_once_the_endpoint_is_down() -> None:
+async def test_single_sends_no_more_after_a_failure_of_an_outage() -> None:
     with sinks.listening() as sink:
         sink.script(sinks.says(200), sinks.says(503))
         wanted = single(destination(sink.port, queue=False, consumers=10, retry=Retry()))
         async with exporting(wanted, None) as exporter:
             with pytest.raises(Undelivered, match=r"^499 of 500 records did not arrive: .* answered 503"):
                 await exporter.deliver([otlp(*map(str, range(500)))])
-            assert exporter.shown().state is ExporterState.DOWN
 
-    assert 6 <= len(sink.received) <= 1 + 5 + 9  # those that were in flight when it went down
+    assert len(sink.received) == 2
 
 
 async def test_single_waits_once_for_an_endpoint_that_fell_silent() -> None:
@@ -41,7 +40,7 @@ async def test_single_waits_once_for_an_endpoint_that_fell_silent() -> None:
             with pytest.raises(Undelivered, match=r"^299 of 300 records did not arrive: .* in time"):
                 await exporter.deliver([otlp(*map(str, range(300)))])
 
-    assert len(sink.received) <= 1 + 2 * 10
+    assert len(sink.received) == 2
 
 
 async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_taken() -> None:
@@ -62,32 +61,6 @@ async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_t
     assert sink.records[-1] == "next"
 
 
-async def test_who_waits_for_others_has_a_limit_of_time_too() -> None:
-    with sinks.listening() as sink:
-        sink.script(sinks.says(200, after=0.15))
-        wanted = destination(sink.port, queue=False, consumers=1, timeout=0.2)
-        async with exporting(wanted, None, environment=hasty()) as exporter:
-            calls = [exporter.deliver([otlp(str(number))]) for number in range(12)]
-            ends = await asyncio.gather(*calls, return_exceptions=True)
-
-    late = [end for end in ends if end is not None]
-    assert len(late) >= 8
-    assert {type(end) for end in late} == {Undelivered}
-    assert len(sink.received) <= 13 - len(late)  # one may be on its way at the end of the time
-
-
-async def test_who_waited_for_others_is_refused_when_the_endpoint_went_down_meanwhile() -> None:
-    with sinks.listening() as sink:
-        sink.script(sinks.says(503, after=0.01))
-        wanted = destination(sink.port, queue=False, consumers=1, retry=Retry())
-        async with exporting(wanted, None) as exporter:
-            calls = [exporter.deliver([otlp(str(number))]) for number in range(20)]
-            ends = await asyncio.gather(*calls, return_exceptions=True)
-
-    assert ["answered 503" in str(end) for end in ends] == [True] * 20
-    assert len(sink.received) == 5
-
-
 async def test_single_sends_no_more_once_the_window_is_closed() -> None:
     time = Time()
     begins = datetime.fromtimestamp(time.clock() / 1000, UTC)
@@ -102,9 +75,7 @@ async def test_single_sends_no_more_once_the_window_is_closed() -> None:
         sink.choose(choose)
         wanted = single(destination(sink.port, queue=False, consumers=1, schedule=schedule))
         async with exporting(wanted, None, environment=time.environment()) as exporter:
-            with pytest.raises(
-                Undelivered, match=r"^7 of 10 records did not arrive: The delivery window of siem is cl"
-            ):
+            with pytest.raises(Undelivered, match=r"^The delivery window of siem is closed"):
                 await exporter.deliver([otlp(*map(str, range(10)))])
 
     assert sink.records == [0, 1, 2]
@@ -150,26 +121,6 @@ async def test_a_probe_that_fails_makes_the_next_one_wait() -> None:
     assert [one.json for one in sink.received] == [1] * 6
 
 
-@pytest.mark.parametrize(("before", "after"), [(1, 4), (6, 2)])
-async def test_another_number_of_consumers_counts_from_the_next_call_on(before: int, after: int) -> None:
-    with sinks.listening() as sink:
-        sink.script(sinks.says(200, after=0.02))
-        wanted = destination(sink.port, queue=False, consumers=before)
-        async with exporting(wanted, None) as exporter:
-            await asyncio.gather(*(exporter.deliver([otlp(str(number))]) for number in range(12)))
-            assert sink.most_busy == before
-
-            sink.most_busy = 0
-            exporter.change(destination(sink.port, queue=False, consumers=after))
-            await asyncio.gather(*(exporter.deliver([otlp(str(number))]) for number in range(12)))
-            assert sink.most_busy == after
-
-            sink.most_busy = 0
-            exporter.change(single(destination(sink.port, queue=False, consumers=after)))
-            await exporter.deliver([otlp(*map(str, range(12)))])
-            assert sink.most_busy == after
-
-
 async def test_a_corrected_endpoint_is_not_kept_waiting_for_what_another_one_asked_for() -> None:
     with sinks.listening() as wrong, sinks.listening() as right:
         wrong.script(sinks.says(503, headers=(("Retry-After", "3600"),)))
@@ -211,4 +162,4 @@ async def test_the_rest_of_a_call_is_no_probe_of_an_endpoint_that_was_corrected_
             with pytest.raises(Undelivered, match=r"^29 of 30 records did not arrive"):
                 await delivering
             await exporter.deliver([otlp("1")])
-    assert (len(wrong.received), right.records) == (6, [1])
+    assert (len(wrong.received), right.records) == (2, [1])

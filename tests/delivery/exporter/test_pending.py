@@ -149,24 +149,6 @@ async def test_when_the_endpoint_is_back_what_it_refused_waits_as_long_as_it_ask
     assert world.pending.pick() is None
 
 
-@pytest.mark.parametrize("late", [AnswerVerdict(True), AnswerVerdict(False, status=409, cause="It answered 409.")])
-def test_what_another_endpoint_answers_late_does_not_say_that_one_that_was_corrected_is_back(
-    late: AnswerVerdict,
-) -> None:
-    gate = made(Time().environment(), consumers=1).gate
-    for _ in range(OPENS_AFTER):
-        gate.note(DOWN._replace(retry_after=HOUR), is_probe=False)
-    gate.hurry()
-    assert not gate.note(late, is_probe=False, is_elsewhere=True)
-    assert (gate.is_up, gate.breaker.may_probe(0.0)) == (False, True)
-
-    gate.probe()
-    assert not gate.note(late, is_probe=False, is_elsewhere=True)
-    assert not gate.breaker.may_probe(0.0), "one is under way"
-    assert not gate.note(late, is_probe=True, is_elsewhere=True)
-    assert (gate.is_up, gate.breaker.may_probe(0.0)) == (False, True)
-
-
 async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_followed_by_one_at_once() -> None:
     gate = made(Time().environment(), consumers=1).gate
     for _ in range(5):

@@ -10,14 +10,13 @@ from reconciler.delivery.exporter import Exporter, Undelivered
 from reconciler.delivery.reporting import ExporterState
 from reconciler.model.routes import Retry
 from tests.delivery.exporter.queues import ListQueue
-from tests.delivery.exporter.worlds import Time, destination, exporting, otlp, pass_time, put, settle, when_told
+from tests.delivery.exporter.worlds import Time, destination, exporting, otlp, put, settle, when_told
 from tests.servers import sinks
 from tests.servers.sinks import Sink
 
 pytestmark = pytest.mark.anyio
 
 AN_HOUR = sinks.says(503, headers=(("Retry-After", "3600"),))
-TRIED_AGAIN = "It is tried again from 2026-09-21T15:13:20Z on."  # an hour after the time of the tests
 
 
 @pytest.fixture
@@ -119,28 +118,3 @@ async def test_one_that_arrived_at_another_endpoint_than_there_is_now_proves_not
         told.set()
         assert (await late).delivered
         assert exporter.shown().state is ExporterState.DOWN
-
-
-@pytest.mark.parametrize(("batches", "state"), [(1, ExporterState.WAITING), (5, ExporterState.DOWN)])
-async def test_a_long_wait_is_told_with_its_end(sink: Sink, time: Time, batches: int, state: ExporterState) -> None:
-    queue = ListQueue()
-    sink.script(AN_HOUR)
-    async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
-        await let_fail(exporter, queue, batches=batches)
-        shown = exporter.shown()
-        assert shown.last_failure is not None
-        assert (shown.state, shown.message) == (state, f"{shown.last_failure.cause} {TRIED_AGAIN}")
-
-        await pass_time(time, exporter, seconds=3570)
-        assert exporter.shown().message == shown.last_failure.cause
-
-
-async def test_a_long_wait_without_a_queue_is_told_with_its_end(sink: Sink, time: Time) -> None:
-    sink.script(AN_HOUR)
-    wanted = destination(sink.port, queue=False, retry=Retry())
-    async with exporting(wanted, None, environment=time.environment()) as exporter:
-        await refuse(exporter, times=5)
-        shown = exporter.shown()
-
-    assert shown.last_failure is not None
-    assert shown.message == f"{shown.last_failure.cause} {TRIED_AGAIN}"

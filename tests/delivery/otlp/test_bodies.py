@@ -92,21 +92,23 @@ def test_any_other_string_is_a_string(text: str) -> None:
     assert json.loads(found) == orjson.loads(found) == "x" + text
 
 
+def refuse(constant: str) -> None:
+    raise ValueError(constant)
+
+
 @given(strategies.text(alphabet='{}[]",:0123456789.eE+-truefalsn \\u', max_size=12))
 def test_what_is_embedded_is_json_to_a_strict_reader(text: str) -> None:
     found = of(text)
     try:
-        strict = orjson.loads(text)
-    except orjson.JSONDecodeError:
+        strict = json.loads(text, parse_constant=refuse)
+    except ValueError:
         strict = text
-    if found != text.strip(" \t\r\n"):
-        assert json.loads(found) == text
-    assert orjson.loads(found) == strict or json.loads(found) == json.loads(text)
+    assert json.loads(found, parse_constant=refuse) == strict
 
 
 def test_every_digit_of_a_number_is_kept() -> None:
-    integers = ["9007199254740993", "-9223372036854775808", "18446744073709551616", "9" * 300, "1" * 309]
-    for number in (*integers, "0.10", "1.0E+2", "-0", "1e+308", "0.1E300", "1e-999", "0." + "0" * 400 + "1"):
+    integers = ["9007199254740993", "-9223372036854775808", "18446744073709551616", "9" * 300, "1" * 310]
+    for number in (*integers, "0.10", "1.0E+2", "-0", "1e+308", "0.1E300", "1e-999", "1e999", "0." + "0" * 400 + "1"):
         assert of(number) == number
         assert of(f'{{"n": {number}}}') == f'{{"n": {number}}}'
     assert of(AnyValue(int_value=9007199254740993)) == "9007199254740993"
@@ -118,7 +120,7 @@ def test_every_digit_of_a_number_is_kept() -> None:
     [
         "", " ", "NaN", "Infinity", "-Infinity", "01", "1.", ".5", "+1", "0x1", "1 2", "{", '{"a":1,}', "[1,]", "'a'",
         '"', r'"\ud800"', r'"\udc00\ud800"', r'{"\ud800": 1}', '"\x01"', '"a\nb"', "\ufeff1", "\u00a01", "\x0b1",
-        "True", "1e999", "-1E310", '{"a": [1e+0309]}', "9" * 310, "1" * 250 + "e99", "nul", "nullx",
+        "True", "nul", "nullx",
         "{} // comment", '{"a" 1}', "[" * 5_000 + "]" * 5_000, "{1: 2}", r'"\x41"', "-",
     ],
     ids=lambda text: repr(text[:12]),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.delivery.queue import appender
 from reconciler.delivery.queue.contract import Batch, Depth, Obituary, Queue, Reason, Shortage
 from reconciler.delivery.queue.memory import MemoryQueue
 from reconciler.model.routes import Storage
@@ -289,29 +290,23 @@ async def test_dead_letters_expire_by_their_time_of_death(opener: Opener) -> Non
         assert queue.depth().dead_oldest == NOW + 10
 
 
-async def test_a_dead_letter_that_is_replayed_and_dies_again_keeps_its_age(opener: Opener) -> None:
+async def test_a_dead_letter_that_is_replayed_and_dies_again_is_a_new_one(opener: Opener) -> None:
     async with opener(Wanted()) as queue:
         await buried(queue, b"again", at=NOW)
-        for at in (NOW + 50, NOW + 100):
-            assert await queue.replay(outages_only=False) == (1, 2)
-            [batch] = await claimed(queue)
-            await queue.bury(batch, [b"again"], OBITUARY._replace(at=at), records=2)
-            assert queue.depth().dead_oldest == NOW
-        await buried(queue, b"new", at=NOW + 100)
-        [letter, _] = await letters(queue)
-        assert letter.obituary == OBITUARY._replace(at=NOW + 100)
-        assert await queue.expire(before=NOW + 1) == (1, 2)
-        assert [letter.data for letter in await letters(queue)] == [b"new"]
+        assert await queue.replay(outages_only=False) == (1, 2)
+        [batch] = await claimed(queue)
+        await queue.bury(batch, [b"again"], OBITUARY._replace(at=NOW + 50), records=2)
+        assert queue.depth().dead_oldest == NOW + 50
+        assert await queue.expire(before=NOW + 50) == (0, 0)
+        assert await queue.expire(before=NOW + 51) == (1, 2)
 
 
-async def test_its_age_outlives_the_process(tmp_path: Path) -> None:
+async def test_small_appends_that_may_join_are_one_batch_on_disk_and_each_hears_of_it(tmp_path: Path) -> None:
     async with places.opened(tmp_path) as queue:
-        await buried(queue, b"again", b"stays", at=NOW)
-        assert await queue.replay(outages_only=False) == (2, 4)
-    async with places.opened(tmp_path) as queue:
-        first, second = await claimed(queue)
-        queue.delivered([second])
-        await queue.bury(first, [b"again"], OBITUARY._replace(at=NOW + 100), records=2)
-    async with places.opened(tmp_path) as queue:
-        assert queue.depth().dead_oldest == NOW
-        assert await queue.expire(before=NOW + 1) == (1, 2)
+        first = [queue.append([text], records=1, at=NOW, joins=True) for text in (b"a", b"b")]
+        alone = queue.append([b"c"], records=1, at=NOW)
+        large = queue.append([bytes(appender.JOINED_BYTES)], records=1, at=NOW, joins=True)
+        many = queue.append([b"d"], records=appender.JOINED_RECORDS, at=NOW, joins=True)
+        await asyncio.gather(*first, alone, large, many)
+        assert [batch.records for batch in await claimed(queue)] == [2, 1, 1, appender.JOINED_RECORDS]
+        assert queue.depth().records == 4 + appender.JOINED_RECORDS

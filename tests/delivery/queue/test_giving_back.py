@@ -97,7 +97,7 @@ async def test_a_file_that_cannot_be_emptied_is_told_once_and_nothing_of_it_is_s
         path = queue.folder / FIRST
         await use_up(queue, faults)
         await until(lambda: faults.met > 2)  # it is tried again
-        assert caplog.messages == [f"The queue file {path} could not be emptied (Input/output error)."]
+        assert caplog.messages == [journal.REFUSED % (path, "Input/output error")]
         shutil.copytree(root, copy)
         if is_mended:
             faults.is_armed = False
@@ -158,7 +158,7 @@ async def test_a_file_that_cannot_be_removed_is_told_once_and_none_behind_it_is_
         await settled(queue)
         assert sorted(path.name for path in queue.folder.glob("*.seg")) == [FIRST, THIRD, FIFTH]
         path = queue.folder / FIRST
-    assert caplog.messages == [f"The queue file {path} could not be removed (Input/output error)."]
+    assert caplog.messages == [journal.REFUSED % (path, "Input/output error")]
     assert await everything(tmp_path) == [text for place, text in enumerate(TEXTS) if place not in left]
 
 
@@ -197,10 +197,7 @@ async def test_acknowledgements_that_cannot_be_written_keep_no_others_are_told_o
         first = (queue.folder / FIRST).with_suffix(".ack")
         await until((queue.folder / THIRD).with_suffix(".ack").exists)
         await until(lambda: len(asked) > 2)  # it is tried again
-        assert caplog.messages == [
-            f"What left the queue file {queue.folder / FIRST} could not be written down (Input/output error); until "
-            "it is, a crash sends it again."
-        ]
+        assert caplog.messages == [journal.REFUSED % (queue.folder / FIRST, "Input/output error")]
         refused.clear()
         await until(first.exists)
         refused.add("0000000000000005")

@@ -51,12 +51,22 @@ def refuse_to_link(_: Path, place: Path) -> None:
     raise OSError(code, os.strerror(code))
 
 
-@pytest.mark.parametrize("has_links", [True, False])
-async def test_another_file_of_the_same_name_is_put_beside_what_is_there(
-    has_links: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+async def test_on_a_file_system_without_links_a_damaged_file_is_served_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if not has_links:
-        monkeypatch.setattr(os, "link", refuse_to_link)
+    monkeypatch.setattr(os, "link", refuse_to_link)
+    async with places.opened(tmp_path) as queue:
+        await fill(queue, b"one" * 100, b"two")
+        folder = queue.folder
+    data = bytearray((folder / FIRST).read_bytes())
+    data[70] ^= 1
+    (folder / FIRST).write_bytes(data)
+    async with places.opened(tmp_path) as queue:
+        depth = queue.depth()
+        assert (depth.batches, depth.lost, depth.quarantined, kept(folder)) == (1, 1, 1, {})
+
+
+async def test_another_file_of_the_same_name_is_put_beside_what_is_there(tmp_path: Path) -> None:
     async with places.opened(tmp_path) as queue:
         await fill(queue, b"one" * 100, b"two")
         folder = queue.folder

@@ -103,18 +103,6 @@ async def test_a_used_up_file_that_a_crash_left_is_removed_by_the_next_process(t
         await until(lambda: queue.depth().disk < 1000)
 
 
-async def test_on_a_disk_with_little_room_what_all_left_is_given_back_at_once(tmp_path: Path) -> None:
-    async with places.opened(tmp_path / "large") as queue:
-        await fill(queue, bytes(100_000))
-        queue.delivered(await claimed(queue))
-        await until(lambda: [*queue.folder.glob("*.ack")] != [])
-        assert queue.depth().disk > 100_000
-    async with places.opened(tmp_path / "small", reserve=1 << 60) as queue:
-        await fill(queue, bytes(100_000))
-        queue.delivered(await claimed(queue))
-        await until(lambda: queue.depth().disk < 1000 and on_disk(queue) < 1000)
-
-
 async def test_an_empty_queue_has_the_room_on_a_full_disk_that_its_own_file_takes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -17,7 +17,10 @@ NO_KEY = (
     "password as "
     "`Authorization: Basic`."
 )
-IN_URL = "400 A key does not belong in a URL, where logs keep it: send it in a header, and revoke this one."
+IN_URL = (
+    "400 A key or an invitation code does not belong in a URL, where logs keep it: send it in a header, revoke this "
+    "one, and make another."
+)
 NO_BASIC = "400 The header Authorization is not `Basic` with a name, a colon and a password in base64."
 ANOTHER_SITE = (
     "403 A browser sent this for a page of another site; only pages of this service may change anything. Behind a "

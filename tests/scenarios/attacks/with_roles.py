@@ -73,7 +73,7 @@ ATTACKS = (
     _row(
         "an admin reads the audit of the organization",
         asking("GET", "/v1/audit-events?project=", role="admin"),
-        "403 key:<id> may not do this; it takes an organization admin.",
+        "404 There is no such project.",
     ),
     _row(
         "a key that makes a key of a higher role",

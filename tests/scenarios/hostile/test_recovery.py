@@ -13,8 +13,9 @@ from unittest.mock import ANY
 import httpx2
 import pytest
 
-from reconciler.worker.client import SECONDS, WorkerClient, WorkerSeconds
+from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import RequestJob
+from reconciler.worker.process import SECONDS, WorkerSeconds
 from reconciler.worker.trees import ASIDE
 from tests.api import parts
 from tests.api.conftest import Follow, connect, until

@@ -25,12 +25,12 @@ OTHER = "other"
 DAEMON = """\
 import runpy, sys
 from reconciler.reconcile import apply
-from reconciler.worker import client
+from reconciler.worker import process
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import CommitJob
 
 apply.LOCK_SECONDS = {wait}
-seconds = {{**client.SECONDS, CommitJob: client.WorkerSeconds(run=60.0, locked={locked})}}
+seconds = {{**process.SECONDS, CommitJob: process.WorkerSeconds(run=60.0, locked={locked})}}
 WorkerClient.__init__.__kwdefaults__ |= {{"command": {command!r}, "seconds": seconds}}
 sys.argv[:] = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")

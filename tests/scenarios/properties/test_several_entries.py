@@ -1,6 +1,5 @@
 """Entries of one repository: the plan without a server, those with one and the run after the merge say the same."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -29,7 +28,6 @@ Told: TypeAlias = tuple[str | None, str | None, str, str | None]
 FILES = {name: [f"{name}/one.yaml", f"{name}/two.yaml"] for name in NAMES}
 KEPT: Tree = {f"{name}/kept.yaml": [document("Fleet", name, {})] for name in NAMES}  # no tree is empty
 FEWEST = 40  # examples; the flows of one in eight change
-INVALID = re.compile(r"the ([A-Za-z]+ (?:of this name|\S+)) is invalid and not stored yet; mend that first")
 
 
 class Said(NamedTuple):
@@ -81,10 +79,10 @@ FIRST: list[Tree] = [
 @st.composite
 def proposals(draw: st.DrawFn) -> tuple[Tree, Tree]:
     """A base, and a head that changes one folder or both."""
-    before = _edited(draw(st.sampled_from(FIRST)), draw(edits(NAMES, least=0)))
+    before = _shared_out(_edited(draw(st.sampled_from(FIRST)), draw(edits(NAMES, least=0))))
     changing = draw(st.sampled_from([NAMES[:1], NAMES[1:], NAMES]))
     after = _edited(before, draw(edits(changing, least=3)))
-    return _shared_out(before), _shared_out(after)
+    return _filled(before), _filled(after)
 
 
 def edits(folders: Sequence[str], *, least: int) -> st.SearchStrategy[list[Edit]]:
@@ -114,18 +112,17 @@ def _edited(tree: Tree, edits: Iterable[Edit]) -> Tree:
 
 
 def _shared_out(tree: Tree) -> Tree:
-    """No resource is in both folders at once; a file that is left with nothing goes.
-
-    Whose a resource of both is depends on which of two runs comes first. And of an invalid document whose resource
-    another entry holds, a plan, which reads both, says that it is forbidden, and a run, which reads what changed, that
-    it is invalid.
-    """
+    """No resource is in both folders: whose it is would depend on the order in which they were read at first."""
     held = {_key(one) for path, content in tree.items() if path.startswith("a/") for one in content}
-    own = {
+    return {
         path: [one for one in content if path.startswith("a/") or _key(one) not in held]
         for path, content in tree.items()
     }
-    return {**KEPT, **{path: content for path, content in own.items() if content}}
+
+
+def _filled(tree: Tree) -> Tree:
+    """No tree is empty, and no file."""
+    return {**KEPT, **{path: content for path, content in tree.items() if content}}
 
 
 def _key(one: Document) -> tuple[str, str | None]:
@@ -155,7 +152,7 @@ def planned_and_run(proposal: tuple[Tree, Tree]) -> None:
         # A server plans each entry by itself: what it does to one that another changes as well, it cannot say.
         if others and all(standing[name].statuses == ran[name].statuses for name in others):
             event("with a server")
-            assert _without_cause(_statuses(alone)) == _without_cause(_statuses(ran))
+            assert _statuses(alone) == _statuses(ran)
             assert _flows(alone) == _flows(ran)
         event("flows" if _flows(ran) else "no flows")
 
@@ -207,17 +204,6 @@ def _run(world: World, *, full: bool) -> dict[str, Said]:
 
 def _statuses(said: Mapping[str, Said]) -> dict[str, list[Told]]:
     return {name: one.statuses for name, one in said.items()}
-
-
-def _without_cause(statuses: Mapping[str, list[Told]]) -> dict[str, list[Told]]:
-    """Of what another entry holds, a plan of one entry does not know that it is invalid, only that it is not there."""
-    found: dict[str, list[Told]] = {}
-    for entry, told in statuses.items():
-        found[entry] = [
-            (kind, name, status, reason and INVALID.sub(r"there is no \1; create it, or correct the name", reason))
-            for kind, name, status, reason in told
-        ]
-    return found
 
 
 def _flows(said: Mapping[str, Said]) -> list[Flow]:
