@@ -36,6 +36,7 @@ ENTRIES = {
     "serve": CommandEntry("reconciler.cli.serve:serve", "Run the service."),
     "demo": CommandEntry("reconciler.cli.demo:demo", "Try the service with an example repository."),
     "validate": CommandEntry("reconciler.cli.validate:validate", "Check files without a server."),
+    "render": CommandEntry("reconciler.cli.render:render", "Print what a Collector runs, without a server."),
     "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
     "diff": CommandEntry("reconciler.cli.diff:diff", "Show how files or a repository differ from what is stored."),
     "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),

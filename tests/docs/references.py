@@ -14,7 +14,7 @@ import click
 
 from reconciler.cli.main import ENTRIES, program
 from reconciler.cli.options import OPTIONS
-from tests.docs import pages
+from tests.docs import catalogue, pages
 from tests.settings import reference
 
 SETTINGS = pages.ROOT / "docs" / "settings.md"
@@ -122,7 +122,7 @@ def _meaning(option: click.Option) -> str:
 
 def current() -> dict[Path, str]:
     """Each page with a generated part, as it should be."""
-    return {SETTINGS: settings(pages.read(SETTINGS)), COMMANDS: commands()}
+    return {SETTINGS: settings(pages.read(SETTINGS)), COMMANDS: commands(), catalogue.PAGE: catalogue.page()}
 
 
 def main() -> None:
