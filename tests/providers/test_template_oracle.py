@@ -78,7 +78,7 @@ def templates() -> Iterator[tuple[str, str, dict[str, Value]]]:
         if not key.kind.endswith("Type") or not isinstance(spec, dict):
             continue
         definitions = component_types.read_definitions(spec)
-        defaults = {one.name: one.default for one in definitions if one.default is not None}
+        defaults: dict[str, Value] = {one.name: one.default for one in definitions if one.default is not None}
         for block, parts in spec.items():
             if isinstance(parts, dict):
                 for part, text in parts.items():
