@@ -56,7 +56,7 @@ async def list_all(call: Call) -> Response:
     repository, projects = query.text("repository"), access.reach(call)
     plans = [
         plan
-        for plan in call.services.reviewing.newest()
+        for plan in call.services.reviewing.shelf.newest()
         if repository in (None, plan.repository) and access.is_within(projects, plan.project)
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
@@ -69,7 +69,7 @@ async def list_all(call: Call) -> Response:
 @routes.add("GET /v1/plans/{id}", Subject.REACH, Permission.READ)
 async def get(call: Call) -> Response:
     """Show one plan."""
-    reachable, kept = access.reach(call), call.services.reviewing.get(call.parameters["id"])
+    reachable, kept = access.reach(call), call.services.reviewing.shelf.get(call.parameters["id"])
     if kept is None or not access.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
     etag, stale = await _etag(call, kept)

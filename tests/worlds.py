@@ -38,13 +38,13 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.store import commit, database
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
-from reconciler.worker import commits, messages, requests, reviews, routes
+from reconciler.worker import commits, requests, reviews, routes
 from reconciler.worker.messages import (
     ApplyOptions,
     CommitJob,
     CommitPlanned,
     Context,
-    RepositoryFiles,
+    ProjectRepository,
     RequestJob,
     RequestPlanned,
     ReviewJob,
@@ -53,6 +53,7 @@ from reconciler.worker.messages import (
 )
 from reconciler.worker.trees import Allowance
 from tests import entries
+from tests.commit_jobs import finished
 
 PROJECT = "default"
 HMAC_KEY = b"k" * 32
@@ -326,11 +327,11 @@ class World:
         with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
             steps = commits.plan_commit(job, snapshot, self.view, emit=parts.append, allowance=allowance)
             next(steps)
-            yield lambda: Ran(messages.finished(steps), tuple(parts))
+            yield lambda: Ran(finished(steps), tuple(parts))
 
     def review(self, repository: str, head: str, *, base: str | None = None) -> PlanEntry:
         """Return what merging a commit into the newest head would do; or into `base`, which nobody follows."""
-        planned = reviews.plan_review(self.review_job(repository, head, base=base), self.view)
+        planned = reviews.plan_review(self.review_job(repository, head, base=base), self.view, allowance=Allowance())
         assert not planned.conflicts
         return msgspec.msgpack.decode(planned.entry, type=PlanEntry)
 
@@ -350,7 +351,7 @@ class World:
             max_resources=10_000,
             options=ApplyOptions(atomic=options.atomic, dry_run=options.dry_run, accept_invalid=options.accept_invalid),
         )
-        planned = messages.finished(requests.plan_request(job, self.view, emit=parts.append))
+        planned = finished(requests.plan_request(job, self.view, emit=parts.append))
         return Answered(planned, tuple(parts))
 
     def routes(self, *left: str) -> tuple[Routes, tuple[Changes, ...]]:
@@ -433,7 +434,7 @@ class World:
         return CommitJob(
             context=self._context(),
             rules=files.rules,
-            mirror=files.mirror,
+            mirror=str(self.mirrors[repository].path),
             commit=self.heads[repository],
             branch=files.branch,
             run=f"run-{self.number}",
@@ -442,7 +443,7 @@ class World:
             neighbours=tuple(self._files(name) for name in sorted(self.heads) if name != repository),
         )
 
-    def _files(self, repository: str) -> RepositoryFiles:
+    def _files(self, repository: str) -> ProjectRepository:
         following = self.following[repository]
         rules = RepositoryRules(
             name=repository,
@@ -453,7 +454,7 @@ class World:
             include=following.include,
             exclude=following.exclude,
         )
-        return RepositoryFiles(rules=rules, mirror=str(self.mirrors[repository].path), branch="main")
+        return ProjectRepository(rules=rules, branch="main")
 
     def record(self, repository: str, ran: Ran) -> None:
         """As the reconciler's exit: a second look that finds what the last one told is not stored."""

@@ -112,7 +112,6 @@ INVITATION_COLUMNS = (
     Column("EXPIRES", moment("expiresAt")),
     Column("CREATED BY", "createdBy"),
 )
-INVITATION_OPTIONS = {"/role": "--role", "/email": "--email", "/expiry": "--expiry"}
 
 
 @click.group(cls=OrderedGroup)
@@ -141,7 +140,7 @@ def create_invitation(service: Client, **given: str | None) -> None:
     The code alone goes to standard output. It is shown this once, and admits one person.
     """
     path = ("projects", _chosen_project(service), "invitations")
-    made = service.post(*path, body=_given(**given), options=INVITATION_OPTIONS).get("invitation")
+    made = service.post(*path, body=_given(**given)).get("invitation")
     until = output.moment_text(client.text(made, "expiresAt"))
     grant = f"{client.text(made, 'role')} of {client.text(made, 'project')}, until {until}"
     if given["email"] is None:
@@ -216,16 +215,6 @@ def list_users(service: Client, *, form: str) -> None:
     """Show everybody, with their roles."""
     found = client.objects(service.get("users"), "users")
     tables.write_list("users", found, USER_COLUMNS, form=form, empty="there are no users")
-
-
-@user.command("show")
-@click.argument("name")
-@form_option
-@everywhere
-def show_user(service: Client, *, name: str, form: str) -> None:
-    """Show the person NAME."""
-    found = service.get("users", name).get("user")
-    tables.write_one(found, form=form, as_text=lambda: tables.table(USER_COLUMNS, [found]))
 
 
 @user.command("create")
@@ -333,7 +322,6 @@ KEY_COLUMNS = (
     Column("LAST USED", moment("lastUsedAt")),
     Column("CREATED BY", "createdBy"),
 )
-KEY_OPTIONS = {"/name": "NAME", "/role": "--role", "/scopes": "--scope", "/expiry": "--expiry"}
 
 
 @click.group(cls=OrderedGroup)
@@ -381,7 +369,7 @@ def create_key(
     body = _given(**given, scopes=list[Value](dict.fromkeys(scopes)) or None, personal=personal or None)
     if organization:
         body["project"] = None
-    made = service.post("api-keys", body=body, options=KEY_OPTIONS).get("apiKey")
+    made = service.post("api-keys", body=body).get("apiKey")
     project = None if client.at(made, "project") is None else f"the project {client.text(made, 'project')}"
     if client.at(made, "personal") is True:
         owner = f"your own key in {project or 'every project of yours'}"

@@ -1,7 +1,7 @@
 """`reconciler apply` and `reconciler delete`: resources from files to the service, and a line for each."""
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 
 import click
 
@@ -101,10 +101,6 @@ def report(
     updates = client.objects(answer, "updates")
     # One status for each resource, in the order of the request: so each has its file.
     places = [found.place for found in sent] if len(updates) == len(sent) else [""] * len(updates)
-    known = {
-        (client.text(found.value, "kind"), client.text(found.value, "metadata", "name")): client.at(found.value, "spec")
-        for found in sent
-    }
     remark = " (dry run)" if dry_run else ""
     for update, place in zip(updates, places, strict=True):
         status, resource = client.text(update, "status"), client.at(update, "resource")
@@ -120,9 +116,9 @@ def report(
         why = f": {visible(notes.pop())}" if notes and status in WHY_IN_NOTES else ""
         reasons = client.lines(update, "reason") or missing
         if is_stored and not reasons:
-            reasons = resources.undelivered(resource, known)
+            reasons = resources.undelivered(resource)
         reasons += [f"note: {note}" for note in notes]
-        beneath = "".join(f"  {visible(_elsewhere(line, places))}\n" for line in reasons)
+        beneath = "".join(f"  {visible(_with_places(line, places))}\n" for line in reasons)
         output.write(f"{visible(client.identity(resource))} {tables.word(status)}{told}{where}{why}\n{beneath}")
         output.rendered(fields.field_lines(update))
     output.write(runs.flow_lines(answer.get("flows")))
@@ -135,28 +131,24 @@ def _placed(errors: tuple[str, ...], sent: list[FoundResource]) -> list[str]:
     """Return the errors of an atomic apply, each with the place of its resource in front."""
     places = [found.place for found in sent]
     # Of a name that is there several times, the first error belongs to the first, as both come in the request's order.
-    waiting: dict[str, list[str]] = {}
+    waiting: defaultdict[str, list[str]] = defaultdict(list)
     for found in sent:
-        start = f"{client.text(found.value, 'kind')} {client.text(found.value, 'metadata', 'name')}"
-        waiting.setdefault(start, []).append(found.place)
+        waiting[f"{client.text(found.value, 'kind')} {client.text(found.value, 'metadata', 'name')}"].append(
+            found.place
+        )
     told = []
     for error in errors:
-        which, colon, rest = error.partition(": ")
-        if item := ITEM.fullmatch(which):
-            told.append(_place(item, places) + colon + rest)
-        elif colon and waiting.get(which):
-            told.append(f"{waiting[which].pop(0)}: {_elsewhere(error, places)}")
-        else:
-            told.append(error)
+        which, colon, _ = error.partition(": ")
+        where = f"{waiting[which].pop(0)}: " if colon and waiting[which] else ""
+        told.append(where + _with_places(error, places))
     return told
 
 
-def _elsewhere(reason: str, places: list[str]) -> str:
-    """Return the reason of a duplicate, with the places of the others."""
-    before, words, after = reason.partition(ELSEWHERE)
-    return before + words + ITEM.sub(lambda item: _place(item, places), after)
+def _with_places(sentence: str, places: list[str]) -> str:
+    """Return a sentence of the service with the file and line of each item of the request that it names."""
 
+    def place(item: re.Match[str]) -> str:
+        position = int(item[1])
+        return (places[position] if position < len(places) else "") or item[0]
 
-def _place(item: re.Match[str], places: list[str]) -> str:
-    position = int(item[1])
-    return (places[position] if position < len(places) else "") or item[0]
+    return ITEM.sub(place, sentence) if ELSEWHERE in sentence or ITEM.match(sentence) else sentence

@@ -9,7 +9,6 @@ from reconciler.auth import claims
 from reconciler.auth.claims import GrantedRoles, UnreadableClaims
 from reconciler.cli import exits, options, output, tables
 from reconciler.cli.options import OrderedGroup
-from reconciler.model import names as naming
 from reconciler.model.errors import Refused
 from reconciler.model.positions import MEBIBYTE, TextLimits
 from reconciler.model.values import Value
@@ -24,13 +23,6 @@ def auth() -> None:
     """Look into signing in through a provider."""
 
 
-def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple[str, ...]) -> tuple[str, ...]:
-    for name in given:
-        if (rule := naming.wrong_project(name)) is not None:
-            raise click.BadParameter(f"a project's name {rule}")
-    return given
-
-
 @auth.command()
 @click.option(
     "--claims",
@@ -40,13 +32,8 @@ def _projects(_context: click.Context, _parameter: click.Parameter, given: tuple
     help="A file with the claims, as JSON; - is standard input.",
 )
 @click.option("--config", type=click.Path(path_type=Path), help="The settings file with the names of the claims.")
-@click.option(
-    "--project", "projects", multiple=True, callback=_projects, help="A project there is; may be given more than once."
-)
-@click.option(
-    "-o", "--output", "form", type=click.Choice(("text", "json")), default="text", help="How to show it (text)."
-)
-def explain(*, file: Path, config: Path | None, projects: tuple[str, ...], form: str) -> int:
+@click.option("--project", "projects", multiple=True, help="A project there is; may be given more than once.")
+def explain(*, file: Path, config: Path | None, projects: tuple[str, ...]) -> int:
     """Show what the claims of an ID token grant, and by which rule.
 
     It ends with 0 when they can be read, also when they grant nothing, else with 1. Nothing is asked of a service.
@@ -55,13 +42,10 @@ def explain(*, file: Path, config: Path | None, projects: tuple[str, ...], form:
     oidc = options.local_settings(config).auth.oidc
     found = claims.granted_roles(given, oidc.custom_claims, projects=projects or None)
     decides = oidc.disable_invitations
-    if form == "json":
-        output.write(output.as_json(_as_value(found, decides=decides)))
-    else:
-        if isinstance(found, GrantedRoles) and found.roles:
-            rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
-            output.write(tables.aligned(HEADER, rows) + "\n")
-        output.lines(_sentences(found, decides=decides))
+    if isinstance(found, GrantedRoles) and found.roles:
+        rows = [(project, role.value, found.because[project]) for project, role in found.roles.items()]
+        output.write(tables.aligned(HEADER, rows) + "\n")
+    output.lines(_sentences(found, decides=decides))
     if not projects and isinstance(found, GrantedRoles) and found.roles:
         output.note("every project that is named is taken to exist; --project says which do")
     return exits.ERROR if isinstance(found, UnreadableClaims) else exits.OK
@@ -99,20 +83,3 @@ def _sentences(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> list
     else:
         effect = "This counts when somebody comes for the first time; afterwards admins and invitations decide."
     return [*found.notes, effect]
-
-
-def _as_value(found: GrantedRoles | UnreadableClaims, *, decides: bool) -> dict[str, Value]:
-    if isinstance(found, UnreadableClaims):
-        return {"decision": "unreadable", "reasons": [found.reason], "disableInvitations": decides}
-    roles: list[Value] = [
-        {"name": project, "role": role.value, "because": found.because[project]}
-        for project, role in found.roles.items()
-    ]
-    return {
-        "decision": "nothing" if found.is_nothing else "granted",
-        "organizationAdmin": found.organization_admin,
-        "projects": roles,
-        "unknown": list[Value](found.unknown),
-        "reasons": list[Value](found.notes),
-        "disableInvitations": decides,
-    }

@@ -90,14 +90,12 @@ class Unreachable(Transient):
 class RequestParts(TypedDict, total=False):
     """The parts that not every request has.
 
-    `missing` is the sentence for a 404: the service's own names paths of the API, not commands. `options` has the names
-    of options by the pointers with which errors lead into the body (`/expiry: must be ...`).
+    `missing` is the sentence for a 404: the service's own names paths of the API, not commands.
     """
 
     query: Mapping[str, str]
     body: Value
     missing: str
-    options: Mapping[str, str]
 
 
 @dataclass(kw_only=True, repr=False, eq=False)
@@ -236,8 +234,7 @@ class Client:
                 raise Refused(CHOOSE_HINT)
             if parts.get("missing") and refusal.status == NOT_FOUND:
                 raise Refused(parts["missing"])
-            named = tuple(_with_option(error, parts.get("options", {})) for error in refusal.errors)
-            raise Refusal(refusal.status, named, refusal.codes)
+            raise refusal
         if value is None:
             raise Refused(NOT_OURS)
         return value
@@ -258,11 +255,6 @@ class Client:
         if status == 429 and after:
             errors = [f"{errors[0].removesuffix('.')} ({after} s)"]
         return Refusal(status, tuple(errors), tuple(codes))
-
-
-def _with_option(error: str, options: Mapping[str, str]) -> str:
-    pointer, _, rest = error.partition(": ")
-    return f"{options[pointer]} {rest}" if rest and pointer in options else error
 
 
 def _bounded(response: "httpx2.Response") -> bytes:

@@ -1,7 +1,7 @@
-"""`reconciler demo`: the daemon on a throw-away copy of a folder, committed to a repository made for it.
+"""`reconciler demo`: the daemon on a throw-away copy of the example, committed to a repository made for it.
 
-It shows what the product does and leaves nothing behind: repository, state and key go when it stops. References to
-secrets lead to made-up ones. The records that the example's webhook posts arrive here, too.
+It shows what the product does and leaves nothing behind: repository, state and key go when it stops. Secrets are made
+up. The records that the example's webhook posts arrive here, too.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 import signal
@@ -17,27 +18,23 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler
-from itertools import islice
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from socketserver import TCPServer, ThreadingTCPServer
 
 import click
 
 from reconciler.cli import client, output, runs, tables
 from reconciler.git import faults
-from reconciler.model import positions, secret_references
 from reconciler.model.errors import Refused
-from reconciler.model.secret_references import SecretReference, SecretSource
 from reconciler.model.values import Value
 from reconciler.ops import logging as ops_logging
 from reconciler.server import daemon, serving
 from reconciler.server.parts import Running, StartPlan
 from reconciler.settings import loading
 
+REFERENCE = re.compile(r"\$\{env:(\w+)\}")
 MADE_UP = "made up for the demonstration"  # the value of every secret
 POLL_SECONDS = 0.1
-COPIED_FILES = 10_000  # a demonstration, not an import
 SHOWN_BYTES = 500  # of a request that arrives
 DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
 # Logs that the demonstration replaces: the outcome of each commit, and how to sign in first (it has a key).
@@ -46,22 +43,17 @@ IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "co
 
 HOST, PORT = "127.0.0.1", 8088  # as in FILE
 FILE = Path("teams/orders/orders.yaml")
-BODY_BYTES = 1 << 24  # a request has 1 MiB of records or one record, and that came in a request of 8 MiB
 SECONDS = 30.0  # for one request
 
 
 @click.command()
-@click.argument("folder", required=False, type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.option("--listen", help="Where to listen, host:port; 127.0.0.1:3001 when left out, or a free port.")
 @click.option("--once", is_flag=True, help="Stop after the first table.")
-def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
-    """Run the daemon on a copy of FOLDER (the example repository when left out), and show what each commit does."""
-    with (
-        tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary,
-        contextlib.nullcontext() if folder else _webhook() as port,
-    ):
+def demo(listen: str | None, *, once: bool) -> None:
+    """Run the daemon on a copy of the example repository, and show what each commit does."""
+    with tempfile.TemporaryDirectory(prefix="reconciler-demo-") as temporary, _webhook() as port:
         repository = Path(temporary, "repository")
-        _copy(folder or _example(), repository, port)
+        _copy(repository, port)
         key = secrets.token_urlsafe(32)
         followed: Value = {"name": "example", "url": str(repository), "branch": "main", "interval": "5s"}
         overrides: dict[str, Value] = {
@@ -80,15 +72,8 @@ def demo(folder: Path | None, listen: str | None, *, once: bool) -> None:
         async def show(running: Running) -> None:
             await _narrate(running, repository, key=key, port=port, once=once)
 
-        environment = _pretend_secrets(repository, settings.state_dir / "secrets" / "default")
-        daemon.start(
-            StartPlan(
-                settings=settings,
-                reload=lambda: settings,
-                when_up=show,
-                environment=environment,
-            )
-        )
+        environment = _pretend_secrets(repository)
+        daemon.start(StartPlan(settings=settings, reload=lambda: settings, when_up=show, environment=environment))
     output.line("Stopped.")
 
 
@@ -101,48 +86,27 @@ def _example() -> Path:
     for candidate in (package.parent / "examples" / "repo", package / "examples" / "repo"):
         if candidate.is_dir():
             return candidate
-    raise Refused("The example repository is not installed; name a folder of YAML files: reconciler demo FOLDER.")
+    raise Refused("The example repository is not installed; install the package anew.")
 
 
-def _copy(folder: Path, target: Path, port: int | None) -> None:
-    """Make a repository whose first commit holds the files of the folder; the example's webhook posts to the port."""
-    count = sum(1 for _ in islice(_files(folder), COPIED_FILES + 1))
-    if count > COPIED_FILES:
-        raise Refused(f"{folder} holds more than {COPIED_FILES:,} files, too many for a demonstration.")
-    try:
-        shutil.copytree(folder, target, ignore=shutil.ignore_patterns(".git"), symlinks=True)
-    except shutil.Error as error:
-        (place, _, why), *_ = error.args[0]
-        raise Refused(f"{place} cannot be copied ({why}); name a folder of files that you may read.") from error
-    if port is not None:
-        file = target / FILE
-        text = file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n")
-        file.write_text(text, encoding="utf-8")
+def _copy(target: Path, port: int) -> None:
+    """Make a repository whose first commit holds the example; its webhook posts to the port."""
+    shutil.copytree(_example(), target, ignore=shutil.ignore_patterns(".git"))
+    file = target / FILE
+    text = file.read_text(encoding="utf-8").replace(f"value: {PORT}\n", f"value: {port}\n")
+    file.write_text(text, encoding="utf-8")
     _git(target, "init", "--quiet", "--initial-branch=main")
     _git(target, "add", "--all")
-    if not _git(target, "ls-files"):
-        ignored = ", save what its .gitignore leaves out" if count else ""
-        raise Refused(f"{folder} holds no files{ignored}; name a folder of YAML files: reconciler demo FOLDER.")
     _git(target, *IDENTITY, "commit", "--quiet", "--message=Copy the example")
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield the files that a copy gets."""
-    for above, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name != ".git"]
-        yield from (Path(above, name) for name in names)
-
-
-def _git(repository: Path, *arguments: str) -> bytes:
-    """Run git in the demonstration's repository; return its output."""
+def _git(repository: Path, *arguments: str) -> None:
+    """Run git in the demonstration's repository."""
     command = ["git", "-C", str(repository), *arguments]
     try:
-        return subprocess.run(command, check=True, capture_output=True, timeout=60).stdout
+        subprocess.run(command, check=True, capture_output=True, timeout=60)
     except FileNotFoundError as error:
         raise Refused("git is not installed; install it and try again.") from error
-    except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise Refused(f"git could not prepare the repository: {said[0] if said else error.returncode}.") from error
 
 
 def _free_address() -> str:
@@ -154,29 +118,16 @@ def _free_address() -> str:
     return "127.0.0.1:3001"
 
 
-def _pretend_secrets(folder: Path, secrets: Path) -> dict[str, str]:
-    """Make up a value for each reference in the files of a folder: write the files below `secrets`, a project's folder,
-    and return the variables.
-    """
-    found: set[SecretReference] = set()
-    for file in _files(folder):
-        if file.is_file() and not file.is_symlink():
-            with file.open("rb") as opened:
-                text = opened.read(positions.FILE_LIMITS.bytes).decode("utf-8", "replace")
-            found.update(filter(None, secret_references.find_secret_references(text)))
-    for reference in sorted(found):
-        if reference.source is SecretSource.FILE:
-            path = secrets / reference.name
-            with contextlib.suppress(OSError):  # `a` and `a/b` cannot both be: the missing one is told like any other
-                path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(MADE_UP)
-    return {reference.name: MADE_UP for reference in found if reference.source is SecretSource.ENV}
+def _pretend_secrets(repository: Path) -> dict[str, str]:
+    """Return a made-up value for each variable that the example refers to."""
+    texts = (file.read_text(encoding="utf-8") for file in repository.rglob("*.yaml"))
+    return {name: MADE_UP for text in texts for name in REFERENCE.findall(text)}
 
 
 # The runs, as they come.
 
 
-async def _narrate(running: Running, repository: Path, *, key: str, port: int | None, once: bool) -> None:
+async def _narrate(running: Running, repository: Path, *, key: str, port: int, once: bool) -> None:
     """Tell the first run with all that a newcomer needs, then every further one. Records are posted to the port."""
     store = running.services.store
     told: set[str] = set()
@@ -206,7 +157,7 @@ def _tell(run: Value, statuses: list[dict[str, Value]]) -> None:
     output.lines(["", f"{what}: {client.text(run, 'outcome')}." + (f" {message}" if message else "")])
 
 
-def _invite(address: str, repository: Path, *, key: str, port: int | None) -> None:
+def _invite(address: str, repository: Path, *, key: str, port: int) -> None:
     posted = f"Endpoint    http://{HOST}:{port}  log records with service.name=orders are posted to it"
     output.lines(
         (
@@ -214,7 +165,8 @@ def _invite(address: str, repository: Path, *, key: str, port: int | None) -> No
             f"Repository  {repository}",
             f"Address     {address}",
             f"Key         {key}",
-            *((posted, DELIVERS) if port else ()),
+            posted,
+            DELIVERS,
             "",
             "Edit a file there and commit it, and the change shows here. In another terminal:",
             f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",
@@ -229,22 +181,15 @@ class Webhook(BaseHTTPRequestHandler):
     """Takes what the webhook of the example posts, and shows the bodies, or their beginnings."""
 
     timeout = SECONDS
-    server: TCPServer
+    server: ThreadingHTTPServer
 
     def do_POST(self) -> None:
-        """Show the body of a request that says its length."""
-        length = self.headers.get("Content-Length", "")
-        status = 200
-        if not length.isdecimal():
-            status = 411
-        elif len(length) > len(str(BODY_BYTES)) or int(length) > BODY_BYTES:
-            status = 413
-        else:
-            body = self.rfile.read(int(length))
-            more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
-            shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
-            output.line(f"http://{HOST}:{self.server.server_address[1]} got {shown}{more}")
-        self.send_response(status)
+        """Show the body of a request, which comes from the demonstration itself."""
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        more = f" ... and {len(body) - SHOWN_BYTES:,} bytes more" if len(body) > SHOWN_BYTES else ""
+        shown = body[:SHOWN_BYTES].decode("utf-8", "replace")
+        output.line(f"http://{HOST}:{self.server.server_address[1]} got {shown}{more}")
+        self.send_response(200)
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -252,26 +197,13 @@ class Webhook(BaseHTTPRequestHandler):
         """Say nothing else."""
 
 
-class WebhookServer(ThreadingTCPServer):
-    """Listens where the example says, or at any port of this machine when that is taken: then the copy has that one.
-
-    The server of `http.server` would ask for its own name, for which a machine without a network may wait long.
-    """
-
-    allow_reuse_address = True
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Say nothing of a connection that broke."""
-
-
 @contextlib.contextmanager
 def _webhook() -> Iterator[int]:
-    """Listen for records; yield the port."""
+    """Listen where the example says, or at any port when that is taken: the copy has that one. Yield the port."""
     try:
-        server = WebhookServer((HOST, PORT), Webhook)
+        server = ThreadingHTTPServer((HOST, PORT), Webhook)
     except OSError:
-        server = WebhookServer((HOST, 0), Webhook)
+        server = ThreadingHTTPServer((HOST, 0), Webhook)
     with server:
         threading.Thread(target=server.serve_forever, name="webhook", daemon=True).start()
         try:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 UNCHANGED = "unchanged"
 
 
-@click.command(cls=plans.DetailedCommand)
+@click.command()
 @click.argument("repository", required=False)
 @paths_option("A file, a folder, or - for standard input; may be given more than once.")
 @click.option(plans.DETAILED, is_flag=True, help="End with 2 when something differs.")

@@ -4,7 +4,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from reconciler.model.errors import Refused
@@ -74,7 +73,7 @@ def _followed(one: Repository) -> str | None:
 
 
 def _why_not(
-    one: Repository, addresses: Collection["RemoteAddress"], branches: Collection[str | None] | None
+    one: Repository, addresses: Collection[tuple[str, str]], branches: Collection[str | None] | None
 ) -> Iterator[str]:
     follows = _followed(one)
     if address_of(one.url) not in addresses:
@@ -83,15 +82,10 @@ def _why_not(
         yield f"The repository {one.name} follows {follows} and is left out."
 
 
-class RemoteAddress(NamedTuple):
-    """Return the part of a remote's URL that names the repository: one may be reached by https and by ssh."""
-
-    host: str  # empty for a path
-    path: str
-
-
-def address_of(url: str) -> RemoteAddress:
-    """Return the address of a remote, however git writes it."""
+def address_of(url: str) -> tuple[str, str]:
+    """Return the host of a remote, empty for a path, and its path there, however git writes it: one may be reached by
+    https and by ssh.
+    """
     if "://" in url:
         parts = urlsplit(url)
         host, path = ("" if parts.scheme == "file" else parts.hostname or ""), unquote(parts.path)
@@ -99,4 +93,4 @@ def address_of(url: str) -> RemoteAddress:
         match = None if url.startswith(("/", ".")) else _SCP.fullmatch(url)
         host, path = ("", url) if match is None else (match[1], match[2])
     path = path.strip("/").removesuffix(".git").rstrip("/")
-    return RemoteAddress(host.casefold(), path.casefold() if host else path)
+    return host.casefold(), path.casefold() if host else path

@@ -121,11 +121,8 @@ def _object(node: Value, root: Value) -> Value:
 
 def _resolved(node: Value, root: Value) -> Value:
     """Return the target of a local reference (`#/$defs/...`); members beside the reference are kept."""
-    for _ in range(DEEPEST):
-        reference = text(node, "$ref")
-        if not isinstance(node, dict) or not reference.startswith("#/"):
-            break
-        target = at(root, *(part.replace("~1", "/").replace("~0", "~") for part in reference[2:].split("/")))
+    while isinstance(node, dict) and (reference := text(node, "$ref")):
+        target = at(root, *reference.removeprefix("#/").split("/"))
         beside = {key: value for key, value in node.items() if key != "$ref"}
         node = {**target, **beside} if isinstance(target, dict) else beside
     return node

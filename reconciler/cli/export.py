@@ -1,9 +1,7 @@
 """`reconciler export`: resources as the files of a repository, each written whole or not at all, and nowhere else."""
 
-import os
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import click
@@ -11,7 +9,7 @@ import click
 from reconciler.cli import client, output
 from reconciler.cli.client import NOT_OURS, Client
 from reconciler.cli.options import complete_kind, connected, known_kind
-from reconciler.model import masking, names, positions, yaml_documents
+from reconciler.model import masking, names, yaml_documents
 from reconciler.model.components import MASK
 from reconciler.model.errors import Refused
 from reconciler.model.names import Kind
@@ -21,7 +19,6 @@ from reconciler.model.values import Value
 SUFFIX = ".yaml"
 TOP = ("apiVersion", "kind", "metadata", "spec")
 LEADING = ("id", "name", "displayName", "type", "value")  # keys before all others, which keep their order
-FOLDER = os.O_RDONLY | os.O_DIRECTORY
 GIT = ".git"  # in a new repository
 PAGE = 100  # resources in memory at a time
 MOST_TOLD = 20  # files named in one remark
@@ -31,27 +28,23 @@ HIDDEN = f"holds `{MASK}` in place of its text, which a viewer may not read; it 
 INCOMPLETE = (
     "is incomplete: apply it with --accept-invalid, or correct and add its parameters, or complete what it names"
 )
-LARGE = f"is larger than {positions.FILE_LIMITS.bytes >> 20} MiB, which is the most that is read from a file"
 OTHER = "belongs to no resource that was exported, and stays; delete it unless it is wanted"
-REMARKS = (MASKED, HIDDEN, INCOMPLETE, LARGE, DAMAGED, OTHER)  # in the order in which they are printed
+REMARKS = (MASKED, HIDDEN, INCOMPLETE, DAMAGED, OTHER)  # in the order in which they are printed
 IN_GIT = (
     f"applied to this service, `{MASK}` keeps the secret that is stored; in Git it is a violation: before a commit, "
     "write a reference such as ${env:NAME} in its place"
 )
 
 
-def file_name(name: str, folded: set[str]) -> str:
-    """Return the file of the next resource of a kind, in the order of names; `folded` are the names before it.
+def file_name(name: str, folded: Counter[str]) -> str:
+    """Return the file of the next resource of a kind, in the order of names; `folded` counts the names before it.
 
-    The name of a file is that of its resource, unless an earlier one differs from it in case alone: some disks would
-    take the two for one. Such a name is followed by `~` and, in hexadecimal, the letters that are capitals, the first
-    letter being the lowest bit; no resource has `~` in its name.
+    Names that differ in case alone get a number, as some disks would take them for one; no resource has `~` in its
+    name.
     """
-    if name.lower() not in folded:
-        folded.add(name.lower())
-        return name + SUFFIX
-    capitals = sum(1 << position for position, letter in enumerate(name) if letter.isupper())
-    return f"{name}~{capitals:x}{SUFFIX}"
+    folded[name.lower()] += 1
+    number = folded[name.lower()]
+    return f"{name}~{number}{SUFFIX}" if number > 1 else name + SUFFIX
 
 
 def file_contents(resource: dict[str, Value]) -> bytes:
@@ -72,7 +65,7 @@ def _ordered(value: Value) -> Value:
     return {key: _ordered(value[key]) for key in dict.fromkeys((*leading, *value))}
 
 
-def _remarks_of(resource: dict[str, Value], data: bytes) -> Iterator[str]:
+def _remarks_of(resource: dict[str, Value]) -> Iterator[str]:
     """Yield the remarks about the file of a resource."""
     spec = resource.get("spec")
     if masking.find_placeholders({"spec": None, **resource}):
@@ -81,47 +74,15 @@ def _remarks_of(resource: dict[str, Value], data: bytes) -> Iterator[str]:
         yield HIDDEN
     if client.at(resource, "status", "incomplete"):
         yield INCOMPLETE
-    if len(data) > positions.FILE_LIMITS.bytes:
-        yield LARGE
 
 
-@contextmanager
-def _kind_folder(directory: Path, kind: Kind) -> Iterator[int]:
-    """Open the folder of a kind, made when there is none. Raises Refused for a link or a file.
-
-    Every step goes through the open folder, so that a link put in its place leads nowhere.
-    """
-    directory.mkdir(parents=True, exist_ok=True)
-    with ExitStack() as opened:
-        target = os.open(directory, FOLDER)
-        opened.callback(os.close, target)
-        with suppress(FileExistsError):
-            os.mkdir(kind.plural, dir_fd=target)
-        try:
-            folder = os.open(kind.plural, FOLDER | os.O_NOFOLLOW, dir_fd=target)
-        except NotADirectoryError as problem:  # of a link, too
-            where = directory / kind.plural
-            raise Refused(f"{where} is not a folder, and links are not followed; move it away") from problem
-        opened.callback(os.close, folder)
-        yield folder
-
-
-def _write(folder: int, path: Path, data: bytes) -> None:
-    """Put a file into the open folder, in place of one that is there; a link is replaced, not followed."""
-    fresh = f".{path.name}.new"  # begins with a dot, so that nobody takes it for a resource
-    with suppress(FileNotFoundError):
-        os.unlink(fresh, dir_fd=folder)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    try:
-        with os.fdopen(os.open(fresh, flags, 0o666, dir_fd=folder), "wb") as file:
-            file.write(data)
-        os.rename(fresh, path.name, src_dir_fd=folder, dst_dir_fd=folder)
-    except BaseException as problem:
-        with suppress(OSError):
-            os.unlink(fresh, dir_fd=folder)
-        if isinstance(problem, IsADirectoryError):
-            raise Refused(f"{path} is a folder, and a file has to stand there; move it away") from problem
-        raise
+def _write(path: Path, data: bytes) -> None:
+    """Put a file in place of one that is there, whole or not at all; a link is replaced, not followed."""
+    fresh = path.with_name(f".{path.name}.new")  # begins with a dot, so that nobody takes it for a resource
+    fresh.unlink(missing_ok=True)
+    with fresh.open("xb") as file:
+        file.write(data)
+    fresh.replace(path)
 
 
 @click.command()
@@ -166,28 +127,27 @@ def _export(
     service: Client, kind: Kind, *, directory: Path, counts: Counter[str], remarks: dict[str, list[str]]
 ) -> None:
     """Write every resource of a kind, page by page; the folder is made once there is a resource for it."""
-    folded: set[str] = set()
+    folder = directory / kind.plural
+    if folder.is_symlink():
+        raise Refused(f"{folder} is a link, and links are not followed; move it away")
+    folded: Counter[str] = Counter()
     mine: set[str] = set()
     for page in _pages(service, kind):
-        # The service brings along the built-in ones by itself.
-        kept = [one for one in page if client.text(one, "status", "source", "type") != "builtin"]
-        if not kept:
-            continue
-        with _kind_folder(directory, kind) as folder:
-            for resource in kept:
-                name = file_name(client.text(resource, "metadata", "name"), folded)
-                mine.add(name)
-                found = [DAMAGED]
-                if not client.text(resource, "status", "error"):
-                    data = file_contents(resource)
-                    _write(folder, directory / kind.plural / name, data)
-                    counts[kind.plural] += 1
-                    found = list(_remarks_of(resource, data))
-                for remark in found:
-                    remarks[remark].append(f"{kind.plural}/{name}")
-    if (directory / kind.plural).is_dir():
-        with _kind_folder(directory, kind) as folder, os.scandir(folder) as entries:
-            others = sorted(entry.name for entry in entries if entry.name not in mine)
+        for resource in page:
+            if client.text(resource, "status", "source", "type") == "builtin":
+                continue  # the service brings it along by itself
+            folder.mkdir(parents=True, exist_ok=True)
+            name = file_name(client.text(resource, "metadata", "name"), folded)
+            mine.add(name)
+            found = [DAMAGED]
+            if not client.text(resource, "status", "error"):
+                _write(folder / name, file_contents(resource))
+                counts[kind.plural] += 1
+                found = list(_remarks_of(resource))
+            for remark in found:
+                remarks[remark].append(f"{kind.plural}/{name}")
+    if folder.is_dir():
+        others = sorted(path.name for path in folder.iterdir() if path.name not in mine)
         remarks[OTHER] += [f"{kind.plural}/{name}" for name in others]
 
 

@@ -76,10 +76,7 @@ def _names(path: Path) -> Iterator[str]:
         yield str(path)
         return
     found = sorted(_below(path), key=os.fsencode)
-    rules = [name.rpartition("/") for name in found]
-    ignore = file_selection.IgnoreRules(
-        {folder: _rules(path / folder / name) for folder, _, name in rules if name == file_selection.FILE_NAME}
-    )
+    ignore = ignore_rules(path, found, below="")
     yield from (str(path / name) for name in found if file_selection.is_considered(name, ignore))
 
 
@@ -89,8 +86,6 @@ def _below(root: Path) -> Iterator[str]:
         folders[:] = [name for name in folders if not name.startswith(".")]
         for name in names:
             path = Path(folder, name)
-            if path.is_symlink() and name == file_selection.FILE_NAME:
-                raise Refused(f"{path} {UNREAD}: it is a link")
             if path.is_file() and not path.is_symlink():
                 yield path.relative_to(root).as_posix()
 

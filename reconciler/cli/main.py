@@ -16,12 +16,13 @@ from click import shell_completion
 
 from reconciler.cli import exits, output
 from reconciler.cli.client import Client
-from reconciler.cli.options import OrderedGroup, connected, options
+from reconciler.cli.options import OrderedGroup, connected
 from reconciler.cli.output import ClosedPipe
 from reconciler.model.errors import ReconcilerError
 from reconciler.version import __version__
 
 PROGRAM = "reconciler"
+DETAILED = "--detailed-exitcode"
 
 
 class CommandEntry(NamedTuple):
@@ -35,6 +36,7 @@ ENTRIES = {
     "serve": CommandEntry("reconciler.cli.serve:serve", "Run the service."),
     "demo": CommandEntry("reconciler.cli.demo:demo", "Try the service with an example repository."),
     "validate": CommandEntry("reconciler.cli.validate:validate", "Check files without a server."),
+    "render": CommandEntry("reconciler.cli.render:render", "Print what a Collector runs, without a server."),
     "plan": CommandEntry("reconciler.cli.plan:plan", "Show what merging a branch would do."),
     "diff": CommandEntry("reconciler.cli.diff:diff", "Show how files or a repository differ from what is stored."),
     "apply": CommandEntry("reconciler.cli.apply:apply", "Create or update resources from files."),
@@ -82,10 +84,12 @@ class Program(OrderedGroup):
         """Return the sentences of the table."""
         return {name: entry.summary for name, entry in ENTRIES.items()}
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import the command."""
         if cmd_name not in ENTRIES:
-            return None
+            if ctx.resilient_parsing:
+                return None
+            raise click.NoSuchCommand(cmd_name, possibilities=ENTRIES, ctx=ctx)
         module, _, attribute = ENTRIES[cmd_name].target.partition(":")
         return cast("click.Command", getattr(import_module(module), attribute))
 
@@ -96,12 +100,11 @@ class Program(OrderedGroup):
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=documentation(Path(sys.prefix)),
 )
-@options(from_environment=True)
 @click.version_option(__version__, prog_name=PROGRAM, message="%(prog)s %(version)s", help="Print the version.")
 @click.pass_context
-def program(context: click.Context, /, *, color: str | None, **_: object) -> None:
+def program(context: click.Context) -> None:
     """Keep telemetry configuration as Git says, and work with it."""
-    context.color = output.is_coloured(color)
+    context.color = output.is_coloured(None)
 
 
 def main() -> int:
@@ -129,7 +132,8 @@ def _failed(problem: Exception) -> int:
             if isinstance(problem, click.UsageError) and problem.ctx is not None:
                 output.notes(f"{problem.ctx.get_usage()}\nTry '{problem.ctx.command_path} --help' for help.\n")
             output.error(problem.format_message())
-            return problem.exit_code
+            # There, 2 means changes.
+            return exits.ERROR if DETAILED in sys.argv else problem.exit_code
         if os.environ.get("SERVICE_DEBUG") == "1":
             output.trace(problem)
         for line in _lines(problem):

@@ -2,11 +2,9 @@
 
 import functools
 import os
-from collections import ChainMap
 from collections.abc import Callable
-from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -28,26 +26,19 @@ OPTIONS = ("server", "api_key", "user", "project", "color")
 TWO = "an API key and a user are given (--api-key or SERVICE_API_KEY, --user or SERVICE_USER); give one of them"
 
 
-def options(*, from_environment: bool) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator with the options of a connection. Only the group reads the environment: the variables of a
-    command would override the group's options.
-    """
+def _server_options(function: Callable[P, R]) -> Callable[P, R]:
+    """Give a command the options of a connection."""
     colors = click.Choice(output.COLORS)
     user = f"Your name; the password is asked for, or in the file that {PASSWORD_FILE} names."
-
-    def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        for name, variable, kind, text in (
-            ("--color", None, colors, "When to colour (default: auto)."),
-            ("--project", "SERVICE_PROJECT", None, "The project, when there are several."),
-            ("--user", "SERVICE_USER", None, user),
-            ("--api-key", "SERVICE_API_KEY", None, "The API key; better in SERVICE_API_KEY."),
-            ("--server", "SERVICE_SERVER", None, f"The server (default: {DEFAULT_SERVER})."),
-        ):
-            option = click.option(name, envvar=variable if from_environment else None, type=kind, help=text)
-            function = option(function)
-        return function
-
-    return decorate
+    for name, variable, kind, text in (
+        ("--color", None, colors, "When to colour (default: auto)."),
+        ("--project", "SERVICE_PROJECT", None, "The project, when there are several."),
+        ("--user", "SERVICE_USER", None, user),
+        ("--api-key", "SERVICE_API_KEY", None, "The API key; better in SERVICE_API_KEY."),
+        ("--server", "SERVICE_SERVER", None, f"The server (default: {DEFAULT_SERVER})."),
+    ):
+        function = click.option(name, envvar=variable, type=kind, help=text)(function)
+    return function
 
 
 def connected(function: Callable[..., R]) -> Callable[..., R]:
@@ -55,37 +46,35 @@ def connected(function: Callable[..., R]) -> Callable[..., R]:
 
     @click.pass_context
     @functools.wraps(function)
-    def wrapper(context: click.Context, /, *args: object, **arguments: object) -> R:
-        own = {name: value for name, value in arguments.items() if name not in OPTIONS}
-        with _client(context) as service:
-            return function(service, *args, **own)
+    def wrapper(context: click.Context, /, *args: object, **arguments: Any) -> R:
+        given = {name: arguments.pop(name) for name in OPTIONS}
+        with _client(context, **given) as service:
+            return function(service, *args, **arguments)
 
-    return options(from_environment=False)(wrapper)
+    return _server_options(wrapper)
 
 
-def _client(context: click.Context) -> Client:
-    """Return the client of a command: the option or variable that is nearest to the command counts."""
-    root = context.find_root()
-    places: list[dict[str, str | None]] = [
-        {name: place.params[name] for name in OPTIONS if place.get_parameter_source(name) is source}
-        for place, source in (
-            (context, ParameterSource.COMMANDLINE),
-            (root, ParameterSource.COMMANDLINE),
-            (root, ParameterSource.ENVIRONMENT),
-        )
-    ]
-    nearest = ChainMap(*places)
-    # A key or a user, from the nearest place that names one: an option counts, whatever the environment has.
-    credentials = [{name: place[name] for name in ("api_key", "user") if place.get(name)} for place in places]
-    credential = next(filter(None, credentials), {})
-    if len(credential) > 1:
-        raise click.UsageError(TWO)
-    context.color = output.is_coloured(nearest.get("color"))
-    # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
-    server, project = nearest.get("server"), nearest.get("project") or None
+def _client(
+    context: click.Context,
+    *,
+    server: str | None,
+    api_key: str | None,
+    user: str | None,
+    project: str | None,
+    color: str | None,
+) -> Client:
+    if api_key and user:
+        # An option counts, whatever the environment has.
+        key_source, user_source = map(context.get_parameter_source, ("api_key", "user"))
+        if key_source is user_source:
+            raise click.UsageError(TWO)
+        api_key, user = (api_key, None) if key_source is ParameterSource.COMMANDLINE else (None, user)
+    context.color = output.is_coloured(color)
     address = (server or DEFAULT_SERVER).rstrip("/")
-    key, user = credential.get("api_key"), credential.get("user")
-    return Client(server=address, is_named=bool(server), api_key=key, user=user, project=project)
+    # Empty is not given: `--project "$PROJECT"` in a script means no project when the variable is empty.
+    return Client(
+        server=address, is_named=bool(server), api_key=api_key or None, user=user or None, project=project or None
+    )
 
 
 def everywhere(function: Callable[..., R]) -> Callable[..., R]:
@@ -168,25 +157,11 @@ def target_key(kind: str, name: str | None) -> Key:
     return found[0]
 
 
-ENDING = ("delete", "remove", "revoke")  # a group has one of these, and people look for it by the others
 WHOLE = 1000  # characters: no first sentence of a command is longer, so that none is cut
 
 
 class OrderedGroup(click.Group):
-    """A group of commands, listed in their order. A mistyped command gets the one that may be meant."""
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command, or fail with the one that may be meant."""
-        known, typed = self.list_commands(ctx), args[0]
-        if typed in ENDING:
-            meant = next((name for name in ENDING if name in known), None)
-        else:
-            meant = next(iter(get_close_matches(typed.lower(), known, n=1)), None)
-        if typed not in known and meant and not ctx.resilient_parsing:
-            ctx.fail(f"No such command '{typed}'; did you mean '{meant}'?")
-        return super().resolve_command(ctx, args)
+    """A group of commands, listed in their order."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Return the names in their order."""

@@ -4,7 +4,6 @@ The plan comes from a server, which plans against its store, or is made here fro
 renderings are in `review`.
 """
 
-import http
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,22 +15,24 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from reconciler.cli import exits, fields, output
+from reconciler.cli import fields, output
 from reconciler.cli.options import connected
 from reconciler.model import forges
+from reconciler.model.error_codes import ErrorCode
 from reconciler.model.errors import ReconcilerError, Refused
-from reconciler.model.flows import Flow
-from reconciler.model.plan import Plan, PlanEntry, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanTip
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.review import plan as review_plan
 
 if TYPE_CHECKING:
     from reconciler.cli.client import Client
+    from reconciler.cli.entries import ChosenEntries
     from reconciler.git.checkouts import Checkout
     from reconciler.git.merging import Merged
     from reconciler.review.annotations import NoPlan
     from reconciler.review.static import EntrySettings
+    from reconciler.settings.models import Settings
     from reconciler.settings.repositories import Repository
 
 # A plan imports only what it needs, where it needs it: a client or `git`, settings, one rendering.
@@ -55,57 +56,30 @@ class PlanOptions:
     strict: bool
     whole: bool
     config: Path | None
-    paths: tuple[str, ...]
+    path: str
     repositories: tuple[str, ...]
 
     def check(self, *, is_live: bool) -> None:
         """Raise UsageError for options that contradict each other. `is_live`: a server makes the plan."""
         if self.worktree and self.head is not None:
             raise click.UsageError("--worktree is what HEAD and its files hold; leave out --head")
-        if self.paths and self.config is not None:
+        if self.path and self.config is not None:
             raise click.UsageError("--path and --config both say what is planned; give one of them")
         if not is_live:
             return
-        if self.worktree or self.paths or self.config or self.strict or self.whole:
+        if self.worktree or self.path or self.config or self.strict or self.whole:
             told = "with --server the settings are the server's and what is planned is there; leave out"
             raise click.UsageError(f"{told} --worktree, --path, --config, --strict and --whole")
         if not self.repositories:
             raise click.UsageError("name a repository of the server with --repository")
 
 
-class DetailedCommand(click.Command):
-    """With `--detailed-exitcode`, 2 means changes: then a command that is written wrongly ends like any other error."""
-
-    def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        is_detailed = DETAILED in args
-        try:
-            return super().make_context(info_name, args, parent, **extra)
-        except click.UsageError as error:
-            raise _usage_error(error, is_detailed=is_detailed) from None
-
-    def invoke(self, context: click.Context) -> Any:
-        try:
-            return super().invoke(context)
-        except click.UsageError as error:
-            raise _usage_error(error, is_detailed=bool(context.params["detailed_exitcode"])) from None
-
-
-class _Wrong(click.UsageError):
-    exit_code = exits.ERROR
-
-
-def _usage_error(error: click.UsageError, *, is_detailed: bool) -> click.UsageError:
-    return _Wrong(error.message, error.ctx) if is_detailed else error
-
-
-@click.command(cls=DetailedCommand)
+@click.command()
 @click.argument("folder", default=".", type=click.Path(path_type=Path, file_okay=False))
 @click.option("--base", help="What would be merged into (default: the default branch).")
 @click.option("--head", help="What would be merged (default: HEAD).")
 @click.option("--worktree", is_flag=True, help="Merge what is not committed too, also new files.")
-@click.option("--path", "paths", multiple=True, metavar="FOLDER", help="A folder that a repository entry follows.")
+@click.option("--path", default="", metavar="FOLDER", help="The folder that a repository entry follows.")
 @click.option("--config", type=click.Path(path_type=Path), help="A settings file: plan for its repositories.")
 @click.option("--repository", "repositories", multiple=True, metavar="NAME", help="One of those, or of the server's.")
 @click.option("--strict", is_flag=True, help="Refuse a reference to what is not in the tree.")
@@ -148,9 +122,8 @@ def plan(
         raise click.UsageError("--link is an address of http or https with {path} in it, and {commit} and {line}")
     options = PlanOptions(**asked)
     # A server must be asked for here: a variable for other commands must not make a plan wait for one.
-    root = context.find_root()
-    above = root.params.get("server") if root.get_parameter_source("server") is ParameterSource.COMMANDLINE else None
-    is_live = bool(above or context.params.get("server"))
+    is_asked = context.get_parameter_source("server") is ParameterSource.COMMANDLINE
+    is_live = is_asked and bool(context.params["server"])
     options.check(is_live=is_live)
     try:
         made = plan_by_server(service, options) if is_live else plan_from_checkout(options)
@@ -161,7 +134,7 @@ def plan(
         if form == "github":
             output.rendered(annotations.absent_annotation(_no_plan(problem, options)))
         elif form == "markdown":
-            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker, limit=limit))
+            output.rendered(annotations.absent_comment(_no_plan(problem, options), marker=marker))
         raise
     made = _linked(made, link)
     again = _command(made, options)
@@ -184,8 +157,7 @@ def plan(
         case _:
             from reconciler.review import text  # noqa: PLC0415
 
-            has_worktree = not is_live and not made.ahead and _has_worktree(options)
-            for piece in text.render_text(made, color=bool(context.color), has_worktree=has_worktree, command=again):
+            for piece in text.render_text(made, color=bool(context.color), command=again):
                 output.rendered(piece)
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
@@ -207,7 +179,7 @@ def _command(made: Plan, asked: PlanOptions) -> str:
         *(("--server", made.server) if made.server is not None else ()),
         *(("--config", str(asked.config)) if asked.config is not None else ()),
         *(word for name in names for word in ("--repository", name)),
-        *(word for path in asked.paths for word in ("--path", path)),
+        *(("--path", asked.path) if asked.path else ()),
         *(["--strict"] if asked.strict else ()),
         *(["--whole"] if asked.whole else ()),
         *("--base", made.base.commit),
@@ -229,39 +201,19 @@ def _no_plan(problem: ReconcilerError, asked: PlanOptions) -> "NoPlan":
             head = checkout.resolve(head)[1][: review_plan.SHORT]
     except Refused:  # no commit here: its name does
         pass
+    files: tuple[str, ...] = ()
+    total = 0
     if isinstance(problem, Conflicts):
+        files, total = problem.files, problem.total
+    elif isinstance(problem, Refusal) and problem.codes and set(problem.codes) == {ErrorCode.MERGE_CONFLICT}:
+        files, total = problem.errors, len(problem.errors)
+    if files:
         told = "the two do not merge; merge the base into the head and resolve what conflicts"
-        return NoPlan(head=head, sentence=told, files=problem.files, total=problem.total)
-    if isinstance(problem, Refusal) and problem.status == http.HTTPStatus.CONFLICT:
-        return NoPlan(head=head, sentence="the two do not merge", files=problem.errors, total=len(problem.errors))
+        return NoPlan(head=head, sentence=told, files=files, total=total)
     return NoPlan(head=head, sentence=output.error_sentence(problem.message))
 
 
 # A plan from a server, which plans against its store.
-
-
-class _Shown(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A plan as the service shows it; fields of later versions are left out."""
-
-    digest: str
-    repository: str
-    project: str
-    path: str
-    base: PlanTip
-    head: PlanTip
-    merge_base: str
-    behind: int
-    ahead: int
-    store_version: int
-    stale: bool
-    refused: bool
-    unchanged: int
-    untouched_files: int
-    held: int = 0
-    notes: tuple[str, ...]
-    statuses: tuple[PlanStatus, ...]
-    flows: tuple[Flow, ...] = ()
-    link: str = ""
 
 
 def plan_by_server(service: "Client", asked: PlanOptions) -> Plan:
@@ -297,7 +249,6 @@ def ask_server(service: "Client", *, repository: str, head: str | None = None, b
     Raises Refusal, with a sentence for each file when the two do not merge, Refused and Unreachable.
     """
     from reconciler.cli.client import NO_REPOSITORY, Refusal  # noqa: PLC0415
-    from reconciler.model.error_codes import ErrorCode  # noqa: PLC0415
 
     sides = {"head": head, "base": base}
     body: dict[str, Value] = {"repository": repository, **{name: side for name, side in sides.items() if side}}
@@ -314,48 +265,19 @@ def decoded(answer: dict[str, Value], *, server: str) -> Plan:
     """Return the plan of an answer. Raises Refused for another answer."""
     from reconciler.cli.client import NOT_OURS  # noqa: PLC0415
 
+    shown = answer.get("plan")
+    told = shown if isinstance(shown, dict) else {}
     try:
-        shown = msgspec.convert(answer.get("plan"), type=_Shown)
+        # What a plan with one entry says of itself, and of this entry, is one object here.
+        entry = msgspec.convert({**told, "name": told.get("repository")}, type=PlanEntry)
+        plan = msgspec.convert({**told, "server": server}, type=Plan)
     except msgspec.ValidationError:
         raise Refused(NOT_OURS) from None
-    entry = PlanEntry(
-        name=shown.repository,
-        project=shown.project,
-        path=shown.path,
-        statuses=tuple(msgspec.structs.replace(one, fields=fields.with_cuts(one.fields)) for one in shown.statuses),
-        unchanged=shown.unchanged,
-        untouched_files=shown.untouched_files,
-        held=shown.held,
-        notes=shown.notes,
-        refused=shown.refused,
-        flows=shown.flows,
-        link=shown.link,
-    )
-    return Plan(
-        base=shown.base,
-        head=shown.head,
-        merge_base=shown.merge_base,
-        behind=shown.behind,
-        ahead=shown.ahead,
-        entries=(entry,),
-        store_version=shown.store_version,
-        server=server,
-        digest=shown.digest,
-        stale=shown.stale,
-    )
+    statuses = tuple(msgspec.structs.replace(one, fields=fields.with_cuts(one.fields)) for one in entry.statuses)
+    return msgspec.structs.replace(plan, entries=(msgspec.structs.replace(entry, statuses=statuses),))
 
 
 # A plan without a server, from the checkout of a folder.
-
-
-@dataclass(frozen=True, slots=True)
-class _Entries:
-    """The entries of a plan, others that are judged with them, and the settings that documents are judged by."""
-
-    entries: "tuple[EntrySettings, ...]"
-    beside: "tuple[EntrySettings, ...]" = ()
-    api_versions: frozenset[str] = API_VERSIONS
-    refuse_unknown: bool = False
 
 
 def plan_from_checkout(asked: PlanOptions) -> Plan:
@@ -363,34 +285,33 @@ def plan_from_checkout(asked: PlanOptions) -> Plan:
     from reconciler.git.checkouts import Checkout  # noqa: PLC0415
     from reconciler.review import static  # noqa: PLC0415
 
+    if asked.config is None and asked.repositories:
+        raise click.UsageError("--repository names one of --config or of --server; give one of these too")
     with Checkout.open(asked.folder) as checkout:
         base = _tip(checkout, asked.base or checkout.default_base())
         head = _tip(checkout, asked.head or "HEAD", worktree=asked.worktree)
+        versions, refuse_unknown, beside = API_VERSIONS, False, list[static.EntrySettings]()
         if asked.config is not None:
-            chosen = _entries_of_settings(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
-        elif asked.repositories:
-            raise click.UsageError("--repository names one of --config or of --server; give one of these too")
+            settings, chosen = _choose(asked.config, asked.repositories, base=base.ref, remotes=checkout.remotes())
+            entries, beside = list(map(_entry, chosen.entries)), list(map(_entry, chosen.beside))
+            versions, refuse_unknown = frozenset(settings.api.api_versions), settings.resources.refuse_unknown
         else:
             link = next(filter(None, map(forges.line_pattern, checkout.remotes())), "")
-            chosen = _entries_of_folders(asked.paths, link=link)
+            folder = "/".join(part for part in asked.path.split("/") if part not in ("", "."))
+            entries = [static.EntrySettings(name=folder or WHOLE, path=folder, link=link)]
         merged = checkout.merge(base.commit, checkout.worktree_commit() if asked.worktree else head.commit)
-        _check_folders(merged, chosen, config=asked.config)
-        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=chosen.refuse_unknown)
-        every = (*chosen.entries, *chosen.beside)
-        # Nobody says which project a folder of --path fills, so each fills one of its own.
-        together = [every] if asked.config is not None else [(one,) for one in every]
-        planned = [
-            static.plan_static(merged, some, api_versions=chosen.api_versions, now=datetime.now(UTC), options=options)
-            for some in together
-        ]
-        entries = [entry for some in planned for entry in some]
+        _check_folders(merged, entries)
+        options = static.StaticOptions(strict=asked.strict, whole=asked.whole, refuse_unknown=refuse_unknown)
+        planned = static.plan_static(
+            merged, [*entries, *beside], api_versions=versions, now=datetime.now(UTC), options=options
+        )
         return Plan(
             base=base,
             head=head,
             merge_base=merged.merge_base,
             behind=merged.behind,
             ahead=merged.ahead,
-            entries=tuple(entries[: len(chosen.entries)]),
+            entries=planned[: len(entries)],
         )
 
 
@@ -399,28 +320,10 @@ def _tip(checkout: "Checkout", name: str, *, worktree: bool = False) -> PlanTip:
     return PlanTip(ref=ref, commit=commit, worktree=worktree)
 
 
-def _has_worktree(asked: PlanOptions) -> bool:
-    """Decide if HEAD is planned without the files that lie there and may not be committed. Raises Refused."""
-    from reconciler.git.checkouts import Checkout  # noqa: PLC0415
-
-    if asked.worktree or asked.head not in (None, "HEAD"):
-        return False
-    with Checkout.open(asked.folder) as checkout:
-        return checkout.root is not None
-
-
-def _entries_of_folders(paths: Sequence[str], *, link: str) -> _Entries:
-    """Return an entry for each folder, or one for the whole repository. Raises Refused for a folder twice."""
-    from reconciler.review.static import EntrySettings  # noqa: PLC0415
-
-    folders = ["/".join(part for part in path.split("/") if part not in ("", ".")) for path in paths] or [""]
-    if len(set(folders)) < len(folders):
-        raise Refused("a folder is given twice with --path; give each once")
-    return _Entries(tuple(EntrySettings(name=folder or WHOLE, path=folder, link=link) for folder in folders))
-
-
-def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]) -> _Entries:
-    """Return these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
+def _choose(
+    config: Path, names: Sequence[str], *, base: str, remotes: Sequence[str]
+) -> "tuple[Settings, ChosenEntries]":
+    """Choose these repositories of a settings file, or those of the checkout's remote; notes tell which are left out.
 
     Raises SettingsError, Refused.
     """
@@ -431,39 +334,21 @@ def _entries_of_settings(config: Path, names: Sequence[str], *, base: str, remot
     chosen = entries.choose_entries(settings.repositories, config=config, names=names, remotes=remotes, branch=branch)
     for note in chosen.notes:
         output.note(note)
-    return _Entries(
-        tuple(map(_entry, chosen.entries)),
-        tuple(map(_entry, chosen.beside)),
-        frozenset(settings.api.api_versions),
-        settings.resources.refuse_unknown,
-    )
+    return settings, chosen
 
 
 def _entry(one: "Repository") -> "EntrySettings":
     from reconciler.review.static import EntrySettings  # noqa: PLC0415
 
-    return EntrySettings(
-        name=one.name,
-        project=one.project,
-        link=forges.line_pattern(one.url, one.web_url),
-        path=one.path,
-        include=tuple(one.include),
-        exclude=tuple(one.exclude),
-        allowed_kinds=one.allow.kinds,
-        allowed_names=one.allow.names,
-        prune=one.prune.enabled,
-        prune_min_count=one.prune.min_count,
-        prune_max_percent=one.prune.max_percent,
-        atomic=one.atomic,
-        accept_invalid=one.accept_invalid,
-    )
+    link = forges.line_pattern(one.url, one.web_url)
+    return EntrySettings(**msgspec.structs.asdict(one.rules), project=one.project, link=link)
 
 
-def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -> None:
+def _check_folders(merged: "Merged", entries: "Sequence[EntrySettings]") -> None:
     """Raise Refused for a folder that neither side has: written wrongly, it would never have changes."""
     from reconciler.git.faults import GitFault, RepositoryState  # noqa: PLC0415
 
-    for entry in chosen.entries:
+    for entry in entries:
         for side in (merged.base, merged.merged):
             try:
                 side.tree(entry.path)
@@ -473,6 +358,6 @@ def _check_folders(merged: "Merged", chosen: _Entries, *, config: Path | None) -
                     raise
         else:
             folder = visible(entry.path)
-            if config is None:
-                raise Refused(f"neither side has a folder {folder}; correct --path")
-            raise Refused(f"neither side has the folder {folder} of {entry.name}; correct `path` in {config}")
+            raise Refused(
+                f"neither side has the folder {folder} of {visible(entry.name)}; correct --path or the settings"
+            )

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import click
 
-from reconciler.cli import client, exits, options, output, resources, tables
-from reconciler.cli.client import Client, Refusal
+from reconciler.cli import client, exits, options, output, tables
+from reconciler.cli.client import Client
 from reconciler.cli.options import OrderedGroup, connected, form_option, wide_form_option
 from reconciler.cli.tables import Column, moment
 from reconciler.delivery.queue import folders
@@ -26,10 +26,17 @@ NONE = "the project has no destination that log records are delivered to, and no
 QUEUE, DEAD_LETTERS, ALL = "queue", "deadLetters", "all"  # as the API calls what is discarded
 UNITS = ("kB", "MB", "GB", "TB")
 UNUSED = "unused"  # the state of a queue that has nothing else to tell: no Configuration delivers to it
-QUARANTINE = "in the folder `quarantine` of its queue, beneath `queues` in the service's `stateDir`"
+QUARANTINED = (
+    "damaged files that were put aside: {}. They are in the folder `quarantine` of its queue, beneath `queues` in the "
+    "service's `stateDir`; what can be read of them is sent as ever"
+)
+LOST = "batches that could not be read since the start of the service, and are lost with their records: {}"
+DROPPED = (
+    "records that were dropped since the start of the service (`on_full`), as its queue was full or the disk took "
+    "nothing: {}"
+)
 ANSWER_LINES = 5  # of an endpoint's answer; the API has more of it
-MOST_NAMED = 5  # Configurations that do not deliver
-MOST_ASKED = 1000  # of the Configurations, once
+SHOW_WHY = "`reconciler get configurations -o yaml` shows why one does not deliver"
 
 
 def size_text(number: Value) -> str:
@@ -91,8 +98,8 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
         whole = service.get("deliveries")
         found = client.objects(whole, "deliveries")
         if form in ("table", "wide") and (records := client.number(whole, "unrouted", "records")):
-            listed = service.get("resources", "Configuration", query={"limit": str(MOST_ASKED)})
-            notes = unrouted_lines(records, client.objects(listed, "resources"))
+            verb = "was" if records == 1 else "were"
+            notes.append(f"{output.counted(records, 'record')} {verb} taken by no Configuration; {SHOW_WHY}")
         if not found:
             notes.append(NONE)
     if form == "json":
@@ -105,19 +112,6 @@ def status(service: Client, *, destination: str | None, form: str) -> None:
         output.lines(["", *trouble])
     for note in notes:
         output.note(note)
-
-
-def unrouted_lines(records: int, configurations: list[dict[str, Value]]) -> list[str]:
-    """Return how many records no Configuration took, then a line for each Configuration that does not deliver: first
-    those that look as if they were to, each part in the order of names.
-    """
-    silent = [one for one in configurations if resources.delivers_reason(one)]
-    silent.sort(key=lambda one: (not resources.is_delivery_wanted(one, {}), client.text(one, "metadata", "name")))
-    found = [f"{client.identity(one)} does not deliver: {resources.delivers_reason(one)}" for one in silent]
-    if (more := len(silent) - MOST_NAMED) > 0:
-        found[MOST_NAMED:] = [f"{more} more {'does' if more == 1 else 'do'} not deliver"]
-    taken = f"{output.counted(records, 'record')} {'was' if records == 1 else 'were'} taken by no Configuration"
-    return [taken, *found]
 
 
 def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
@@ -151,25 +145,22 @@ def _trouble(delivery: Value, *, now: datetime) -> Iterator[str]:
 def _losses(delivery: Value) -> Iterator[str]:
     """Yield the files that the disk damaged, and the records that were lost or dropped."""
     name = client.text(delivery, "destination")
-    if damaged := client.number(delivery, "queue", "quarantined"):
-        told = f"{output.counted(damaged, 'damaged file')} {'was' if damaged == 1 else 'were'} put aside, {QUARANTINE}"
-        yield f"{name}: {told}; what can be read of {'it' if damaged == 1 else 'them'} is sent as ever"
-    if lost := client.number(delivery, "queue", "lost"):
-        told = f"{output.counted(lost, 'batch', 'batches')} could not be read since the start of the service"
-        yield f"{name}: {told}, and {'is lost with its' if lost == 1 else 'are lost with their'} records"
-    if dropped := client.number(delivery, "counts", "dropped"):
-        told = f"{output.counted(dropped, 'record')} {'was' if dropped == 1 else 'were'} dropped since the start of the"
-        yield f"{name}: {told} service (`on_full`): its queue was full, or the disk took nothing"
+    for count, sentence in (
+        (client.number(delivery, "queue", "quarantined"), QUARANTINED),
+        (client.number(delivery, "queue", "lost"), LOST),
+        (client.number(delivery, "counts", "dropped"), DROPPED),
+    ):
+        if count:
+            yield f"{name}: {sentence.format(f'{count:,}')}"
 
 
 def _ask(service: Client, destination: str, action: str = "", body: Value = None) -> dict[str, Value]:
     """Return the delivery to a destination of the project, or what an action did to it."""
-    missing = f"log records are delivered to no destination {destination}"
-    status = "`reconciler queue status"
-    if service.project is None:
-        missing += f"; {status}` shows those there are, with --project NAME those of another project"
-    else:
-        missing += f" of the project {service.project}; {status} --project {service.project}` shows those there are"
+    project = "" if service.project is None else f" of the project {service.project}"
+    missing = (
+        f"log records are delivered to no destination {destination}{project}; `reconciler queue status` shows those "
+        "there are, with --project NAME those of another project"
+    )
     path = ("destinations", destination, "delivery")
     if action:
         return service.post(*path, action, body=body, missing=missing)
@@ -185,10 +176,8 @@ def replay(service: Client, *, destination: str) -> None:
     if batches := client.number(replayed, "batches"):
         records = output.counted(client.number(replayed, "records"), "record")
         said = f"{output.counted(batches, 'dead letter')} ({records}) queued again"
-    elif left := client.number(_ask(service, destination), "delivery", "deadLetters", "batches"):
-        said = f"there is no room in the queue for {output.counted(left, 'dead letter')}"
     else:
-        said = "there are no dead letters"
+        said = "nothing is queued again: there are no dead letters, or no room in the queue"
     output.line(f"{destination}: {said}")
 
 
@@ -217,20 +206,8 @@ def discard(service: Client, *, destination: str, what: str | None, yes: bool) -
         question = f"Discard {about} of {destination}, for good?"
         output.confirm(question, otherwise="nobody is here to answer; give --yes")
     gone = _ask(service, destination, "discard", {"what": what}).get("discarded")
-    sending = 0
-    if what != DEAD_LETTERS:
-        try:
-            found = service.get("destinations", destination, "delivery")
-            sending = client.number(found, "delivery", "queue", "inFlight")
-        except Refusal as refusal:
-            # A queue that was the last of its destination is gone once it is empty.
-            if refusal.status != client.NOT_FOUND:
-                raise
     batches = output.counted(client.number(gone, "batches"), "batch", "batches")
     output.line(f"{destination}: {batches} ({output.counted(client.number(gone, 'records'), 'record')}) discarded")
-    if sending:
-        stay = "is being sent and stays" if sending == 1 else "are being sent and stay"
-        output.note(f"{destination}: {output.counted(sending, 'batch', 'batches')} {stay}; try again")
 
 
 @click.command("send-test")
@@ -268,30 +245,27 @@ BATCH_COLUMNS = (
     Column("STATUS", "status"),
     Column("REASON", "reason"),
 )
-folder_type = click.Path(path_type=Path, file_okay=False, exists=True)
 
 
 @queue.command()
-@click.argument("destination", required=False)
-@click.option("--config", type=click.Path(path_type=Path), help="The service's settings file, for its `stateDir`.")
-@click.option("--state-dir", type=folder_type, help="The service's `stateDir`, whatever its settings say.")
-@click.option("--folder", type=folder_type, help="The folder of one queue, wherever it is; no DESTINATION then.")
+@click.argument("destination")
+@options.config_option
+@options.state_option
 @click.option("--project", envvar="SERVICE_PROJECT", help="The project, when several have such a destination.")
 @click.option("--dead", is_flag=True, help="The dead letters instead of the queue.")
-@click.option("--bodies", is_flag=True, help="What the records hold, too.")
+@click.option("--bodies", is_flag=True, help="What the records hold, too, as YAML or JSON.")
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=LIMIT,
-    help=f"How many batches to show at most, and how many bodies ({LIMIT}).",
+    help=f"How many batches to show at most, and how many bodies of each ({LIMIT}).",
 )
 @form_option
 def peek(
     *,
-    destination: str | None,
+    destination: str,
     config: Path | None,
-    state_dir: Path | None,
-    folder: Path | None,
+    state_dir: str | None,
     project: str | None,
     dead: bool,
     bodies: bool,
@@ -302,33 +276,18 @@ def peek(
 
     It needs no service, and the right to read its folder. What is written at the same moment may be seen or not.
     """
-    if (destination is None) == (folder is None):
-        raise click.UsageError("give either DESTINATION or --folder")
-    if folder is not None:
-        identity = folders.read_identity(folder)
-        if identity is None:
-            raise Refused(f"{folder} is not the folder of a queue: it has no {folders.FILE} that can be read")
-        queues = [identity]
-    else:
-        queues = _queues(str(destination), state_dir or options.local_settings(config).state_dir, project or None)
+    queues = _queues(
+        destination, Path(state_dir) if state_dir else options.local_settings(config).state_dir, project or None
+    )
     wanted = PeekedState.DEAD if dead else PeekedState.QUEUED
     found = (one for each in queues for one in folders.peek(each) if one.state is wanted)
-    left = limit
     batches: list[dict[str, Value]] = []
-    lines: list[str] = []
     for one in islice(found, limit):
         batch = _batch(one)
         if bodies:
-            texts = _bodies(one, most=left)
-            lines += _block(batch, texts)
-            if texts is not None:
-                batch["bodies"] = [json.loads(text) for text in texts]
-                left -= len(texts)
+            batch["bodies"] = _bodies(one, most=limit)
         batches.append(batch)
-    if bodies and form == "table":
-        output.lines(lines)
-    else:
-        tables.write_list("batches", batches, BATCH_COLUMNS, form=form)
+    tables.write_list("batches", batches, BATCH_COLUMNS, form="yaml" if bodies and form == "table" else form)
     if not batches:
         output.note("there are no dead letters" if dead else "nothing is queued")
     if next(found, None) is not None:
@@ -352,8 +311,8 @@ def _queues(destination: str, state_dir: Path, project: str | None) -> list[Foun
     return mine
 
 
-def _bodies(one: Peeked, *, most: int) -> list[str] | None:
-    """Return the bodies as JSON; None when they cannot be read."""
+def _bodies(one: Peeked, *, most: int) -> Value:
+    """Return the bodies; None when they cannot be read."""
     from reconciler.delivery.otlp import bodies  # noqa: PLC0415 - protobuf takes its time
     from reconciler.delivery.otlp.models import MalformedRequest  # noqa: PLC0415
 
@@ -361,7 +320,7 @@ def _bodies(one: Peeked, *, most: int) -> list[str] | None:
         return None
     try:
         found = islice((body for some in bodies.body_fragments(one.payload) for body in some), most)
-        return [body.decode("utf-8", "replace") for body in found]
+        return [json.loads(body.decode("utf-8", "replace")) for body in found]
     except MalformedRequest:
         return None
 
@@ -381,20 +340,6 @@ def _batch(one: Peeked) -> dict[str, Value]:
         batch |= {"reason": died.reason.value, "status": died.status, "cause": died.cause, "diedAt": _moment(died.at)}
         batch["answer"] = died.answer.decode("utf-8", "replace")
     return batch
-
-
-def _block(batch: dict[str, Value], bodies: list[str] | None) -> Iterator[str]:
-    """Yield a line for a batch, the reason and the answer of a dead letter, and the bodies, set in."""
-    number, records = batch["number"], output.counted(client.number(batch, "records"), "record")
-    yield f"{number}: {records}, taken at {output.moment_text(client.text(batch, 'takenAt'))}"
-    if "cause" in batch:
-        status = "no status" if batch["status"] is None else f"status {batch['status']}"
-        told = f"; it answered: {batch['answer']}" if batch["answer"] else ""
-        yield f"{number}: {batch['cause']}"
-        yield f"{number}: {status}, {output.counted(client.number(batch, 'attempts'), 'attempt')}{told}"
-    if bodies is None:
-        yield f"{number}: it is damaged, and what it holds cannot be read"
-    yield from (f"  {body}" for body in bodies or ())
 
 
 def _moment(milliseconds: int) -> str:

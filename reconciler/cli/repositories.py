@@ -1,7 +1,6 @@
 """`reconciler status`, `reconcile`, `suspend`, `resume` and `approve`: the repositories that the service follows."""
 
 import functools
-import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,6 @@ FIRST_POLL = 0.1  # seconds; a run of a local repository takes about as long
 LONGEST_POLL = 2.0  # seconds between two polls of a long run
 LOST = "run {} left no record: it could not be written, or the service was restarted; `reconciler status` says more"
 STORED = ("succeeded", "superseded")  # superseded: a newer head's run did the work
-FULL = re.compile(r"[0-9a-f]{40}")
 SHORTEST = 7  # digits that are enough to name the commit that is held
 
 
@@ -109,21 +107,18 @@ def _trouble(repository: Value) -> str:
 @click.command()
 @click.argument("repository")
 @click.option("--reason", required=True, help="Why, in one line; whoever looks at the repository reads it.")
-@click.option("--for", "duration", metavar="DURATION", help="Resume by itself after so long: 30m, 2h.")
-@click.option("--until", metavar="INSTANT", help="Resume by itself at an instant: 2026-11-21T08:00:00Z.")
+@click.option(
+    "--for", "--until", "expiry", metavar="WHEN", help="Resume by itself: after 30m or 2h, or at 2026-11-21T08:00:00Z."
+)
 @connected
-def suspend(service: Client, *, repository: str, reason: str, duration: str | None, until: str | None) -> None:
+def suspend(service: Client, *, repository: str, **given: str | None) -> None:
     """Look at REPOSITORY no more, until it is resumed.
 
     Meanwhile an admin may change and delete what it owns. Suspending it again replaces reason and expiry.
     """
-    if duration is not None and until is not None:
-        raise click.UsageError("give either --for or --until, not both")
-    expiry = duration if until is None else until
-    body: dict[str, Value] = {"reason": reason} if expiry is None else {"reason": reason, "expiry": expiry}
-    named = {"/reason": "--reason", "/expiry": "--for" if until is None else "--until"}
+    body: dict[str, Value] = {name: value for name, value in given.items() if value is not None}
     missing = client.NO_REPOSITORY.format(repository)
-    answer = service.post("repositories", repository, "suspend", body=body, missing=missing, options=named)
+    answer = service.post("repositories", repository, "suspend", body=body, missing=missing)
     end = output.moment_text(client.text(answer, "repository", "suspension", "until"))
     output.line(f"{repository}: suspended until {end or 'somebody resumes it'}")
 
@@ -245,11 +240,6 @@ def approve(service: Client, *, repository: str, commit: str | None, yes: bool, 
     # The beginning is enough for the one that is held.
     if commit is None or (len(commit) >= SHORTEST and head.startswith(commit)):
         commit = head
-    elif not FULL.fullmatch(commit):
-        raise Refused(
-            f"{commit} does not name the commit that is held, {head[:12]}; give its full id, or at least its first "
-            f"{SHORTEST} digits"
-        )
     run = _begin(service, repository, "approve", {"commit": commit})
     return _ended(service, repository, run, deadline=deadline)
 

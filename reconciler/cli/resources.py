@@ -1,6 +1,5 @@
 """`reconciler get`, `history` and `history redact`: stored resources, and what a Configuration delivers."""
 
-from collections.abc import Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -31,9 +30,6 @@ NOT_ERASED = (
     "on trying, and its log tells the end; the same command again tells it, too."
 )
 
-Specs = Mapping[tuple[str, str], Value]
-"""The specs of components that are resources, by kind and name, as far as they are known."""
-
 
 # The words of a Configuration's `status.delivery`.
 
@@ -46,40 +42,18 @@ def delivers_word(resource: Value) -> str:
     return "" if not isinstance(delivers, bool) else "yes" if delivers else "no"
 
 
-def delivers_reason(resource: Value) -> str:
-    """Return one sentence for a Configuration that does not deliver; nothing for any other resource."""
-    delivers = client.at(resource, "status", "delivery", "delivers")
-    return client.text(resource, "status", "delivery", "reason") if delivers is False else ""
-
-
-def is_delivery_wanted(resource: Value, known: Specs) -> bool:
-    """Decide if a Configuration that does not deliver looks as if it were to: it has a source of type `otlp` or a
-    destination of type `webhook`. For a component whose type only the service knows, its reason decides. An incomplete
-    one has its own message.
+def undelivered(resource: Value) -> list[str]:
+    """Return the reason why a stored Configuration delivers by an earlier version, or why it does not deliver although
+    it looks as if it were to. An incomplete one has its own message.
     """
     from reconciler.model import routes  # noqa: PLC0415 - only for Configurations
 
-    if delivers_reason(resource) in {routes.INCOMPLETE, routes.RAW, routes.NEITHER}:
-        return False
-    lists = (("Source", "sources", routes.OTLP), ("Destination", "destinations", routes.WEBHOOK))
-    for kind, listed, wanted in lists:
-        for component in routes.component_entries(client.at(resource, "spec", listed)):
-            name = routes.component_name(component)
-            if name is not None and (kind, name) not in known:
-                return True
-            if routes.component_use(component if name is None else known[kind, name]).type == wanted:
-                return True
-    return False
-
-
-def undelivered(resource: Value, known: Specs) -> list[str]:
-    """Return the reason why a stored Configuration delivers by an earlier version, or why it does not deliver although
-    it looks as if it were to.
-    """
-    stale, reason = client.at(resource, "status", "delivery", "stale"), delivers_reason(resource)
+    delivery = client.at(resource, "status", "delivery")
+    stale, reason = client.at(delivery, "stale"), client.text(delivery, "reason")
     if stale is not None:
         return [f"delivers by its version {client.at(stale, 'version')} still: {client.text(stale, 'reason')}"]
-    return [f"does not deliver: {reason}"] if reason and is_delivery_wanted(resource, known) else []
+    is_meant = reason not in {"", routes.INCOMPLETE, routes.RAW, routes.NEITHER}
+    return [f"does not deliver: {reason}"] if is_meant and client.at(delivery, "delivers") is False else []
 
 
 # The columns of resources and of versions.
@@ -279,7 +253,7 @@ def redact(service: Client, *, kind: str, name: str | None, value_file: Path | N
     value = output.hidden_text(value_file, ASKED, otherwise=NOBODY, limit=TEXT)
     missing = f"{key.kind} {key.name} has no history"
     path, query = (*key, "history", "redact"), {"dryRun": "true"} if dry_run else {}
-    answer = service.post(*path, body={"value": value}, query=query, missing=missing, options={"/value": "the text"})
+    answer = service.post(*path, body={"value": value}, query=query, missing=missing)
     found = client.at(answer, "versions")
     versions = [str(version) for version in found] if isinstance(found, list) else []
     places = output.counted(client.number(answer, "places"), "place")

@@ -40,10 +40,7 @@ class _Section:
 
     default: tuple[str, ...] = ()
     owners: list[tuple[str, ...]] = field(default_factory=list)
-    rooted: dict[str, int] = field(default_factory=dict)  # a path from the root
-    anywhere: dict[str, int] = field(default_factory=dict)  # a name at any depth
-    rooted_folders: dict[str, int] = field(default_factory=dict)
-    anywhere_folders: dict[str, int] = field(default_factory=dict)
+    plain: dict[str, int] = field(default_factory=dict)  # `/a/b` from the root, `b` at any depth, `b/` for folders
     wild: list[tuple[int, Pattern, bool]] = field(default_factory=list)  # and whether it takes in what is below
     known: dict[str, int] = field(default_factory=dict)  # the line that says most of each folder
 
@@ -60,12 +57,8 @@ class _Section:
             if (compiled := gitignore.parse(pattern)) is not None:
                 self.wild.append((line, compiled, not pattern.endswith("/*")))
             return
-        name = pattern.strip("/")
-        is_rooted = "/" in pattern.removesuffix("/")
-        if pattern.endswith("/"):
-            (self.rooted_folders if is_rooted else self.anywhere_folders)[name] = line
-        else:
-            (self.rooted if is_rooted else self.anywhere)[name] = line
+        root = "/" if "/" in pattern.removesuffix("/") else ""
+        self.plain[f"{root}{pattern.strip('/')}{'/' if pattern.endswith('/') else ''}"] = line
 
     def _folders(self, names: Sequence[str]) -> int:
         """The last line that takes in a folder or one above it; -1 for none."""
@@ -79,10 +72,10 @@ class _Section:
 
     def _itself(self, names: Sequence[str], *, is_folder: bool) -> int:
         """The last line that matches just this path."""
-        path, name = "/".join(names), names[-1]
-        found = max(self.rooted.get(path, -1), self.anywhere.get(name, -1))
+        called = [f"/{'/'.join(names)}", names[-1]]
         if is_folder:
-            found = max(found, self.rooted_folders.get(path, -1), self.anywhere_folders.get(name, -1))
+            called += [f"{one}/" for one in called]
+        found = max(self.plain.get(one, -1) for one in called)
         for line, pattern, takes_in in reversed(self.wild):
             if line <= found:
                 break

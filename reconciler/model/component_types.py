@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from reconciler.model import validators, values
+from reconciler.model import validators
 from reconciler.model.values import Value
 from reconciler.model.violations import listed
 
@@ -239,14 +239,6 @@ NAMES = (*TYPES, *OPEN)
 
 MAPS = frozenset({"map", "mapToEnum"})
 _LISTS = frozenset({"strings", "metrics", "enums"})
-TAKES = {
-    **dict.fromkeys(TYPES, "a string"),
-    **dict.fromkeys(_LISTS, "a list of strings"),
-    **dict.fromkeys(MAPS, "an object"),
-    "int": "an integer",
-    "bool": "true or false",
-}
-"""The values that each type allows, in words."""
 
 
 def is_of(value: Value, name: str) -> bool:
@@ -324,24 +316,18 @@ def _described(definition: Definition) -> ParameterSchema:
 
 
 def _schema(name: str, definitions: Mapping[str, Definition], defaults: Mapping[str, Value]) -> ParameterSchema:
-    needed: dict[bytes, tuple[tuple[Condition, ...], list[str]]] = {}
-    for each in definitions.values():
-        if each.required and each.name not in defaults:
-            needed.setdefault(_identity(each.relevant_if), (each.relevant_if, []))[1].append(each.name)
+    needed = [each for each in definitions.values() if each.required and each.name not in defaults]
     schema = {"$schema": _DIALECT, "title": name, **values_schema(definitions)}
-    conditional = []
-    for conditions, names in needed.values():
-        if conditions:
-            holding = [_holds(condition, definitions=definitions, defaults=defaults) for condition in conditions]
-            conditional.append({"if": {"allOf": holding}, "then": {"required": names}})
-        else:
-            schema["required"] = names
-    return schema | ({"allOf": conditional} if conditional else {})
-
-
-def _identity(conditions: tuple[Condition, ...]) -> bytes:
-    """Equal for equal conditions; parameters that matter at the same time share one `if`."""
-    return values.canonical_json([[each.name, each.operator.value, each.value] for each in conditions])
+    always = [each.name for each in needed if not each.relevant_if]
+    conditional = [
+        {
+            "if": {"allOf": [_holds(one, definitions=definitions, defaults=defaults) for one in each.relevant_if]},
+            "then": {"required": [each.name]},
+        }
+        for each in needed
+        if each.relevant_if
+    ]
+    return schema | ({"required": always} if always else {}) | ({"allOf": conditional} if conditional else {})
 
 
 def _holds(

@@ -56,9 +56,32 @@ class Component(NamedTuple):
 
 def find_components(kind: str, spec: Value) -> tuple[Component, ...]:
     """The components of a document of this kind, outer ones before those nested in them."""
-    if kind in KINDS:
-        return tuple(_component(spec, kind=kind, pointer=("spec",)))
-    return tuple(_below(spec, lists=LISTS, pointer=("spec",))) if kind == "Configuration" else ()
+    found = []
+    for part_kind, pointer, value in _parts(kind, spec):
+        named = type_name_of(value)
+        if named is not None:
+            found.append(Component(part_kind, named, pointer, given_parameters(value)))
+    return tuple(found)
+
+
+def _parts(kind: Value, spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
+    """Yield each component of a document with its kind and pointer, outer ones before those nested in them."""
+    if kind == "Configuration":
+        yield from _listed_parts(spec, LISTS, ("spec",))
+    elif isinstance(kind, str) and kind in KINDS and isinstance(spec, dict):
+        yield kind, ("spec",), spec
+        yield from _listed_parts(spec, NESTED, ("spec",))
+
+
+def _listed_parts(
+    value: Value, lists: dict[str, str], pointer: Pointer
+) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
+    for key, child in value.items() if isinstance(value, dict) else ():
+        if key in lists and isinstance(child, list):
+            for index, each in enumerate(child):
+                if isinstance(each, dict):
+                    yield lists[key], (*pointer, key, index), each
+                    yield from _listed_parts(each, NESTED, (*pointer, key, index))
 
 
 def component_types_of(
@@ -91,23 +114,6 @@ def parameter_name(parameter: Value) -> str | None:
     return name if isinstance(name, str) else None
 
 
-def _component(value: Value, *, kind: str, pointer: Pointer) -> Iterator[Component]:
-    if not isinstance(value, dict):
-        return
-    named = type_name_of(value)
-    if named is not None:
-        yield Component(kind, named, pointer, given_parameters(value))
-    if not value.keys().isdisjoint(NESTED):
-        yield from _below(value, lists=NESTED, pointer=pointer)
-
-
-def _below(value: Value, *, lists: dict[str, str], pointer: Pointer) -> Iterator[Component]:
-    for key, child in value.items() if isinstance(value, dict) else ():
-        if key in lists and isinstance(child, list):
-            for index, each in enumerate(child):
-                yield from _component(each, kind=lists[key], pointer=(*pointer, key, index))
-
-
 WEBHOOK = Key("DestinationType", "webhook")
 STORAGE_TYPE = "file_storage"  # of the extension that a webhook keeps its queue in
 _STORAGE = "persistent_queue_storage"  # the parameter of a webhook that names the extension with its queue
@@ -127,18 +133,16 @@ class Reference(NamedTuple):
 
 
 def references(document: Value) -> tuple[Reference, ...]:
-    """Every reference of a document, in document order; the same resource may come several times."""
-    if not isinstance(document, dict):
-        return ()
-    kind, spec = document.get("kind"), document.get("spec")
+    """Every reference of a document, in the order of its components; the same resource may come several times."""
     found: list[Reference] = []
-    if kind == "Configuration":
-        if isinstance(spec, dict):
-            for key, child in spec.items():
-                if key in LISTS:
-                    _add_list(child, LISTS[key], ("spec", key), found)
-    elif isinstance(kind, str) and kind in KINDS:
-        _add_component(spec, kind, ("spec",), found)
+    body = document if isinstance(document, dict) else {}
+    for kind, pointer, value in _parts(body.get("kind"), body.get("spec")):
+        for key, target in (("type", f"{kind}Type"), ("name", kind)):
+            named = value.get(key)
+            if isinstance(named, str):
+                found.append(Reference(target, unversioned(named), (*pointer, key)))
+        if kind == LISTS["destinations"] and type_name_of(value) == WEBHOOK.name:
+            found += _storages(given_parameters(value), (*pointer, "parameters"))
     return tuple(found)
 
 
@@ -147,37 +151,13 @@ def storages(document: Value) -> tuple[Reference, ...]:
     return tuple(one for one in references(document) if one.kind == "Extension" and one.pointer[-1] == "value")
 
 
-def _add_component(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
-    """Yield the references of a component: to its resource or its type, and those of its parts."""
-    if not isinstance(value, dict):
-        return
-    for key, child in value.items():
-        if key == "type" and isinstance(child, str):
-            found.append(Reference(f"{kind}Type", unversioned(child), (*pointer, key)))
-        elif key == "name" and isinstance(child, str):
-            found.append(Reference(kind, unversioned(child), (*pointer, key)))
-        elif key == "parameters" and isinstance(child, list) and _is_webhook(kind, value.get("type")):
-            _add_storages(child, (*pointer, key), found)
-        elif key in NESTED:
-            _add_list(child, NESTED[key], (*pointer, key), found)
-
-
-def _add_list(value: Value, kind: str, pointer: Pointer, found: list[Reference]) -> None:
-    for index, each in enumerate(value if isinstance(value, list) else ()):
-        _add_component(each, kind, (*pointer, index), found)
-
-
-def _is_webhook(kind: str, named: Value) -> bool:
-    return kind == LISTS["destinations"] and isinstance(named, str) and unversioned(named) == WEBHOOK.name
-
-
-def _add_storages(parameters: list[Value], at: Pointer, found: list[Reference]) -> None:
+def _storages(parameters: list[Value], at: Pointer) -> Iterator[Reference]:
     """An empty name means the built-in default."""
     for index, parameter in enumerate(parameters):
         if isinstance(parameter, dict) and parameter.get("name") == _STORAGE:
             name = parameter.get("value")
             if isinstance(name, str) and name:
-                found.append(Reference("Extension", unversioned(name), (*at, index, "value")))
+                yield Reference("Extension", unversioned(name), (*at, index, "value"))
 
 
 MASK = "(sensitive)"

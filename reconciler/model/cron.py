@@ -12,8 +12,8 @@ The fields mean what crontab(5) says:
 Fields are compared with the time zone's clock. When clocks are put back, a minute that comes twice matches twice. When
 they are put forward, skipped minutes that match make one match, right after the change.
 
-The next instant is found in well under a millisecond, a leap day on a Sunday forty years on, too: months that cannot
-match are not looked at, nor changes of clocks but those near now and near to it. (APScheduler's trigger walks there.)
+The next instant is found in a few milliseconds at most, a leap day on a Sunday forty years on, too: months that cannot
+match are not looked at.
 """
 
 import re
@@ -35,7 +35,6 @@ _ITEM = re.compile(
 _LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)  # days of the months, at most
 _MINUTE = timedelta(minutes=1)
 _DAY = timedelta(days=1)
-_NEAR = 2 * _DAY  # longer than clocks are ever put forward or back
 
 
 class Unreadable(ValueError):
@@ -94,61 +93,39 @@ class Cron:
 
     def after(self, now: datetime) -> datetime:
         """The first instant that is named and later than `now`."""
-        start = _whole_minute(now.astimezone(UTC))
-        offset = self._offset(start)
-        first = start + _MINUTE  # that counts
+        wall = now.astimezone(self._zone).replace(tzinfo=None, second=0, microsecond=0)
+        first, second = self._instants(wall)
+        walls = self._walls(wall - (second - first))  # what comes before on the clock may come again
+        repeated: datetime | None = None
         while True:
-            found = self._wall(first + offset) - offset
-            is_far = found - start > 2 * _NEAR
-            change = self._change(start, start + _NEAR if is_far else found)
-            if change is None:
-                if not is_far:
-                    return found
-                # Later changes show again, or skip, what is named only when they are near to it.
-                start = found - _NEAR
-                offset, first = self._offset(start), start
-                continue
-            later = self._offset(change)
-            # The clocks go from `change + offset` to `change + later`, and what is between is skipped.
-            if self._wall(change + offset) < change + later:
-                return change
-            start, first, offset = change, change, later
+            first, second = self._instants(next(walls))
+            if first > now:
+                return first if repeated is None else min(first, repeated)
+            if second > now and repeated is None:
+                repeated = second
 
-    def _wall(self, start: datetime) -> datetime:
-        """Return the first time that matches from `start` on, on a clock that never changes."""
+    def _instants(self, wall: datetime) -> tuple[datetime, datetime]:
+        """The instants at which the clock shows a time, the same twice if it comes once. Of a skipped one, the minute
+        of the change.
+        """
+        first, second = (wall.replace(tzinfo=self._zone, fold=fold).astimezone(UTC) for fold in (0, 1))
+        if first <= second:
+            return first, second
+        before = second.astimezone(self._zone).utcoffset()
+        while second.astimezone(self._zone).utcoffset() == before:
+            second += _MINUTE
+        return second, second
+
+    def _walls(self, start: datetime) -> Iterator[datetime]:
+        """Yield the times that match from `start` on, on a clock that never changes."""
         day = self._days.first(start.date())
         if day == start.date():
             place = bisect_left(self._times, start.time())
-            if place < len(self._times):
-                return datetime.combine(day, self._times[place], UTC)
+            yield from (datetime.combine(day, each) for each in self._times[place:])
             day = self._days.first(day + _DAY)
-        return datetime.combine(day, self._times[0], UTC)
-
-    def _offset(self, instant: datetime) -> timedelta:
-        offset = instant.astimezone(self._zone).utcoffset()
-        assert offset is not None
-        return offset
-
-    def _change(self, start: datetime, end: datetime) -> datetime | None:
-        """The first minute after `start`, and at `end` at the latest, in which the clocks are others."""
-        offset = self._offset(start)
-        before = start
-        while before < end:
-            after = min(before + _DAY, end)
-            if self._offset(after) != offset:
-                return self._first(before, after, offset)
-            before = after
-        return None
-
-    def _first(self, before: datetime, after: datetime, offset: timedelta) -> datetime:
-        """Clocks change in between, once."""
-        while after - before > _MINUTE:
-            middle = _whole_minute(before + (after - before) / 2)
-            if self._offset(middle) == offset:
-                before = middle
-            else:
-                after = middle
-        return after
+        while True:
+            yield from (datetime.combine(day, each) for each in self._times)
+            day = self._days.first(day + _DAY)
 
 
 def wrong(text: str, *, timezone: str = "UTC") -> str | None:
@@ -194,11 +171,8 @@ def _item(item: str, field: _Field) -> Iterator[int]:
         last = first if match["last"] is None else _value(match["last"], field)
         if last == 0 and match["last"] == DAYS[0]:
             last = 7  # `fri-sun`
-        if match["step"] is not None and match["last"] is None:
-            raise Unreadable(
-                f"has a step upon a single {field.name}; write a range, such as `{field.first}-{field.last}/2`"
-            )
-    if step < 1 or first > last:
+    is_single = not match["all"] and match["last"] is None
+    if step < 1 or first > last or (is_single and match["step"] is not None):
         raise Unreadable(_rule(field))
     return iter(range(first, last + 1, step))
 
@@ -217,7 +191,8 @@ def _number(written: str) -> int:
 def _rule(field: _Field) -> str:
     named = f", or {field.names[0]} to {field.names[-1]}" if field.names else ""
     numbers = f"numbers from {field.first} to {field.last}{named}"
-    return f"has a wrong {field.name}: `*`, or {numbers}, ranges from less to more, steps from 1 on, or lists of these"
+    ranges = "ranges from less to more, steps from 1 on upon `*` or a range"
+    return f"has a wrong {field.name}: `*`, or {numbers}, {ranges}, or lists of these"
 
 
 def _zone(name: str) -> ZoneInfo:
@@ -230,7 +205,3 @@ def _zone(name: str) -> ZoneInfo:
         return ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
         raise Unreadable("has a time zone that this machine's database does not hold; install tzdata") from None
-
-
-def _whole_minute(instant: datetime) -> datetime:
-    return instant.replace(second=0, microsecond=0)

@@ -10,7 +10,6 @@ another is quoted as in JSON. A path is fit for a sentence: it contains no contr
 import hashlib
 import json
 import re
-from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
@@ -25,11 +24,6 @@ from reconciler.model.plan import SENSITIVE_CHANGED, CutText, PlanDifference
 from reconciler.model.secret_references import is_secret_reference
 from reconciler.model.text import visible, visible_json
 from reconciler.model.values import Pointer, Value
-
-PAIRS_PER_ENTRY = 32
-"""How many pairs of equal entries are tried, for each entry that there is, before the result is no longer the longest
-there can be: a list of a few values that repeat has as many pairs as the square of its length.
-"""
 
 ABSENT = -1
 
@@ -46,17 +40,12 @@ class ListEntry(NamedTuple):
 
 
 def matched_entries(old: Sequence[ListEntry], new: Sequence[ListEntry]) -> Pairs:
-    """Which entries correspond. A name that occurs several times is matched in order.
-
-    Of those without names, equal ones correspond: all of them when both lists hold the same, else a longest common
-    subsequence. Between these, alike ones do.
+    """Which entries correspond: those with the same name, and of those without names equal ones, several in order. Of
+    the rest, alike ones behind the same entry do.
     """
-    pairs = _by_occurrence(
-        [(index, entry.name) for index, entry in enumerate(old) if entry.name is not None],
-        [(index, entry.name) for index, entry in enumerate(new) if entry.name is not None],
-    )
-    nameless = [[index for index, entry in enumerate(side) if entry.name is None] for side in (old, new)]
-    return pairs | _nameless(old, new, *nameless)
+    pairs = _by_occurrence(enumerate(map(_identity, old)), enumerate(map(_identity, new)))
+    there = {index: index for index in pairs.values()}
+    return pairs | _by_occurrence(_rest(old, pairs), _rest(new, there))
 
 
 def is_reordered(pairs: Pairs) -> bool:
@@ -83,93 +72,31 @@ def merged_order(old: int, new: int, pairs: Mapping[int, int]) -> Iterator[tuple
         yield from ((gone, ABSENT) for gone in behind.get(index, ()))
 
 
-def common_order(old: Sequence[Hashable], new: Sequence[Hashable]) -> list[tuple[int, int]]:
-    """A common subsequence, as pairs of places in order: a longest one, unless too much repeats."""
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
-    inner = _longest(_bounded(old[start : len(old) - end], new[start : len(new) - end]))
-    return [
-        *((index, index) for index in range(start)),
-        *((start + one, start + other) for one, other in inner),
-        *((len(old) - back, len(new) - back) for back in range(end, 0, -1)),
-    ]
+def _identity(entry: ListEntry) -> Hashable:
+    return entry.value if entry.name is None else entry.name
 
 
-def _nameless(old: Sequence[ListEntry], new: Sequence[ListEntry], here: list[int], there: list[int]) -> Pairs:
-    befores, afters = [old[index].value for index in here], [new[index].value for index in there]
-    if Counter(befores) == Counter(afters):
-        return _by_occurrence(list(zip(here, befores, strict=True)), list(zip(there, afters, strict=True)))
-    pairs: Pairs = {}
-    last_one = last_other = 0
-    for one, other in [*common_order(befores, afters), (len(here), len(there))]:
-        pairs |= _alike(old, new, here[last_one:one], there[last_other:other])
-        if one < len(here):
-            pairs[here[one]] = there[other]
-        last_one, last_other = one + 1, other + 1
-    return pairs
+def _rest(entries: Sequence[ListEntry], found: Pairs) -> Iterator[tuple[int, Hashable]]:
+    """Yield the likeness of each other entry, with the place in the new list of the one before it."""
+    last = ABSENT
+    for index, entry in enumerate(entries):
+        if index in found:
+            last = found[index]
+        elif entry.likeness is not None:
+            yield index, (last, entry.likeness)
 
 
-def _alike(old: Sequence[ListEntry], new: Sequence[ListEntry], here: list[int], there: list[int]) -> Pairs:
-    here = [index for index in here if old[index].likeness is not None]
-    there = [index for index in there if new[index].likeness is not None]
-    found = common_order([old[index].likeness for index in here], [new[index].likeness for index in there])
-    return {here[one]: there[other] for one, other in found}
-
-
-def _by_occurrence(old: Sequence[tuple[int, Hashable]], new: Sequence[tuple[int, Hashable]]) -> Pairs:
+def _by_occurrence(old: Iterable[tuple[int, Hashable]], new: Iterable[tuple[int, Hashable]]) -> Pairs:
     """The first of each value with the first, the second with the second."""
     there = dict(_occurrences(new))
     return {index: there[occurrence] for occurrence, index in _occurrences(old) if occurrence in there}
 
 
-def _occurrences(entries: Sequence[tuple[int, Hashable]]) -> Iterator[tuple[tuple[Hashable, int], int]]:
+def _occurrences(entries: Iterable[tuple[int, Hashable]]) -> Iterator[tuple[tuple[Hashable, int], int]]:
     often = Counter[Hashable]()
     for index, value in entries:
         yield (value, often[value]), index
         often[value] += 1
-
-
-def _bounded(old: Sequence[Hashable], new: Sequence[Hashable]) -> tuple[Sequence[Hashable], Sequence[Hashable]]:
-    """The same; when too many pairs are equal, told apart by which of its equals each one is."""
-    here, there = Counter(old), Counter(new)
-    if sum(often * there[value] for value, often in here.items()) <= PAIRS_PER_ENTRY * (len(old) + len(new)):
-        return old, new
-    return [one for one, _ in _occurrences([*enumerate(old)])], [one for one, _ in _occurrences([*enumerate(new)])]
-
-
-_Chain: TypeAlias = "tuple[int, int, _Chain | None]"  # the last pair of a subsequence, and what comes before it
-
-
-def _longest(both: tuple[Sequence[Hashable], Sequence[Hashable]]) -> list[tuple[int, int]]:
-    """A longest common subsequence, as Hunt and Szymanski find it: time grows with the pairs that are equal.
-
-    `ends[n]` is the least place in the new list at which a subsequence of n + 1 pairs ends, `chains[n]` is that one.
-    """
-    old, new = both
-    places: dict[Hashable, list[int]] = defaultdict(list)
-    for index, value in enumerate(new):
-        places[value].append(index)
-    ends: list[int] = []
-    chains: list[_Chain] = []
-    for index, value in enumerate(old):
-        for place in reversed(places.get(value, ())):  # so that one entry is not used twice
-            length = bisect_left(ends, place)
-            chain = (index, place, chains[length - 1] if length else None)
-            ends[length : length + 1] = [place]
-            chains[length : length + 1] = [chain]
-    return _unchained(chains[-1] if chains else None)
-
-
-def _unchained(chain: "_Chain | None") -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    while chain is not None:
-        one, other, chain = chain
-        found.append((one, other))
-    return found[::-1]
 
 
 class HiddenPlaces:
@@ -331,15 +258,9 @@ def contents(
     """
     hidden = HiddenPlaces(dict(secrets))
 
-    def leaf(path: str, at: Pointer, value: Value) -> Differing:
-        shown = hidden.shown(value, at)
-        if difference is PlanDifference.ADDED:
-            return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
-        return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
-
     def walk(path: str, at: Pointer, value: Value, named: str | None = None) -> Iterator[Differing]:
         if at in hidden.places or not value or not isinstance(value, dict | list):
-            yield leaf(path, at, value)
+            yield _whole(path, difference, at, value, hidden.shown(value, at))
         elif isinstance(value, dict):
             members = [key for key in value if key != named] or [*value]
             for key in members:
@@ -351,13 +272,20 @@ def contents(
                 is_told = name is not None and not label[1:-1].isdigit()
                 yield from walk(path + label, (*at, index), value[index], name[0] if name and is_told else None)
         else:
-            yield leaf(path, at, value)
+            yield _whole(path, difference, at, value, hidden.shown(value, at))
 
     for key in ("metadata", "spec"):
         if document.get(key):
             for one in walk(key, (key,), document[key]):
                 if one.path != "metadata.name":
                     yield one
+
+
+def _whole(path: str, difference: PlanDifference, at: Pointer, value: Value, shown: Value) -> Differing:
+    """A value that is added or removed as a whole."""
+    if difference is PlanDifference.ADDED:
+        return Differing(path, difference, None, at, new=shown, sensitive=shown is not value)
+    return Differing(path, difference, at, None, old=shown, sensitive=shown is not value)
 
 
 class _Walk:
@@ -426,13 +354,11 @@ class _Walk:
 
     def _added(self, place: _Place, new: Value, *, veiled: bool = False) -> Differing:
         shown = MASK if veiled and not is_secret_reference(new) else self._new.shown(new, place.new)
-        sensitive = shown is not new
-        return Differing(place.path, PlanDifference.ADDED, None, place.new, new=shown, sensitive=sensitive)
+        return _whole(place.path, PlanDifference.ADDED, place.new, new, shown)
 
     def _removed(self, place: _Place, old: Value, *, veiled: bool = False) -> Differing:
         shown = MASK if veiled and not is_secret_reference(old) else self._old.shown(old, place.old)
-        sensitive = shown is not old
-        return Differing(place.path, PlanDifference.REMOVED, place.old, None, old=shown, sensitive=sensitive)
+        return _whole(place.path, PlanDifference.REMOVED, place.old, old, shown)
 
     def _changed(self, place: _Place, old: Value, new: Value) -> Differing:
         before, after = self._old.shown(old, place.old), self._new.shown(new, place.new)
@@ -446,26 +372,9 @@ class _Walk:
         return Differing(place.path, PlanDifference.CHANGED, place.old, place.new, before, after, sensitive=True)
 
 
-_BEGUN_ESCAPE = re.compile(r"\\(?:u[0-9a-f]{0,3})?\Z")
-
-
 def cut_value(value: Value, *, most: int) -> Value | CutText:
-    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many.
-
-    The beginning ends between two characters, and never inside of an escape.
-    """
+    """The value itself when its canonical JSON has at most so many bytes, else its beginning of at most as many."""
     encoded = values.canonical_json(value)
     if len(encoded) <= most:
         return value
-    begins = _without_begun_escape(encoded[:most].decode(errors="ignore"))
-    return CutText(begins=begins, bytes=len(encoded))
-
-
-def _without_begun_escape(text: str) -> str:
-    found = _BEGUN_ESCAPE.search(text)
-    if found is None:
-        return text
-    before = text[: found.start() + 1]
-    backslashes = len(before) - len(before.rstrip("\\"))
-    # An even number of them are whole escapes of backslashes, and what follows is text.
-    return text[: found.start()] if backslashes % 2 else text
+    return CutText(begins=encoded[:most].decode(errors="ignore"), bytes=len(encoded))

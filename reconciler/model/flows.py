@@ -7,6 +7,7 @@ of a Configuration that write the same flow differently deliver the same.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from enum import StrEnum
+from functools import partial
 from typing import NamedTuple
 
 import msgspec
@@ -83,29 +84,19 @@ NOTHING = Delivering()
 
 def compare(configuration: str, before: Delivering, after: Delivering, *, reason: str) -> Iterator[Flow]:
     """Yield what changes for a Configuration; `reason` says why its new version does not deliver, '' if it does."""
+    flow = partial(Flow, configuration=configuration)
     for name in before.destinations:
         if name not in after.destinations:
-            yield Flow(change=FlowChange.STOPPED, configuration=configuration, destination=name, reason=reason)
+            yield flow(change=FlowChange.STOPPED, destination=name, reason=reason)
         elif after.version and not before.version:
-            yield Flow(
-                change=FlowChange.STALE,
-                configuration=configuration,
-                destination=name,
-                reason=reason,
-                version=after.version,
-            )
+            yield flow(change=FlowChange.STALE, destination=name, reason=reason, version=after.version)
         elif before.version and not after.version:
-            yield Flow(change=FlowChange.RESUMED, configuration=configuration, destination=name)
+            yield flow(change=FlowChange.RESUMED, destination=name)
     if before.destinations and after.destinations and before.labels != after.labels:
-        yield Flow(change=FlowChange.FILTERED, configuration=configuration)
+        yield flow(change=FlowChange.FILTERED)
     for name in after.destinations:
         if name not in before.destinations:
-            yield Flow(
-                change=FlowChange.STARTED,
-                configuration=configuration,
-                destination=name,
-                also=bool(before.destinations),
-            )
+            yield flow(change=FlowChange.STARTED, destination=name, also=bool(before.destinations))
 
 
 def in_order(flows: Iterable[Flow]) -> tuple[Flow, ...]:

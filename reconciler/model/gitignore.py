@@ -28,6 +28,12 @@ CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 
+_TOKEN: Final = re.compile(
+    r"\\(?P<escaped>.)|\[(?P<negated>[!^]?)(?P<members>\]?(?:\[:[^\]]*:\]|\\.|[^\]\\])*+)\]|(?P<wrong>[\\\[])|.",
+    re.DOTALL,
+)
+_MEMBER: Final = re.compile(r"\[:(?P<class>[^\]]*):\]|(?P<low>\\.|.)(?:-(?P<high>\\.|.))?", re.DOTALL)
+
 Part = re.Pattern[str] | None
 
 
@@ -121,62 +127,39 @@ def _expression(tokens: list[str]) -> str:
 
 def _tokens(text: str) -> Iterator[str]:
     """SLASH, STAR, or an expression for one character."""
-    position = 0
-    while position < len(text):
-        character = text[position]
-        position += 1
-        if character == "\\":
-            character = _at(text, position)
-            position += 1
-            yield SLASH if character == SLASH else re.escape(character)
-        elif character == "[":
-            expression, position = _bracket(text, position)
-            yield expression
-        elif character == "*":
-            yield STAR
+    for found in _TOKEN.finditer(text):
+        character = found["escaped"] or found[0]
+        if found["members"] is not None:
+            yield _one_of(found["members"], negated=bool(found["negated"]))
+        elif found["wrong"] is not None:
+            raise Malformed
         elif character == SLASH:
             yield SLASH
+        elif found[0] == STAR:
+            yield STAR
         else:
-            yield "." if character == "?" else re.escape(character)
+            yield "." if found[0] == "?" else re.escape(character)
 
 
-def _bracket(text: str, position: int) -> tuple[str, int]:
-    """`[...]` from behind its bracket, as (an expression for one character, the position behind it)."""
-    negated = _at(text, position) in "!^"
-    position += negated
-    members, begun = "", False
-    while not (begun and _at(text, position) == "]"):
-        begun = True
-        if text.startswith("[:", position) and (end := text.find("]", position + 2)) != -1 and text[end - 1] == ":":
-            members += _class(text[position + 2 : end - 1])
-            position = end + 1
+def _one_of(written: str, *, negated: bool) -> str:
+    """The expression of what stands between two brackets."""
+    members = ""
+    for member in _MEMBER.finditer(written):
+        if member["class"] is not None:
+            members += _class(member["class"])
             continue
-        low, position = _member(text, position)
-        high = low
-        if _at(text, position) == "-" and _at(text, position + 1) != "]":
-            high, position = _member(text, position + 1)
+        low, high = member["low"][-1], (member["high"] or member["low"])[-1]
         if low <= high:  # `[z-a]` holds nothing
             members += f"{re.escape(low)}-{re.escape(high)}"
     if not members:
-        return ("." if negated else "(?!)"), position + 1
-    return f"[{'^' if negated else ''}{members}]", position + 1
+        return "." if negated else "(?!)"
+    return f"[{'^' if negated else ''}{members}]"
 
 
 def _class(name: str) -> str:
     if name not in CLASSES:
         raise Malformed
     return CLASSES[name]
-
-
-def _member(text: str, position: int) -> tuple[str, int]:
-    escaped = _at(text, position) == "\\"
-    return _at(text, position + escaped), position + escaped + 1
-
-
-def _at(text: str, position: int) -> str:
-    if position >= len(text):
-        raise Malformed
-    return text[position]
 
 
 def _without_trailing_spaces(line: str) -> str:

@@ -26,6 +26,7 @@ METADATA = "is a cloud's metadata service"
 LINK_LOCAL = "is link-local"
 MULTICAST = "is multicast"
 RESERVED = "is reserved or broadcast"
+LOCAL_NAT64 = "is of a NAT64 prefix whose meaning only its operator knows"
 
 
 def _never(network: str, rule: str, about: str) -> ForbiddenNetwork:
@@ -53,6 +54,7 @@ FORBIDDEN_NETWORKS = (
     _never("224.0.0.0/4", MULTICAST, "many machines at once"),
     _never("240.0.0.0/4", RESERVED, "255.255.255.255 among them"),
     _never("::/128", THIS_NETWORK, "on Linux the machine itself"),
+    _never("64:ff9b:1::/48", LOCAL_NAT64, "any IPv4 address, written in one of several ways (RFC 8215)"),
     _never("fe80::/10", LINK_LOCAL, "neighbours on the local network"),
     _never("ff00::/8", MULTICAST, "many machines at once"),
 )
@@ -62,11 +64,7 @@ _COMPATIBLE = IPv6Network("::/96")  # RFC 4291, 2.5.5.1
 _TRANSLATED = IPv6Network("::ffff:0:0:0/96")  # RFC 2765, 2.1
 _NAT64 = IPv6Network("64:ff9b::/96")  # RFC 6052, 2.1
 _LAST_BITS = (_COMPATIBLE, _TRANSLATED, _NAT64)  # the IPv4 address is the last 32 bits
-_LOCAL_NAT64 = IPv6Network("64:ff9b:1::/48")  # RFC 8215
-_SIX_TO_FOUR = IPv6Network("2002::/16")  # RFC 3056
-_TEREDO = IPv6Network("2001::/32")  # RFC 4380
 _WHOLE_IPV6 = (IPv6Address("::"), IPv6Address("::1"))  # in the block of compatible ones, and none of them
-_NOWHERE = IPv4Network("0.0.0.0/8")
 
 
 def address_readings(address: Address) -> tuple[Address, ...]:
@@ -92,36 +90,15 @@ def refusal_reason(address: Address) -> str | None:
 
 
 def _inside(address: IPv6Address) -> Iterator[IPv4Address]:
-    if any(address in network for network in _LAST_BITS):
-        yield from () if address in _WHOLE_IPV6 else (_low(address),)
-    elif address in _LOCAL_NAT64:
-        yield from _local_nat64(address)
-    elif address in _SIX_TO_FOUR:
-        yield _at(address, 16)
-    elif address in _TEREDO:
-        yield _at(address, 32)  # the server
-        yield IPv4Address(int(_low(address)) ^ 0xFFFFFFFF)  # the client, its bits inverted
-
-
-def _local_nat64(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Yield the addresses for every length of a local prefix (48, 56, 64 or 96 bits): only the translator's operator
-    knows which one it is (RFC 6052, 2.2).
-
-    Bits that another length leaves at zero read as 0.x.y.z, which says nothing unless every length reads so.
-    """
-    without_u = (int(address) >> 64) << 56 | (int(address) & ((1 << 56) - 1))  # 120 bits: bits 64 to 71 are skipped
-    found = [IPv4Address(without_u >> (120 - length - 32) & 0xFFFFFFFF) for length in (48, 56, 64)]
-    found.append(_low(address))
-    yield from [one for one in found if one not in _NOWHERE] or found
+    if any(address in network for network in _LAST_BITS) and address not in _WHOLE_IPV6:
+        yield _low(address)
+    if address.sixtofour is not None:
+        yield address.sixtofour
+    yield from address.teredo or ()
 
 
 def _low(address: IPv6Address) -> IPv4Address:
-    return _at(address, 96)
-
-
-def _at(address: IPv6Address, bit: int) -> IPv4Address:
-    """The IPv4 address that begins at a bit, counted from the left."""
-    return IPv4Address(int(address) >> (96 - bit) & 0xFFFFFFFF)
+    return IPv4Address(int(address) & 0xFFFFFFFF)
 
 
 LONGEST_HOST = 253  # characters of a name, RFC 1035, 2.3.4, as text

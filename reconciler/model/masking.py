@@ -19,7 +19,6 @@ The literal `(sensitive)` is never stored as a value.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 from typing import TypeAlias, cast
 
 from reconciler.model import type_checks
@@ -38,7 +37,7 @@ from reconciler.model.components import (
 )
 from reconciler.model.names import Key
 from reconciler.model.type_checks import Lookup
-from reconciler.model.values import Pointer, Value, child_of, value_at
+from reconciler.model.values import Pointer, Value, child_of
 from reconciler.model.violations import Violation, listed
 
 WEBHOOK_PARAMETERS = frozenset(
@@ -153,14 +152,6 @@ Identity: TypeAlias = tuple[str, str]  # the key, and what stands under it
 Called: TypeAlias = tuple[str, Pointer]  # a parameter's name, and the place inside its value
 
 
-class Unmatched(Enum):
-    """Why a place corresponds to none."""
-
-    ABSENT = auto()
-    NAMELESS = auto()
-    AMBIGUOUS = auto()
-
-
 class Matching:
     """Finds places of one document in another. The two must not change meanwhile."""
 
@@ -170,31 +161,28 @@ class Matching:
         # By the list's id: looking through a list anew for each of its entries takes the square of its length.
         self._entries: dict[int, dict[Identity, int | None]] = {}
 
-    def find(self, pointer: Pointer) -> Pointer | Unmatched:
-        """The place in the other document; this one holds `pointer`."""
+    def find(self, pointer: Pointer) -> Pointer | None:
+        """The place in the other document, None if nothing certain corresponds; this one holds `pointer`."""
         here, there = self._document, self._other
         found: list[str | int] = []
         for step in pointer:
             next_step = self._step(here, there, step)
-            if isinstance(next_step, Unmatched):
-                return next_step
+            if next_step is None:
+                return None
             here, there = child_of(here, step), child_of(there, next_step)
             found.append(next_step)
         return tuple(found)
 
-    def _step(self, here: Value, there: Value, step: str | int) -> str | int | Unmatched:
+    def _step(self, here: Value, there: Value, step: str | int) -> str | int | None:
         if isinstance(here, list) and isinstance(step, int):
             return self._entry(here, there, step)
-        return step if isinstance(there, dict) and step in there else Unmatched.ABSENT
+        return step if isinstance(there, dict) and step in there else None
 
-    def _entry(self, here: list[Value], there: Value, position: int) -> int | Unmatched:
+    def _entry(self, here: list[Value], there: Value, position: int) -> int | None:
         identity = identity_of(here[position])
-        if identity is None:
-            return Unmatched.NAMELESS
-        if not isinstance(there, list) or identity not in self._of(there):
-            return Unmatched.ABSENT
-        found = self._of(there)[identity]
-        return Unmatched.AMBIGUOUS if found is None or self._of(here)[identity] is None else found
+        if identity is None or not isinstance(there, list) or self._of(here)[identity] is None:
+            return None
+        return self._of(there).get(identity)
 
     def _of(self, entries: list[Value]) -> dict[Identity, int | None]:
         """The position of each identity in a list; None for one that occurs twice."""
@@ -207,37 +195,16 @@ class Matching:
         return self._entries[id(entries)]
 
 
-def called(document: Value, place: Pointer) -> Called | None:
-    """Return the parameter's name and the rest of a place in its value; None outside of one. The document has the
-    place.
-    """
-    steps = range(2, len(place))
-    end = next((end for end in steps if place[end] == "value" and place[end - 2] == "parameters"), None)
-    parameter = None if end is None else value_at(document, place[:end])
-    name = parameter_name(parameter)
-    return None if end is None or name is None else (name, place[end + 1 :])
-
-
-def namesakes(document: Value) -> dict[Called, list[Pointer]]:
-    """Return the values of all parameters, and each value of a map, by their names."""
-    found: dict[Called, list[Pointer]] = {}
-    for pointer, name, value in _values(document, ()):
-        found.setdefault((name, ()), []).append(pointer)
-        for key in value if isinstance(value, dict) else ():
-            found.setdefault((name, (key,)), []).append((*pointer, key))
-    return found
-
-
-def _values(value: Value, pointer: Pointer) -> Iterator[tuple[Pointer, str, Value]]:
-    """The value of each parameter, with its pointer and the parameter's name."""
-    steps = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for step, each in steps:
-        if pointer[-1:] == ("parameters",) and isinstance(each, dict) and "value" in each:
-            name = parameter_name(each)
-            if name is not None:
-                yield (*pointer, step, "value"), name, each["value"]
-        elif isinstance(each, (dict, list)):
-            yield from _values(each, (*pointer, step))
+def _named_values(document: Mapping[str, Value]) -> Iterator[tuple[Pointer, Called]]:
+    """Yield the value of each parameter, and each value of a map, with the parameter's name."""
+    for pointer, given in find_parameters(document["spec"]).lists:
+        for index, parameter in enumerate(given):
+            name = parameter_name(parameter)
+            if isinstance(parameter, dict) and name is not None and "value" in parameter:
+                place, value = ("spec", *pointer, index, "value"), parameter["value"]
+                yield place, (name, ())
+                for key in value if isinstance(value, dict) else ():
+                    yield (*place, key), (name, (key,))
 
 
 def identity_of(entry: Value) -> Identity | None:
@@ -253,12 +220,9 @@ MOST_NAMES = 5  # parameters named in one sentence
 LONGEST_NAME = 63  # characters of each; whoever sends a document writes the names
 
 _SEND = "send the value itself"
-_STANDS = f"`{MASK}` stands for a stored secret"
-MESSAGES = {
-    Unmatched.ABSENT: f"{_STANDS}, and there is none here; {_SEND}",
-    Unmatched.NAMELESS: f"{_STANDS}, which is found by an `id`, `name` or `displayName`, and there is none; {_SEND}",
-    Unmatched.AMBIGUOUS: f"{_STANDS}, and several entries of the same name may be meant; {_SEND}",
-}
+NOTHING_STORED = (
+    f"`{MASK}` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; {_SEND}"
+)
 _ANOTHER_TYPE = f"{_SEND}, since the type of its component changed"
 _SURROUNDINGS = f"{_SEND}, since what stands beside it changed"
 
@@ -279,10 +243,8 @@ class SecretKeeper:
     def of(self, place: Pointer) -> Pointer | str:
         """Return the place of the stored secret, or the reason why none can be kept."""
         found = self._matching.find(place)
-        if isinstance(found, Unmatched):
-            return MESSAGES[found]
-        if found not in self._held:
-            return MESSAGES[Unmatched.ABSENT]
+        if found is None or found not in self._held:
+            return NOTHING_STORED
         kind, node = _component(self._incoming["kind"], place)
         is_parameter = place[len(node)] == "parameters"
         # One answer for all the secrets of a component.
@@ -370,7 +332,7 @@ def restored(
     """
     places = find_placeholders(incoming)
     if masked is None:
-        told = [(place, MESSAGES[Unmatched.ABSENT]) for place in places]
+        told = [(place, NOTHING_STORED) for place in places]
         return _result(incoming, told, kept={}, accept_invalid=accept_invalid)
     held = located(masked, secrets)
     keeping = SecretKeeper(incoming, masked, held=held, lookup=lookup)
@@ -411,7 +373,7 @@ def _result(
 def _found(matching: Matching, places: Iterable[Pointer]) -> Iterator[Pointer]:
     for place in places:
         found = matching.find(place)
-        if not isinstance(found, Unmatched):
+        if found is not None:
             yield found
 
 
@@ -425,19 +387,20 @@ def _still(
     be in any parameter of the same name then: what is hidden there is the same value, so a mistake shows nothing.
     """
     matching = Matching(masked, document)
-    lost: dict[Called, set[bytes]] = {}
+    lost: dict[Pointer, bytes] = {}
     for place, value in held.items():
         found = matching.find(place)
-        if not isinstance(found, Unmatched):
+        if found is None:
+            lost[place] = model_values.canonical_json(value)
+        else:
             yield found, (model_values.canonical_json(value),)
-            continue
-        name = called(masked, place)
-        if name is not None:
-            lost.setdefault(name, set()).add(model_values.canonical_json(value))
-    elsewhere = namesakes(document) if lost else {}
-    for name, values in lost.items():
-        for there in elsewhere.get(name, ()):
-            yield there, values
+    by_name: dict[Called, set[bytes]] = {}
+    for place, name in _named_values(masked) if lost else ():
+        if place in lost:
+            by_name.setdefault(name, set()).add(lost[place])
+    for place, name in _named_values(document) if lost else ():
+        if name in by_name:
+            yield place, by_name[name]
 
 
 def located(masked: dict[str, Value], secrets: Mapping[str, Value]) -> dict[Pointer, Value]:

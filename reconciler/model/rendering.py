@@ -11,9 +11,10 @@ counted, and the hash still covers it. Otherwise a person who may redact could g
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import chain, count
 from typing import NamedTuple, TypeAlias, cast
 
 import msgspec
@@ -387,17 +388,8 @@ class _Walk:
         return {names.get(key, key): self.value(each, (*at, key)) for key, each in found.items()}
 
     def _free(self, key: str, taken: set[str]) -> str:
-        return next(name for name in _numbered(key) if name not in taken and self._text not in name)
-
-
-def _numbered(key: str) -> Iterator[str]:
-    """Yield the key, then the key with a number; no text of four characters is in both."""
-    yield key
-    number = 2
-    while True:
-        yield f"{key} {number}"
-        yield f"{key}-{number}"
-        number += 1
+        numbered = (f"{key}{number}" for number in count(2))
+        return next(name for name in chain([key], numbered) if name not in taken and self._text not in name)
 
 
 def _document(stored: dict[str, Value], walk: _Walk) -> dict[str, Value]:

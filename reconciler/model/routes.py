@@ -264,13 +264,6 @@ Make: TypeAlias = Callable[[Use], Destination | None]
 """Makes the destination of a webhook; None when its parameters do not fit their type."""
 
 
-class _Refused(Exception):
-    """It does not deliver."""
-
-    def __init__(self, reason: str, *, at: Pointer, **more: str) -> None:
-        super().__init__(reason.format(at=pointer_text(at), **more))
-
-
 def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> RouteVerdict:
     """Decide if the Configuration of this name delivers, apart from its parameters.
 
@@ -278,12 +271,17 @@ def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> Route
     """
     if not ready:
         return RouteVerdict(INCOMPLETE)
-    if isinstance(spec, Mapping) and spec.get("raw") is not None:
+    if _has_raw(spec):
         return RouteVerdict(RAW)
-    try:
-        return _joined(name, [*_enabled(spec, known)], known)
-    except _Refused as refused:
-        return RouteVerdict(str(refused))
+    enabled = [*_enabled(name, spec, known)]
+    reason = next(_obstacles(enabled, known), "")
+    if reason:
+        return RouteVerdict(reason)
+    webhooks: dict[str, Use] = {}
+    for one in enabled:
+        if one.delivers:
+            webhooks.setdefault(one.use.name, one.use)
+    return RouteVerdict(webhooks=tuple(webhooks.values()))
 
 
 def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -> CompiledRoutes:
@@ -308,108 +306,99 @@ def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
     it has `raw`, or no enabled source of type `otlp`. A component that cannot be read does not count as removed. The
     name of a webhook in place without a fitting `id` ends with the colon.
     """
-    has_source, found = False, list[Use]()
-    if isinstance(spec, Mapping) and spec.get("raw") is not None:
+    enabled = [*_enabled(name, spec, known)]
+    if _has_raw(spec) or not any(one.kind == "Source" and one.type in (OTLP, None) for one in enabled):
         return ()
+    return tuple(one.use for one in enabled if one.kind == "Destination" and one.type in (WEBHOOK, None))
+
+
+def _has_raw(spec: Value) -> bool:
+    return isinstance(spec, Mapping) and spec.get("raw") is not None
+
+
+class _Enabled(NamedTuple):
+    """A component that is not disabled, and what it is: for one that names a resource, that resource, None if that
+    cannot be read. `use` is meant for a webhook.
+    """
+
+    kind: str
+    component: dict[str, Value]
+    part: ComponentUse | None
+    use: Use
+
+    @property
+    def type(self) -> str | None:
+        """Its type; None if nobody can read it."""
+        return None if self.part is None else self.part.type
+
+    @property
+    def delivers(self) -> bool:
+        """True for a webhook."""
+        return self.kind == "Destination" and self.type == WEBHOOK
+
+
+def _enabled(name: str, spec: Value, known: Parts) -> Iterator[_Enabled]:
+    """The components that count."""
     for kind, at, component in _components(spec):
         target = component_name(component)
         part = component_use(component) if target is None else known(Key(kind, target))
         if is_disabled(component) or (part is not None and part.disabled):
             continue
-        has_source = has_source or (kind == "Source" and (part is None or part.type == OTLP))
-        if kind == "Destination" and (part is None or is_webhook(part)):
-            given_id = component.get("id")
-            fits = isinstance(given_id, str) and names.wrong_name(given_id) is None
-            called = target or f"{name}:{given_id if fits else ''}"
-            key = None if target is None else Key(kind, target)
-            found.append(Use(called, at, key, components.given_parameters(component)))
-    return tuple(found) if has_source else ()
+        given_id = component.get("id")
+        fits = isinstance(given_id, str) and names.wrong_name(given_id) is None
+        called = target or f"{name}:{given_id if fits else ''}"
+        key = None if target is None else Key(kind, target)
+        yield _Enabled(kind, component, part, Use(called, at, key, components.given_parameters(component)))
 
 
-def named(spec: Value) -> Iterator[Key]:
-    """The components that a Configuration names, whose parts `verdict` asks for, besides each part's `uses`."""
-    for kind, _, component in _components(spec):
-        target = component_name(component)
-        if target is not None:
-            yield Key(kind, target)
-        for processor in component_use(component).uses:
-            yield Key("Processor", processor)
-
-
-class _Enabled(NamedTuple):
-    """A component that is not disabled, and what it is: for one that names a resource, that resource."""
-
-    kind: str
-    at: Pointer
-    component: dict[str, Value]
-    part: ComponentUse
-
-
-def _enabled(spec: Value, known: Parts) -> Iterator[_Enabled]:
-    """The components that count. Raises _Refused when one cannot be read."""
-    for kind, at, component in _components(spec):
-        if is_disabled(component):
-            continue
-        target = component_name(component)
-        part = component_use(component) if target is None else known(Key(kind, target))
-        if part is None:
-            raise _Refused(UNREADABLE, at=at, kind=kind)
-        if not part.disabled:
-            yield _Enabled(kind, at, component, part)
-
-
-def _joined(name: str, enabled: list[_Enabled], known: Parts) -> RouteVerdict:
-    has_source = any(one.kind == "Source" and one.part.type == OTLP for one in enabled)
-    webhooks = [one for one in enabled if one.kind == "Destination" and one.part.type == WEBHOOK]
+def _obstacles(enabled: list[_Enabled], known: Parts) -> Iterator[str]:
+    """Yield the reasons against delivery, the most important first."""
+    for one in enabled:
+        if one.part is None:
+            yield UNREADABLE.format(at=pointer_text(one.use.at), kind=one.kind)
+    has_source = any(one.kind == "Source" and one.type == OTLP for one in enabled)
+    webhooks = [one for one in enabled if one.delivers]
     if not has_source and not webhooks:
-        return RouteVerdict(NEITHER)  # first: it is not meant to deliver, and to mend something else would not help it
+        yield NEITHER  # first: it is not meant to deliver, and to mend something else would not help it
     for one in enabled:
         if one.component.get("routes"):
-            raise _Refused(ROUTES, at=one.at)
+            yield ROUTES.format(at=pointer_text(one.use.at))
     for one in enabled:
-        _refuse_processors(one, known)
+        yield from _processors(one, known)
     if not has_source:
-        return RouteVerdict(NO_SOURCE)
+        yield NO_SOURCE
     if not webhooks:
-        return RouteVerdict(NO_DESTINATION)
-    return RouteVerdict(webhooks=tuple(_uses(name, webhooks)))
+        yield NO_DESTINATION
+    yield from _wrong_ids([one for one in webhooks if one.use.key is None])
 
 
-def _refuse_processors(one: _Enabled, known: Parts) -> None:
-    in_place = component_use(one.component)
+def _processors(one: _Enabled, known: Parts) -> Iterator[str]:
+    at = pointer_text(one.use.at)
+    parts = [component_use(one.component), *filter(None, [one.part])]
     if one.kind == "Processor":
-        raise _Refused(IS_PROCESSOR, at=one.at)
-    if one.part.processes or in_place.processes:
-        raise _Refused(PROCESSOR, at=one.at)
-    for name in (*one.part.uses, *in_place.uses):
+        yield IS_PROCESSOR.format(at=at)
+    if any(part.processes for part in parts):
+        yield PROCESSOR.format(at=at)
+    for name in (name for part in parts for name in part.uses):
         processor = known(Key("Processor", name))
         if processor is None:
-            raise _Refused(UNREADABLE, at=one.at, kind="Processor")
-        if not processor.disabled:
-            raise _Refused(PROCESSOR, at=one.at)
+            yield UNREADABLE.format(at=at, kind="Processor")
+        elif not processor.disabled:
+            yield PROCESSOR.format(at=at)
 
 
-def _uses(name: str, webhooks: list[_Enabled]) -> Iterator[Use]:
-    """Each resource once; those in place need names of their own."""
+def _wrong_ids(in_place: list[_Enabled]) -> Iterator[str]:
+    """Webhooks in place need names of their own."""
     seen: set[str] = set()
-    for one in webhooks:
-        target = component_name(one.component)
-        called = f"{name}:{_id(one)}" if target is None else target
-        if called in seen and target is None:
-            raise _Refused(SAME_ID, at=one.at)
-        if called not in seen:
-            key = None if target is None else Key(one.kind, target)
-            yield Use(called, one.at, key, components.given_parameters(one.component))
-        seen.add(called)
-
-
-def _id(one: _Enabled) -> str:
-    given = one.component.get("id")
-    if not isinstance(given, str):
-        raise _Refused(NO_ID, at=one.at)
-    if names.wrong_name(given) is not None:
-        raise _Refused(BAD_ID, at=one.at)
-    return given
+    for one in in_place:
+        at = pointer_text(one.use.at)
+        if not isinstance(one.component.get("id"), str):
+            yield NO_ID.format(at=at)
+        elif one.use.name.endswith(":"):
+            yield BAD_ID.format(at=at)
+        elif one.use.name in seen:
+            yield SAME_ID.format(at=at)
+        seen.add(one.use.name)
 
 
 def _components(spec: Value) -> Iterator[tuple[str, Pointer, dict[str, Value]]]:
@@ -435,26 +424,6 @@ STORAGE_TYPE = Key("ExtensionType", components.STORAGE_TYPE)
 
 WHERE = ("scheme", "hostname", "port", "path", "headers")  # where records go, and what opens the door there
 TLS = frozenset({"insecure_skip_verify", "ca_file", "mutual_tls", "cert_file", "key_file"})
-
-
-class Webhook(NamedTuple):
-    """The parameters of a webhook. `storage` is the name of the Extension that keeps its queue, '' for none."""
-
-    endpoint: Endpoint
-    retry: Retry
-    buffering: Buffering
-    schedule: Schedule | None
-    storage: str
-
-    def destination(self, name: str, storage: Storage | None) -> Destination:
-        """The destination of this name, with its queue in that storage."""
-        return Destination(
-            name=name,
-            endpoint=self.endpoint,
-            retry=self.retry,
-            buffering=msgspec.structs.replace(self.buffering, storage=storage),
-            schedule=self.schedule,
-        )
 
 
 class _Webhook(msgspec.Struct, frozen=True):
@@ -489,15 +458,15 @@ class _Webhook(msgspec.Struct, frozen=True):
     delivery_schedule: str = ""
 
 
-class _Storage(msgspec.Struct, frozen=True):
-    sync: Sync
-    max_bytes: int
-    directory: str = ""
-
-
-def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook | None:
-    """Parse the parameters of a webhook, secrets in clear; None if they do not fit the type, which the person who
-    stores them is told.
+def destination(
+    name: str,
+    given: list[Value],
+    component_type: ComponentType | None,
+    *,
+    storage_of: Callable[[str], Storage | None],
+) -> Destination | None:
+    """Make the destination of this name from the parameters of a webhook, secrets in clear; None if they do not fit the
+    type, which the person who stores them is told, or if the Extension that keeps its queue is unknown.
     """
     if component_type is None or _misfits("Destination", given, component_type):
         return None
@@ -509,12 +478,31 @@ def webhook(given: list[Value], component_type: ComponentType | None) -> Webhook
     if schedule is not None and cron.wrong(schedule.cron, timezone=schedule.timezone) is not None:
         return None
     is_stored = values.sending_queue_enabled and values.persistent_queue_enabled
-    return Webhook(
+    storage = storage_of(unversioned(values.persistent_queue_storage)) if is_stored else None
+    if is_stored and storage is None:
+        return None
+    initial, longest = webhooks.intervals(
+        values.retry_on_failure_initial_interval,
+        values.retry_on_failure_max_interval,
+        values.retry_on_failure_max_elapsed_time,
+    )
+    return Destination(
+        name=name,
         endpoint=_endpoint(values, _marked(given)),
-        retry=_retry(values),
-        buffering=_buffering(values),
+        retry=Retry(
+            enabled=values.retry_on_failure_enabled,
+            initial_interval=float(initial),
+            max_interval=float(longest),
+            max_elapsed=float(values.retry_on_failure_max_elapsed_time),
+        ),
+        buffering=Buffering(
+            queue=values.sending_queue_enabled,
+            consumers=values.sending_queue_num_consumers,
+            max_batches=values.sending_queue_queue_size,
+            on_full=values.on_full,
+            storage=storage,
+        ),
         schedule=schedule,
-        storage=unversioned(values.persistent_queue_storage) if is_stored else "",
     )
 
 
@@ -557,10 +545,9 @@ def queue_storage(name: str, given: list[Value], component_type: ComponentType |
     if component_type is None or _misfits("Extension", given, component_type):
         return None
     try:
-        values = msgspec.convert(type_checks.settled_parameters(given, component_type), _Storage)
+        return msgspec.convert({"directory": name, **type_checks.settled_parameters(given, component_type)}, Storage)
     except msgspec.ValidationError:
         return None
-    return Storage(directory=values.directory or name, max_bytes=values.max_bytes, sync=values.sync)
 
 
 def _misfits(kind: str, given: list[Value], component_type: ComponentType) -> bool:
@@ -600,31 +587,6 @@ def _file(value: str) -> str:
     """The name of a file, however it is written. What is none is left as it is: reading it says what is wrong."""
     reference = type_checks.named_secret_files(value)
     return value if reference is None else reference.name
-
-
-def _retry(values: _Webhook) -> Retry:
-    initial, longest = webhooks.intervals(
-        values.retry_on_failure_initial_interval,
-        values.retry_on_failure_max_interval,
-        values.retry_on_failure_max_elapsed_time,
-    )
-    return Retry(
-        enabled=values.retry_on_failure_enabled,
-        initial_interval=float(initial),
-        max_interval=float(longest),
-        max_elapsed=float(values.retry_on_failure_max_elapsed_time),
-    )
-
-
-def _buffering(values: _Webhook) -> Buffering:
-    """Without its storage, which somebody else looks up."""
-    return Buffering(
-        queue=values.sending_queue_enabled,
-        consumers=values.sending_queue_num_consumers,
-        max_batches=values.sending_queue_queue_size,
-        on_full=values.on_full,
-        storage=None,
-    )
 
 
 def _schedule(values: _Webhook) -> Schedule | None:

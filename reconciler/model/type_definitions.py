@@ -174,8 +174,7 @@ def _conditions(known: dict[str, Definition]) -> Iterator[Violation]:
             if other is None:
                 yield Violation((*at, "name"), "is not a parameter of this type")
             elif not _may_hold(condition, other):
-                takes = component_types.TAKES[other.type]
-                told = f"is another type than `{other.name}` has, which takes {takes}; compare with that"
+                told = f"is another type than `{other.name}` has, which is `{other.type}`; compare with a value of that"
                 yield Violation((*at, "value"), told, recent=True)
 
 

@@ -129,30 +129,18 @@ def check_collection(tag: str, *, mapping: bool) -> None:
 
 
 def copied(value: Value, *, levels: int) -> Value:
-    """The list or mapping as a tree of its own; None when it is nested deeper than so many levels.
+    """The list or mapping as a tree of its own. Raises NotAScalar when it is nested deeper than so many levels.
 
     A YAML alias becomes such a copy: no later change affects two places at once, and a value's size in memory is the
     counted one.
     """
     if not isinstance(value, list | dict):
         return value
-    copy = value.copy()
-    todo = [(copy, 1)]
-    while todo:
-        target, level = todo.pop()
-        if level > levels:
-            return None
-        if isinstance(target, dict):
-            for name, item in target.items():
-                if isinstance(item, list | dict):
-                    target[name] = inner = item.copy()  # the name exists, so the mapping keeps its size in the loop
-                    todo.append((inner, level + 1))
-        else:
-            for place, item in enumerate(target):
-                if isinstance(item, list | dict):
-                    target[place] = inner = item.copy()
-                    todo.append((inner, level + 1))
-    return copy
+    if not levels:
+        raise NotAScalar("is nested too deep")
+    if isinstance(value, dict):
+        return {name: copied(item, levels=levels - 1) for name, item in value.items()}
+    return [copied(item, levels=levels - 1) for item in value]
 
 
 def has_more_nodes_than(value: Value, *, nodes: int) -> bool:

@@ -101,30 +101,23 @@ def intervals(initial: int, longest: int, elapsed: int) -> tuple[int, int]:
     return min(initial, longest), longest
 
 
-def noted(given: list[Value], settled: Callable[[], Mapping[str, Value]], *, at: Pointer) -> tuple[Violation, ...]:
-    """The intervals of a valid webhook that are over what bounds them, which is used instead. `settled` gives its
+def noted(given: list[Value], settled: Callable[[], Mapping[str, Value]], *, at: Pointer) -> Iterator[Violation]:
+    """Yield the intervals of a valid webhook that are over what bounds them, which is used instead. `settled` gives its
     values with the defaults. One that is marked sensitive is compared with nothing.
     """
     places: dict[Value, int] = {}
     for index, each in enumerate(given):
-        if isinstance(each, dict) and each.get("name") in _BOUND:
+        if isinstance(each, dict) and each.get("name") in (INITIAL, LONGEST, ELAPSED):
             if each.get("sensitive") is True:
-                return ()
+                return
             places[each.get("name")] = index
     values = settled() if places else {}
-    initial, longest, elapsed = (values.get(name) for name in _BOUND)
-    if not (isinstance(initial, int) and isinstance(longest, int) and isinstance(elapsed, int)):
-        return ()
-    if values.get("retry_on_failure_enabled") is not True:
-        return ()
-    bound = ELAPSED if 0 < elapsed < longest else LONGEST
-    over = [(INITIAL, bound)] if initial > intervals(initial, longest, elapsed)[1] else []
-    over += [(LONGEST, ELAPSED)] if bound is ELAPSED else []
-    return tuple(
-        _violation((*at, places[name if name in places else limit], "value"), _OVER.format(name, limit))
-        for name, limit in over
-        if name in places or limit in places
-    )
+    for name, bound in ((INITIAL, LONGEST), (LONGEST, ELAPSED)):
+        value, limit = values.get(name), values.get(bound)
+        if values.get("retry_on_failure_enabled") is not True or not (name in places or bound in places):
+            continue
+        if isinstance(value, int) and isinstance(limit, int) and value > limit > 0:
+            yield _violation((*at, places[name if name in places else bound], "value"), _OVER.format(name, bound))
 
 
 def wrong_path(path: str) -> str | None:
@@ -146,7 +139,6 @@ def wrong_host(host: str) -> str | None:
     return None if rule is None else f"{rule}; the service never connects there"
 
 
-_BOUND = (INITIAL, LONGEST, ELAPSED)
 _OVER = "`{}` is over `{}`, which is used instead; lower it, or raise the other"
 
 _TEXTS = {

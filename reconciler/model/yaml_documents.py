@@ -337,10 +337,10 @@ def _anchored(event: _Event, anchors: dict[str, tuple[Value, int, int] | None]) 
 
 
 def _copied(event: _Event, value: Value, *, levels: int, limits: TextLimits) -> Value:
-    copy = model_values.copied(value, levels=levels)
-    if copy is None:
-        raise _refused(event, _too_deep(limits))
-    return copy
+    try:
+        return model_values.copied(value, levels=levels)
+    except model_values.NotAScalar:
+        raise _refused(event, _too_deep(limits)) from None
 
 
 def _checked_key(event: _Event, key: Value, fields: dict[str, Value]) -> str:

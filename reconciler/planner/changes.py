@@ -290,8 +290,8 @@ class ChangeRows:
     def _another_origin(self, present: records.StoredDocument, path: str) -> records.OriginRow | None:
         """The origin of a version that is adopted as it is; None where that is what it says itself."""
         source: dict[str, Value] = msgspec.json.decode(present.head + present.tail)
-        if source.get("type") != "git":
-            return self._come_from(path)
+        if source.get("type") != "git":  # an admin's, of a repository that was suspended, if it passes to another one
+            return self._come_from(path) if "commit" in self.origin.source else None
         # The commit is that of the version, whatever repository applied it; the present place may differ.
         where = {name: self.origin.source[name] for name in ("repository", "branch")}
         return None if where.items() <= source.items() else self._origin_row(source | where)

@@ -22,6 +22,7 @@ from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, Upd
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
+from reconciler.model.violations import Place
 from reconciler.planner import decisions, planner, pruning
 from reconciler.planner.decisions import Decided, DocumentBatch, Tell
 from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning, RemovedResources, TreeReading
@@ -31,6 +32,17 @@ from reconciler.store.records import HeldRow
 
 WAITING, UNMENDED = "waiting", "refused"  # see `store.records.WantedRow`
 MOST_ROUNDS = 3  # judgements of the whole head
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipClaim:
+    """The places where another repository defines what this one drops. It becomes the owner of the stored versions;
+    its next run stores what its files say.
+    """
+
+    repository: str
+    places: Mapping[Key, Place]
+    source: Mapping[str, Value]  # the repository and its branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +56,17 @@ class Head:
     rules: RepositoryRules
     around: PruneCircumstances
     tell: Tell
-
-
-@dataclass(frozen=True, slots=True)
-class OwnershipClaim:
-    """The documents by which a repository would become the owner of what this one drops."""
-
-    repository: str
-    batch: DocumentBatch
-    source: Mapping[str, Value]  # of what is stored then
+    claims: Sequence[OwnershipClaim] = ()  # of others, on what is removed
 
 
 @dataclass(frozen=True, slots=True)
 class OwnershipTransfer:
-    """The resources that pass to one repository: all outcomes store something or move a head."""
+    """The resources that pass to one repository. Those of a claim stay as they are, with another head."""
 
-    claim: OwnershipClaim
-    decided: Decided
+    repository: str
     documents: Mapping[Key, Desired]
+    decided: Decided
+    source: Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,22 +123,19 @@ class HeadDecision:
         if self.refused:
             return frozenset()
         standing = (self.decided.standing, *(transfer.decided.standing for transfer in self.transfers))
-        takers = {transfer.claim.repository for transfer in self.transfers}
+        takers = {transfer.repository for transfer in self.transfers}
         return self.claimed_from.union(takers, *(one.owners for one in standing))
 
 
-def judge_heads(
-    heads: Sequence[Head], snapshot: StoreSnapshot, claims: Iterable[OwnershipClaim] = ()
-) -> tuple[HeadDecision, ...]:
+def judge_heads(heads: Sequence[Head], snapshot: StoreSnapshot) -> tuple[HeadDecision, ...]:
     """Decide what is stored, what is deleted, and which claims are met. The id of a deleted resource is free for a new
     one. If it stays after all, it keeps its id, and the document that wanted the id is not stored; then fewer may be
     deleted, and so on. If deletions are held, nothing is transferred either.
 
     Heads of several repositories of one project are judged as if all of them were applied: documents of each may refer
-    to those of all. A resource that one drops passes to the first other one that has it, by name. Only a head that is
-    judged alone may meet claims.
+    to those of all. A resource that one drops passes to the first other one that has it, by name.
     """
-    found = _Judgement(heads, claims, snapshot).decide()
+    found = _Judgement(heads, snapshot).decide()
     applied = [head for head, decision in zip(heads, found, strict=True) if not decision.refused]
     if len(applied) in (0, len(heads)):
         return found
@@ -162,9 +164,8 @@ class _Round:
 class _Judgement:
     """Heads that are judged in rounds: what stays although its head does not hold it is known only afterwards."""
 
-    def __init__(self, heads: Sequence[Head], claims: Iterable[OwnershipClaim], snapshot: StoreSnapshot) -> None:
+    def __init__(self, heads: Sequence[Head], snapshot: StoreSnapshot) -> None:
         self._heads = heads
-        self._claims = list(claims)
         self._snapshot = snapshot
         self._documents = [
             [_ruled(one, head.rules, lenient=snapshot.lenient) for one in head.reading.documents()] for head in heads
@@ -206,12 +207,11 @@ class _Judgement:
     def _round(self, freed: Sequence[Key]) -> _Round:
         conflicts = self._conflicts(freed)
         owners = self._owners() if len(self._heads) > 1 else {}
-        claims = list(_without(self._claims, self._held))
         batches = [self._batch(number, owners, conflicts) for number in range(len(self._heads))]
-        made = decisions.decide([*batches, *(claim.batch for claim in claims)], self._snapshot)
-        decided = made[: len(batches)]
-        taken = [_transfer(claim, one) for claim, one in zip(claims, made[len(batches) :], strict=True)]
-        transfers = [[*taken, *self._passing(number, owners)] for number in range(len(self._heads))]
+        decided = decisions.decide(batches, self._snapshot)
+        transfers = [
+            [*self._claimed(number, owners), *self._passing(number, owners)] for number in range(len(self._heads))
+        ]
         return _Round(conflicts, owners, decided, transfers, self._prune(decided, transfers))
 
     def _conflicts(self, freed: Sequence[Key]) -> Mapping[int, str]:
@@ -264,16 +264,30 @@ class _Judgement:
                 owner, document = owners[key]
                 taken[owner][key] = document
         for owner, documents in sorted(taken.items()):
-            batch = DocumentBatch(
-                [], {}, principals.repository_actor(self._name(owner)), False, self._heads[owner].tell
+            yield OwnershipTransfer(self._name(owner), documents, Decided((), ()), {})
+
+    def _claimed(self, number: int, owners: Owners) -> Iterator[OwnershipTransfer]:
+        """Yield what a head drops and a repository that is not judged here defines."""
+        gone = {stored.key: stored for stored in self._heads[number].removed.gone}
+        for claim in self._heads[number].claims:
+            stored = [gone[key] for key in claim.places if key not in self._held and key not in owners]
+            documents = tuple(
+                Desired(one.key, place=claim.places[one.key], digest=one.digest, protected=one.protected)
+                for one in stored
             )
-            yield OwnershipTransfer(OwnershipClaim(self._name(owner), batch, {}), Decided((), ()), documents)
+            outcomes = tuple(
+                Outcome(one.key, UpdateStatus.UNCHANGED, Change.REPLACE_HEAD, ordinal, stored=one)
+                for ordinal, one in enumerate(stored)
+            )
+            found = dict(zip((one.key for one in stored), documents, strict=True))
+            yield OwnershipTransfer(claim.repository, found, Decided(documents, outcomes), claim.source)
 
     def _prune(self, decided: Sequence[Decided], transfers: Sequence[Sequence[OwnershipTransfer]]) -> list[Pruning]:
         passing = {key: one for each in transfers for transfer in each for key, one in transfer.documents.items()}
         going = [key for keys in self._leaving for key in keys if key not in passing and key not in self._held]
         written = {key: document for one in decided for key, document in one.written().items()}
-        references = self._snapshot.references(going, written | passing) if going else {}
+        rewritten = {key: document for key, document in passing.items() if document.owned}
+        references = self._snapshot.references(going, written | rewritten) if going else {}
         in_use = planner.resources_in_use(going, references)
         found = []
         for head, own, leaving in zip(self._heads, decided, self._leaving, strict=True):
@@ -358,7 +372,7 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
 
 def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
     """Tell in a run what passed on: a reader of the run would look for it in vain otherwise."""
-    passed = ((planner.named(sorted(one.documents)), one.claim.repository) for one in transfers)
+    passed = ((planner.named(sorted(one.documents)), one.repository) for one in transfers)
     return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
 
 
@@ -374,22 +388,6 @@ def is_allowed(key: Key, rules: RepositoryRules) -> bool:
     """Return True when the kind and the name of a resource each match a pattern of the setting `allow`."""
     is_kind = any(fnmatchcase(key.kind, pattern) for pattern in rules.allowed_kinds)
     return is_kind and any(fnmatchcase(key.name, pattern) for pattern in rules.allowed_names)
-
-
-def _without(claims: Iterable[OwnershipClaim], keys: Collection[Key]) -> Iterator[OwnershipClaim]:
-    """Leave out of the claims what stays after all."""
-    for claim in claims:
-        left = [one for one in claim.batch.documents if one.key not in keys]
-        if left:
-            yield replace(claim, batch=replace(claim.batch, documents=left))
-
-
-def _transfer(claim: OwnershipClaim, decided: Decided) -> OwnershipTransfer:
-    """Keep what can be stored of a claim."""
-    outcomes = tuple(outcome for outcome in decided.outcomes if outcome.change is not Change.NONE)
-    passed = {outcome.key for outcome in outcomes}
-    documents = {one.key: one for one in decided.documents if one.key in passed and one.key and one.owned}
-    return OwnershipTransfer(claim, replace(decided, outcomes=outcomes), documents)
 
 
 def _refused_files(decided: Decided) -> dict[str, str]:

@@ -12,7 +12,7 @@ from reconciler.model import components, masking, rendering
 from reconciler.model import values as model_values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
-from reconciler.model.masking import Matching, Secrets, Unmatched
+from reconciler.model.masking import Matching, Secrets
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.values import Pointer, Value
@@ -168,8 +168,8 @@ def _fresh(
             held = stored.held_secrets(key, before)
             matching = Matching(document, stored.masked_document(key, before))
     for place, value in secrets:
-        found = matching.find(place) if held else Unmatched.ABSENT
-        if isinstance(found, Unmatched) or found not in held or not model_values.is_same(held[found], value):
+        found = matching.find(place) if held else None
+        if found is None or found not in held or not model_values.is_same(held[found], value):
             yield place, value
 
 
@@ -182,7 +182,7 @@ def _where(marked: MarkedSecret, document: dict[str, Value]) -> Iterator[tuple[P
     matching = Matching(marked.document, document)
     for place, value in marked.secrets:
         found = matching.find(place)
-        there = place if isinstance(found, Unmatched) else found
+        there = place if found is None else found
         with suppress(LookupError):
             if model_values.is_same(model_values.value_at(document, there), value):
                 yield there, value

@@ -286,7 +286,7 @@ class Applier:
 
     async def explain(self, repository: str, mirror: Path, *, project: str) -> bool:
         """Find the commits that changed a repository's resources, and store them where that is still right. Return True
-        if there may be more to find at once.
+        if any was found: there may be more.
 
         Raises StoreFault, WorkerGone, DiskHangs.
         """
@@ -296,7 +296,7 @@ class Applier:
         for part in answered.parts():  # each in a transaction of some milliseconds
             async with self._locks.hold(project):
                 await self._write((part,), Record())
-        return answered.planned.more
+        return answered.planned.explained > 0
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
         """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
@@ -309,7 +309,7 @@ class Applier:
         answered = await self._worker.plan(job)
         found = answered.planned
         assert isinstance(found, messages.RoutesFound)
-        if found.restated:  # only after an upgrade: every change writes what it makes of them
+        if found.restated:  # after an upgrade or a redaction: every other change writes what it makes of them
             async with self._locks.hold(project):
                 answered = await self._worker.plan(job)
                 await self._write(answered.parts(), Record())

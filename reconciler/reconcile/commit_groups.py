@@ -12,8 +12,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
 from reconciler.model import log_context
 from reconciler.model.errors import ReconcilerError
 from reconciler.reconcile.apply import Applier, RecordOf
@@ -27,12 +25,11 @@ PATIENCE = 10.0  # seconds that a run waits for others
 
 @dataclass(eq=False, slots=True)
 class _Ready:
-    """A run that is ready to plan; `change` is set once it is known with which others."""
+    """A run that is ready to plan; `change` is done once it is known with which others. None: with no other."""
 
     job: CommitJob
     record: RecordOf
-    change: "_Change | None" = None
-    is_decided: asyncio.Event = field(default_factory=asyncio.Event)
+    change: "asyncio.Future[_Change | None]" = field(default_factory=lambda: asyncio.get_running_loop().create_future())
 
 
 class CommitGroup:
@@ -61,22 +58,18 @@ class CommitGroup:
         ready = _Ready(job, record)
         self._ready.append(ready)
         self.end(job.rules.name)
-        planned = None
         try:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(PATIENCE):
-                    await ready.is_decided.wait()
-            if not ready.is_decided.is_set():
+            await asyncio.wait({ready.change}, timeout=PATIENCE)
+            if not ready.change.done():
                 self._go_on()
-            if ready.change is not None:
-                planned = await ready.change.planned(ready)
+            change = ready.change.result()
+            planned = None if change is None else await change.planned(ready)
         except asyncio.CancelledError:
-            if ready.change is not None:
-                await ready.change.leave()
+            self._ready = [one for one in self._ready if one is not ready]
+            change = ready.change.result() if ready.change.done() else None
+            if change is not None:
+                await change.leave()
             raise
-        finally:
-            if ready in self._ready:
-                self._ready.remove(ready)
         return planned or await self._applier.commit(job, record=record)
 
     def _go_on(self) -> None:
@@ -87,8 +80,7 @@ class CommitGroup:
         for members in by_commit.values():
             change = _Change(self._applier, members) if len(members) > 1 else None
             for one in members:
-                one.change = change
-                one.is_decided.set()
+                one.change.set_result(change)
 
 
 class _Change:
@@ -121,16 +113,7 @@ class _Change:
         return (first, *first.beside)[self._members.index(member)]
 
     async def _commit(self) -> CommitPlanned:
-        names = {one.job.rules.name for one in self._members}
-        first, *beside = [
-            (
-                structs.replace(
-                    one.job, neighbours=tuple(other for other in one.job.neighbours if other.rules.name not in names)
-                ),
-                self._recording(one),
-            )
-            for one in self._members
-        ]
+        first, *beside = [(one.job, self._recording(one)) for one in self._members]
         return await self._applier.commit(first[0], record=first[1], beside=beside)
 
     def _recording(self, member: _Ready) -> RecordOf:

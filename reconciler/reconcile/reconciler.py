@@ -29,7 +29,7 @@ from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
-from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, RepositoryFiles, ReviewJob
+from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ class Reconciler:
         environment: ReconcileEnvironment,
         *,
         following: Following,
-        neighbours: Callable[[], tuple[RepositoryFiles, ...]],
+        neighbours: Callable[[], tuple[ProjectRepository, ...]],
         group: CommitGroup,
         tell_group: Callable[[RefHead], None],
     ) -> None:
@@ -170,8 +170,8 @@ class Reconciler:
             if run.head.commit != memory.row.head:
                 self._tell_group(run.head)
 
-        # Fetch, even if there is nothing new: the mirror may be another one by now, which other repositories read for
-        # transfers of ownership. It costs nothing as long as it is the mirror that we filled.
+        # Fetch, even if there is nothing new: the mirror may be another one by now. It costs nothing as long as it is
+        # the mirror that we filled.
         run.head = head = await following.fetch(run.head, insists=run.is_requested)
         self._see(head)
         if memory.row.commit is not None:
@@ -368,9 +368,9 @@ class Reconciler:
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     @property
-    def files(self) -> RepositoryFiles:
-        """The files of the applied commit, as another repository may read them."""
-        return RepositoryFiles(rules=self.watched.rules, mirror=str(self.mirror), branch=self.branch)
+    def neighbour(self) -> ProjectRepository:
+        """The repository, as one that may become the owner of what another drops."""
+        return ProjectRepository(rules=self.watched.rules, branch=self.branch)
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
         """Return the job that plans what merging a proposal would do, as the run after the merge would plan it.

@@ -25,7 +25,7 @@ from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import WatchedRepository
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Record, ResourceChange, SuspensionRow
-from reconciler.worker.messages import RepositoryFiles
+from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
 
@@ -148,10 +148,10 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
-    def _neighbours(self, one: WatchedRepository) -> tuple[RepositoryFiles, ...]:
+    def _neighbours(self, one: WatchedRepository) -> tuple[ProjectRepository, ...]:
         """The other repositories that fill the same project, by name."""
         return tuple(
-            reconciler.files
+            reconciler.neighbour
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )

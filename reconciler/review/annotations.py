@@ -17,8 +17,8 @@ from reconciler.model.plan import Plan, PlanEntry, PlanPlace, PlanStatus
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
-from reconciler.review.markdown import Sheet, comment_marker, span
-from reconciler.review.plan import GONE, LIMIT, MINIMUM, NAME, VALUE, by_risk, clean_text, status_title
+from reconciler.review.markdown import comment_marker, span
+from reconciler.review.plan import GONE, VALUE, by_risk, clean_text, status_title
 
 SHOWN = 10  # annotations of one level that GitHub shows in a step
 _AT = re.compile(r":([1-9][0-9]{0,8}):([1-9][0-9]{0,8}):")
@@ -35,9 +35,7 @@ _LEVELS = {  # with the sentence of a status that brings no reason
     UpdateStatus.CONFIGURED: (NOTICE, "Merging changes it."),
 }
 _HELD = "Merging would delete it; it stays until somebody releases what is held."
-ABSENT_SHOWN = 100  # files that conflict
-FEW = 10  # of them in an annotation
-_MORE = 60  # bytes in which the rest of the files is counted
+FEW = 10  # resources of one cause, or files that conflict
 
 
 class AnnotationMark(NamedTuple):
@@ -166,31 +164,21 @@ class NoPlan:
     files: tuple[str, ...] = ()
     total: int = 0
 
+    def lines(self) -> list[str]:
+        """Return the first files, and how many more there are."""
+        shown = [clean_text(path) for path in self.files[:FEW]]
+        rest = max(self.total, len(self.files)) - len(shown)
+        return [*shown, f"and {counted(rest, 'more file')}"] if rest else shown
 
-def absent_comment(found: NoPlan, *, marker: str, limit: int = LIMIT) -> str:
-    """Return the comment under the hidden mark that the plan's would have, of at most `limit` bytes of UTF-8."""
-    sheet = Sheet(max(limit, MINIMUM))
-    sheet.add(f"{comment_marker(marker)}\n")
-    # A character can take many bytes: the last of these fits whatever it is.
-    for name, sentence in ((NAME, VALUE), (50, 100), (10, 20)):
-        title = f"### No plan for {span(clean_text(found.head, name))}: {span(clean_text(found.sentence, sentence))}\n"
-        if sheet.add(title, keep=_MORE):
-            break
-    if found.files:
-        sheet.add("\n")
-        shown = 0
-        for path in found.files[:ABSENT_SHOWN]:
-            if not sheet.add(f"- {span(clean_text(path))}\n", keep=_MORE):
-                break
-            shown += 1
-        if rest := max(found.total, len(found.files)) - shown:
-            sheet.add(f"- and {counted(rest, 'more file')}\n")
-    return str(sheet)
+
+def absent_comment(found: NoPlan, *, marker: str) -> str:
+    """Return the comment under the hidden mark that the plan's would have. It is short enough for every forge."""
+    title = f"No plan for {span(clean_text(found.head))}: {span(clean_text(found.sentence, VALUE))}"
+    files = "".join(f"- {span(line)}\n" for line in found.lines())
+    return f"{comment_marker(marker)}\n### {title}\n" + (f"\n{files}" if files else "")
 
 
 def absent_annotation(found: NoPlan) -> str:
     """Return the same as one error of a workflow."""
-    told = [clean_text(found.sentence, VALUE), *(clean_text(path) for path in found.files[:FEW])]
-    if rest := max(found.total, len(found.files)) - len(found.files[:FEW]):
-        told.append(f"and {counted(rest, 'more file')}")
-    return command(AnnotationMark(ERROR, f"No plan for {clean_text(found.head)}", "\n".join(told)))
+    told = "\n".join((clean_text(found.sentence, VALUE), *found.lines()))
+    return command(AnnotationMark(ERROR, f"No plan for {clean_text(found.head)}", told))

@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model import flows, outcomes
+from reconciler.model import flows
 from reconciler.model.errors import Refused, Transient
-from reconciler.model.flows import Flow
-from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import FORMAT, SENSITIVE, SENSITIVE_CHANGED, PlanEntry, PlanField, PlanStatus, PlanTip
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.watched import WatchedRepository
@@ -74,42 +72,18 @@ class EncodedPlan:
         )
 
 
-class _Pieces(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """An entry whose statuses are not decoded yet."""
-
-    name: str
-    project: str = "default"
-    path: str = ""
-    statuses: tuple[msgspec.Raw, ...] = ()
-    unchanged: int = 0
-    untouched_files: int = 0
-    held: int = 0
-    notes: tuple[str, ...] = ()
-    refused: bool = False
-    flows: tuple[Flow, ...] = ()
-
-
-_PIECES = msgspec.msgpack.Decoder(_Pieces)
-_STATUS = msgspec.msgpack.Decoder(PlanStatus)
-
-
 async def encode_plan(entry: bytes) -> EncodedPlan:
     """Return an entry in msgpack as JSON; the event loop gets its turns meanwhile. Raises msgspec.DecodeError."""
-    pieces = _PIECES.decode(entry)
-    rest = PlanEntry(**{**msgspec.structs.asdict(pieces), "statuses": ()})
+    found = msgspec.msgpack.decode(entry, type=PlanEntry)
     shown: list[bytes] = []
     hidden: list[bytes] = []
-    found: list[UpdateStatus] = []
-    for number, piece in enumerate(pieces.statuses):
+    for number, status in enumerate(found.statuses):
         if number % AT_ONCE == AT_ONCE - 1:
             await asyncio.sleep(0)
-        status = _STATUS.decode(piece)
         masked = without_raw(status)
         shown.append(msgspec.json.encode(status))
         hidden.append(shown[-1] if masked is status else msgspec.json.encode(masked))
-        found.append(status.status)
-    counts = {**rest.counts, **outcomes.count_statuses(found)}
-    return EncodedPlan(rest, counts, tuple(shown), tuple(hidden))
+    return EncodedPlan(msgspec.structs.replace(found, statuses=()), found.counts, tuple(shown), tuple(hidden))
 
 
 MOST = 200  # plans of the whole service
@@ -167,7 +141,6 @@ class PlanShelf:
         self._most = most
         self._most_bytes = most_bytes
         self._kept: dict[str, KeptPlan] = {}  # in the order in which they were made
-        self._answers: dict[tuple[PlanQuestion, int], str] = {}
         self._bytes = 0
 
     def put(self, made: KeptPlan) -> None:
@@ -175,9 +148,8 @@ class PlanShelf:
         if made.size > self._most_bytes:
             return
         while len(self._kept) >= self._most or self._bytes + made.size > self._most_bytes:
-            self._drop(next(iter(self._kept)))
+            self._bytes -= self._kept.pop(next(iter(self._kept))).size
         self._kept[made.id] = made
-        self._answers[made.question, made.revision] = made.id
         self._bytes += made.size
 
     def get(self, plan: str) -> KeptPlan | None:
@@ -186,17 +158,12 @@ class PlanShelf:
 
     def find(self, question: PlanQuestion, *, revision: int) -> KeptPlan | None:
         """Return the plan that answers a question as of a revision of the store."""
-        return self._kept.get(self._answers.get((question, revision), ""))
+        answers = (one for one in self.newest() if (one.question, one.revision) == (question, revision))
+        return next(answers, None)
 
     def newest(self) -> Iterator[KeptPlan]:
         """Return every plan, newest first."""
         return reversed(list(self._kept.values()))
-
-    def _drop(self, plan: str) -> None:
-        gone = self._kept.pop(plan)
-        self._bytes -= gone.size
-        if self._answers.get((gone.question, gone.revision)) == plan:
-            del self._answers[gone.question, gone.revision]
 
 
 FILES_TOLD = 100  # of those that conflict

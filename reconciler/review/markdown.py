@@ -12,6 +12,7 @@ come along when somebody copies.
 
 import hashlib
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -109,6 +110,8 @@ _LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
 _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
+_ENTRIES = 50
+_WIDTH = 100  # characters
 
 
 class _Section(NamedTuple):
@@ -135,15 +138,9 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     if sheet_size(again) > sheet.left // 4:
         again = ""
     sheet.left -= sheet_size(_missing(statuses) + again)
-    for piece in _about(plan, room=sheet.left // 4):
+    for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
-    names = [
-        _name(one, review_plan.address(plan, group.entry, one))
-        for section in sections
-        for group in section.groups
-        for one in group.statuses
-    ]
-    shown = _fill(sheet, sections, names, several=len(plan.entries) > 1)
+    shown = _fill(sheet, plan, sections)
     return f"{sheet}{_missing(statuses[shown:])}{again}"
 
 
@@ -160,7 +157,7 @@ def _verdict(entries: Sequence[PlanEntry]) -> str:
     return told.replace("~", r"\~")  # two of them would strike out the text between
 
 
-def _about(plan: Plan, *, room: int) -> Iterator[str]:
+def _about(plan: Plan) -> Iterator[str]:
     """Yield the text above the resources, the most important first."""
     yield f"Merging {_tip(plan.head)} into {_tip(plan.base)}.\n\n"
     if moved := review_plan.moved(plan, span(clean_text(plan.base.ref))):
@@ -175,7 +172,7 @@ def _about(plan: Plan, *, room: int) -> Iterator[str]:
             name = span(clean_text(entry.name))
             yield f"**Note:** nothing of the entry {name} would be stored: {review_plan.REFUSED}.\n\n"
     if several:
-        yield _table(plan.entries, room)
+        yield _table(plan.entries)
     yield from _flows(plan)
     notes = [(entry, note) for entry in plan.entries for note in entry.notes]
     lines = [
@@ -194,7 +191,9 @@ def _flows(plan: Plan) -> Iterator[str]:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
             lines = [
-                f"{line._replace(mark='!') if line.mark == '~' else line}\n" for line in review_plan.flow_lines(entry)
+                f"{'!' if line.mark == '~' else line.mark} {part}\n"
+                for line in review_plan.flow_lines(entry)
+                for part in textwrap.wrap(line.text, _WIDTH)  # a forge scrolls longer lines sideways
             ]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
@@ -205,14 +204,14 @@ def _tip(tip: PlanTip) -> str:
     return f"{span(clean_text(tip.ref))} ({short})" if review_plan.is_named(tip) else short
 
 
-def _table(entries: Sequence[PlanEntry], room: int) -> str:
-    sheet = Sheet(room)
-    sheet.add("| entry | folder | what changes |\n|---|---|---|\n")
-    for number, entry in enumerate(entries):
-        row = f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | {_verdict([entry])} |\n"
-        if not sheet.add(row, keep=60):
-            return f"{sheet}\nand {counted(len(entries) - number, 'more entry', 'more entries')}\n\n"
-    return f"{sheet}\n"
+def _table(entries: Sequence[PlanEntry]) -> str:
+    rows = "".join(
+        f"| {cell(clean_text(entry.name))} | {cell(clean_text(entry.path) or './')} | {_verdict([entry])} |\n"
+        for entry in entries[:_ENTRIES]
+    )
+    rest = len(entries) - _ENTRIES
+    more = f"\nand {counted(rest, 'more entry', 'more entries')}\n" if rest > 0 else ""
+    return f"| entry | folder | what changes |\n|---|---|---|\n{rows}{more}\n"
 
 
 def _sections(plan: Plan) -> Iterator[_Section]:
@@ -233,25 +232,23 @@ def _sections(plan: Plan) -> Iterator[_Section]:
         yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
 
 
-def _fill(sheet: Sheet, sections: Sequence[_Section], names: Sequence[str], *, several: bool) -> int:
-    """Add the resources that fit, and return their number. The names come before the lines of each."""
-    most = sheet.left // 4 + _LINES
-    left = sum(sheet_size(name) + 1 for name in names)
+def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
+    """Add the resources that fit, and return their number."""
+    most = sheet.left // 4
     shown = 0
     for section in sections:
         begin = ahead = f"<details{' open' if section.is_open else ''}><summary>{section.summary}</summary>\n"
         for group in section.groups:
-            ahead += _heading(group, several=several)
+            ahead += _heading(group, several=len(plan.entries) > 1)
             for status in group.statuses:
-                name = names[shown]
-                left -= sheet_size(name) + 1
+                name = _name(status, review_plan.address(plan, group.entry, status))
                 room = sheet.left - sheet_size(ahead + _CLOSE)
                 if sheet_size(name) + 1 > room:
                     if not ahead.startswith(begin):
                         sheet.add(_CLOSE)
                     return shown
                 lines = list(_lines(status, with_reason=not group.cause))
-                sheet.add(ahead + _resource(name, lines, min(room - min(left, room // 2), most)))
+                sheet.add(ahead + _resource(name, lines, min(room, most)))
                 ahead = ""
                 shown += 1
         sheet.add(_CLOSE)

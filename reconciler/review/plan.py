@@ -362,9 +362,7 @@ def changes(plan: Plan) -> bool:
 
 
 def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
-    """Return the wanted words that occur, in the order of FAIL_ON. Raises ValueError for an unknown word."""
-    if unknown := sorted(set(wanted) - set(FAIL_ON)):
-        raise ValueError(f"{visible(unknown[0])} is none of: {', '.join(FAIL_ON)}")
+    """Return the wanted words that occur, in the order of FAIL_ON."""
     found = tally_plan(plan.entries)
     there = {status.value for status, number in found.new.items() if number}
     there |= {UNRESOLVED} if found.unresolved else set()
@@ -404,12 +402,12 @@ def committed(tip: PlanTip) -> str:
     return " with uncommitted changes" if tip.worktree else ""
 
 
-def moved(plan: Plan, base: str, *, has_worktree: bool = False) -> str:
+def moved(plan: Plan, base: str) -> str:
     """Return that the base has commits that the head lacks, or all of the head; empty when neither is so. `base` is its
-    name, as the rendering writes it; `has_worktree`: there are files of the head that may not be committed.
+    name, as the rendering writes it.
     """
     if not plan.ahead and not plan.head.worktree:
-        how = "; with --worktree it plans what is not committed" if has_worktree else ""
+        how = "; with --worktree it plans what is not committed" if plan.server is None else ""
         return f"{base} has every commit of this already, so there is nothing to merge{how}"
     if not plan.behind:
         return ""
@@ -433,27 +431,19 @@ def render_json(plan: Plan) -> bytes:
     Characters that a terminal acts on are written with JSON's escapes, and so is the bracket of a forge's order that
     counts anywhere in a log (`##[add-mask]`): the document is the same.
     """
-    shown = visible_json(msgspec.json.encode(_whole(plan)).decode())
+    whole = {"formatVersion": FORMAT, **msgspec.to_builtins(replace(plan, entries=())), "counts": plan.counts}
+    whole["entries"] = [_entry(entry) for entry in plan.entries]
+    shown = visible_json(msgspec.json.encode(whole).decode())
     if "##" in shown:  # only in a string
         shown = ORDERS.sub(r"\1\\u005b", shown)
     return f"{shown}\n".encode()
 
 
-def _whole(plan: Plan) -> dict[str, Any]:
-    fields = {**_fields(plan), "counts": plan.counts, "entries": [_entry(entry) for entry in plan.entries]}
-    return {"formatVersion": FORMAT, **fields}
-
-
 def _entry(entry: PlanEntry) -> dict[str, Any]:
     told = {"flows": [flows.shown(flow) for flow in entry.flows]} if entry.flows else {}
-    return {**_fields(entry), **told, "counts": entry.counts, "statuses": entry.statuses}
-
-
-def _fields(shape: Plan | PlanEntry) -> dict[str, Any]:
-    """Return the fields of a shape by their names in JSON, without empty and false ones."""
-    found = {}
-    for member in msgspec.structs.fields(shape):
-        value = getattr(shape, member.name)
-        if member.required or value != member.default:
-            found[member.encode_name] = value
-    return found
+    return {
+        **msgspec.to_builtins(replace(entry, statuses=())),
+        **told,
+        "counts": entry.counts,
+        "statuses": entry.statuses,
+    }

@@ -1,7 +1,7 @@
 """Plans by the running service: against its own store, by the settings in force.
 
 Equal questions share one answer, each repository is planned for by one question at a time, and plans are kept
-(`kept_plans`) until they make room for others. A plan is stale as soon as the same question could have another answer.
+(`kept_plans`) until they make room for others. A plan is stale once the store, a ref or the settings have changed.
 """
 
 import asyncio
@@ -19,16 +19,14 @@ from reconciler.model import flows, ids
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.errors import Transient
 from reconciler.model.plan import PlanTip
-from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.repositories import Repositories
 from reconciler.review import kept_plans
 from reconciler.review.kept_plans import KeptPlan, PlanQuestion, PlanRequest, PlanShelf, TookTooLong, UnknownProposal
-from reconciler.settings.bounded_io import DiskHangs
 from reconciler.store.contract import Store
 
-LOOK_SECONDS = 5.0  # for remotes to tell their refs, should they not be known, and for disks to list the secrets
+LOOK_SECONDS = 5.0  # for remotes to tell their refs, should they not be known
 MOST_WAITING = 4  # questions of the whole service that wait behind another one about their repository
 GRACE = 60.0  # seconds for planning, on top of the timeout of the repository's remote
 
@@ -47,8 +45,6 @@ class Reviewing:
         store: Store,
         applier: Applier,
         clock: Clock,
-        randomness: Callable[[int], bytes] = os.urandom,
-        shelf: PlanShelf | None = None,
         grace: float = GRACE,
         queued: Callable[[str, str], int] = lambda _project, _destination: 0,
     ) -> None:
@@ -57,8 +53,7 @@ class Reviewing:
         self._store = store
         self._applier = applier
         self._clock = clock
-        self._randomness = randomness
-        self._shelf = shelf or PlanShelf()
+        self.shelf = PlanShelf()
         self._grace = grace
         self._queued = queued
         self._asked: dict[PlanRequest, asyncio.Task[KeptPlan]] = {}  # in progress
@@ -92,19 +87,9 @@ class Reviewing:
                 "other work, so ask again in a moment."
             ) from None
 
-    def get(self, plan: str) -> KeptPlan | None:
-        """Return a kept plan by its id."""
-        return self._shelf.get(plan)
-
-    def newest(self) -> list[KeptPlan]:
-        """Return every kept plan, newest first."""
-        return list(self._shelf.newest())
-
     async def are_stale(self, plans: Sequence[KeptPlan]) -> list[bool]:
-        """Decide for each plan if it is stale, as far as refs and secrets are known in time. Raises StoreFault."""
-        return await staleness_of(
-            plans, repositories=self._repositories, revision=await self._store.revision(), applier=self._applier
-        )
+        """Decide for each plan if it is stale, as far as refs are known in time. Raises StoreFault."""
+        return await staleness_of(plans, repositories=self._repositories, revision=await self._store.revision())
 
     def _forget(self, asked: PlanRequest, ended: "asyncio.Task[KeptPlan]") -> None:
         del self._asked[asked]
@@ -127,12 +112,12 @@ class Reviewing:
                 head=PlanTip(ref=proposed.head_ref, commit=proposed.head),
                 secrets=await self._applier.secrets(reconciler.watched.project),
             )
-            kept = self._shelf.find(question, revision=await self._store.revision())
+            kept = self.shelf.find(question, revision=await self._store.revision())
             return kept or await self._review(reconciler, question, proposed)
 
     async def _review(self, reconciler: Reconciler, question: PlanQuestion, proposed: Proposal) -> KeptPlan:
         milliseconds = int(self._clock().timestamp() * 1000)
-        plan = ids.ulid(milliseconds=milliseconds, randomness=self._randomness(ids.RANDOM_BYTES))
+        plan = ids.ulid(milliseconds=milliseconds, randomness=os.urandom(ids.RANDOM_BYTES))
         context = await self._applier.context(question.watched.project)
         planned = await self._applier.review(reconciler.review_job(context, proposed, plan=plan))
         if not planned.entry:
@@ -150,29 +135,23 @@ class Reviewing:
             ahead=planned.ahead,
             found=replace(found, entry=structs.replace(found.entry, flows=moving)),
         )
-        self._shelf.put(made)
+        self.shelf.put(made)
         return made
 
 
-async def staleness_of(
-    plans: Sequence[KeptPlan], *, repositories: Repositories, revision: int, applier: Applier
-) -> list[bool]:
+async def staleness_of(plans: Sequence[KeptPlan], *, repositories: Repositories, revision: int) -> list[bool]:
     """Decide for each plan if it is stale, as of a revision of the store.
 
-    A ref counts as unmoved while its remote does not answer in time, secrets as unchanged while their disk does not.
+    A ref counts as unmoved while its remote does not answer in time.
     """
-    projects, names = sorted({plan.project for plan in plans}), sorted({plan.repository for plan in plans})
-    available, found = await asyncio.gather(
-        asyncio.gather(*(_secrets(project, applier) for project in projects)),
-        asyncio.gather(*(_tips(name, plans, repositories) for name in names)),
-    )
-    secrets, tips = dict(zip(projects, available, strict=True)), dict(zip(names, found, strict=True))
+    names = sorted({plan.repository for plan in plans})
+    found = await asyncio.gather(*(_tips(name, plans, repositories) for name in names))
+    tips = dict(zip(names, found, strict=True))
 
     def is_stale(plan: KeptPlan) -> bool:
         question, reconciler = plan.question, repositories.reconciler(plan.repository)
         return (
             plan.revision != revision
-            or secrets[plan.project] not in (None, question.secrets)
             or reconciler is None
             or reconciler.watched != question.watched
             or any(tips[plan.repository].get(side.ref, side.commit) != side.commit for side in _named_sides(plan))
@@ -184,14 +163,6 @@ async def staleness_of(
 def _named_sides(plan: KeptPlan) -> list[PlanTip]:
     """Return the sides that have a ref; a side that was named by its commit never moves."""
     return [side for side in (plan.question.base, plan.question.head) if side.ref != side.commit]
-
-
-async def _secrets(project: str, applier: Applier) -> AvailableSecrets | None:
-    """Return the secrets that plans of a project may refer to; None when the disk does not answer in time."""
-    with contextlib.suppress(TimeoutError, DiskHangs):
-        async with asyncio.timeout(LOOK_SECONDS):
-            return await applier.secrets(project)
-    return None
 
 
 async def _tips(name: str, plans: Sequence[KeptPlan], repositories: Repositories) -> Mapping[str, str | None]:

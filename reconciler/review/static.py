@@ -39,7 +39,6 @@ UNBOUNDED = 2**31
 NAME = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]*")  # at least what `model.names` allows
 HIDING = re.compile(rb"\\[xuU\r\n]")  # escapes of YAML and JSON that may stand for a letter, and a folded line
 FEW = 64  # names that are faster to search for one by one
-CACHED_BYTES = 64 * 1024 * 1024  # of files kept between two rounds
 
 
 class EntrySettings(RepositoryRules, frozen=True, kw_only=True):
@@ -276,8 +275,6 @@ class _Search:
     sought: set[Key] = field(default_factory=set)
     ids: set[bytes] = field(default_factory=set)
     documents: list[Desired] = field(default_factory=list)
-    cache: dict[str, bytes] = field(default_factory=dict)
-    cached: int = 0
 
     def read(self, path: str, *, is_touched: bool = False) -> None:
         """Read a file of the merge, if it counts and was not read."""
@@ -337,7 +334,7 @@ class _Search:
         for path, blob in self.files.items():
             if path in self.included:
                 continue
-            data = self._data(path, blob)
+            data = _content(self.merged, blob)
             if few is None or any(name in data for name in few):
                 whole = names.intersection(NAME.findall(data))  # whole words
                 if any(name in users or any(kind in data for kind in holders[name]) for name in whole):
@@ -345,15 +342,6 @@ class _Search:
                     continue
             if with_hiding and HIDING.search(data):
                 yield path
-
-    def _data(self, path: str, blob: str) -> bytes:
-        data = self.cache.get(path)
-        if data is None:
-            data = _content(self.merged, blob)
-            if self.cached + len(data) <= CACHED_BYTES:
-                self.cached += len(data)
-                self.cache[path] = data
-        return data
 
 
 def _parsed(snapshot: Snapshot, path: str, blob: str, rules: DocumentRules) -> tuple[Desired, ...]:

@@ -156,13 +156,10 @@ def shown_value(given: Any) -> str:
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
 
 
-def render_text(plan: Plan, *, color: bool, has_worktree: bool = False, command: str = "") -> Iterator[str]:
-    """Yield the plan in pieces that end with a line.
-
-    `has_worktree`: the plan is of a checkout whose files may not be committed. `command` makes the plan again.
-    """
+def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
+    """Yield the plan in pieces that end with a line; `command` makes it again."""
     yield f"{review_plan.first_line(plan)}\n"
-    yield from about_lines(plan, has_worktree=has_worktree)
+    yield from about_lines(plan)
     if there := {status.status for _, status in plan.all}:
         shown = (_painted(f"{SYMBOLS[one]} {one.value}", SYMBOLS[one], color) for one in RISK if one in there)
         yield f"\n  {'   '.join(shown)}\n"
@@ -177,13 +174,13 @@ def render_text(plan: Plan, *, color: bool, has_worktree: bool = False, command:
         yield f"\n{review_plan.AGAIN}\n  {again}\n"
 
 
-def about_lines(plan: Plan, *, has_worktree: bool = False) -> Iterator[str]:
+def about_lines(plan: Plan) -> Iterator[str]:
     """Yield what is compared with what, and what a reader should know of that."""
     if plan.head == plan.base and plan.server is not None:
         yield f"  comparing {_tip(plan.head)} with the store\n"
     else:
         yield f"  merging {_tip(plan.head)}{review_plan.committed(plan.head)} into {_tip(plan.base)}\n"
-    if moved := review_plan.moved(plan, clean_text(plan.base.ref), has_worktree=has_worktree):
+    if moved := review_plan.moved(plan, clean_text(plan.base.ref)):
         yield f"  note: {moved}\n"
     if plan.server is not None:
         yield f"  against {clean_text(plan.server)}{review_plan.revision(plan)}\n"
@@ -209,11 +206,8 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
         yield from (f"  {line}\n" for line in group.cause)
         for status in group.statuses:
             yield f"  {_title(status, color=color)}\n"
-            if not group.cause:
-                yield from (f"{_INDENT}{line}\n" for line in review_plan.status_reason(status))
-            for field in status.fields:
-                yield from (f"{_INDENT}{line}\n" for line in shown_field(field, status.at))
-            yield from (f"{_INDENT}{line}\n" for line in review_plan.beside(status))
+            lines = status_lines(status, with_reason=not group.cause)
+            yield from (f"{_INDENT}{line}\n" for line in lines)
     if existing := [one for one in entry.statuses if one.existing]:
         yield f"\nwas so before, and this change does not touch it ({counted(len(existing), 'resource')})\n"
         for status in existing:
@@ -228,6 +222,15 @@ def _title(status: PlanStatus, *, color: bool) -> str:
     word = "" if is_plain else f" {review_plan.word(status)}"
     place = f" ({review_plan.place_at_line(status.at)})" if status.at is not None and status.name else ""
     return f"{_painted(f'{symbol} {review_plan.status_title(status)}', symbol, color)}{word}{place}"
+
+
+def status_lines(status: PlanStatus, *, with_reason: bool) -> Iterator[str]:
+    """Yield the reason of a resource, its fields, and what else to know of it."""
+    if with_reason:
+        yield from map(str, review_plan.status_reason(status))
+    for field in status.fields:
+        yield from shown_field(field, status.at)
+    yield from map(str, review_plan.beside(status))
 
 
 def shown_field(field: PlanField, of: PlanPlace | None) -> Iterator[str]:

@@ -16,11 +16,13 @@ import schemas
 from api import responses
 from api.calls import Services
 from reconciler.auth.accounts import Accounts
+from reconciler.auth.oidc.provider import Provider
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.auth.sessions import SessionLifetimes, Sessions
 from reconciler.auth.sign_in import People, SigningIn
 from reconciler.delivery import secrets as delivery_secrets
 from reconciler.delivery.contract import IntakeRoom, RecordRates
+from reconciler.delivery.manager import Manager
 from reconciler.delivery.otlp.models import RequestLimits
 from reconciler.git.remotes.following import Remotes
 from reconciler.model import clock
@@ -82,7 +84,7 @@ class Parts(NamedTuple):
 async def build_parts(
     plan: StartPlan, bound: ShutdownDeadline, *, listeners: Sequence[socket.socket]
 ) -> AsyncIterator[Parts]:
-    """Store, worker, applier, repositories and delivery; stopped in the opposite order.
+    """Store, worker, applier, repositories, sign-in and delivery; stopped in the opposite order.
 
     `listeners` are the service's own, to which nothing is delivered. Raises Refused, StoreFault.
     """
@@ -117,11 +119,54 @@ async def build_parts(
             )
         )
         opened.push_async_callback(repositories.stop)
-        # What is remembered of keys and sessions is written at the end.
-        lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
-        sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
-        await sessions.load()
-        people, provider = None, None
+        signing = await opened.enter_async_context(_sign_in(settings, bound, operations, accounts))
+        delivery = await opened.enter_async_context(
+            delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
+        )
+        watching = await notifying.build_notifying(
+            settings,
+            operations,
+            store=store,
+            accounts=accounts,
+            repositories=repositories,
+            manager=delivery.manager,
+            listeners=listeners,
+            secrets=sources,
+        )
+        services = _services(
+            settings,
+            store=store,
+            accounts=accounts,
+            applier=applier,
+            auditing=auditing,
+            repositories=repositories,
+            signing=signing,
+            manager=delivery.manager,
+            watching=watching,
+            flow_key=await operations.flow_key(),
+        )
+        yield Parts(services, repositories, delivery, watching, auditing)
+
+
+class SignInParts(NamedTuple):
+    """The parts that let people in; the last two are None unless `auth.type` is `oidc`."""
+
+    sessions: Sessions
+    signing_in: SigningIn
+    people: People | None
+    provider: Provider | None
+
+
+@contextlib.asynccontextmanager
+async def _sign_in(
+    settings: Settings, bound: ShutdownDeadline, operations: Operations, accounts: Accounts
+) -> AsyncIterator[SignInParts]:
+    """Sign-in; what is remembered of keys and sessions is written at the end. Raises StoreFault."""
+    lifetimes = SessionLifetimes(idle=settings.auth.session.idle, absolute=settings.auth.session.lifetime)
+    sessions = Sessions(operations, accounts, lifetimes=lifetimes, clock=clock.now)
+    await sessions.load()
+    people, provider = None, None
+    async with contextlib.AsyncExitStack() as opened:
         if settings.auth.type == "oidc":
             people = People(accounts, sessions, policy=settings.auth.oidc, clock=clock.now)
             provider = sign_in.build_provider(settings)
@@ -130,69 +175,70 @@ async def build_parts(
         opened.push_async_callback(accounts.touch)
         signing_in = SigningIn(accounts)
         opened.callback(signing_in.close)
-        delivery = await opened.enter_async_context(
-            delivering.delivering(settings, listeners, store=store, applier=applier, secrets=sources)
-        )
-        manager = delivery.manager
-        watching = await notifying.build_notifying(
-            settings,
-            operations,
-            store=store,
-            accounts=accounts,
-            repositories=repositories,
-            manager=manager,
-            listeners=listeners,
-            secrets=sources,
-        )
-        in_flight: dict[str, int] = {}
-        traffic = Traffic()
-        metrics = MetricSources(
-            traffic=traffic,
-            in_flight=in_flight,
-            store=store,
-            repositories=repositories,
-            deliveries=manager.figures,
-            board=watching.board,
-            outbox=watching.outbox,
-            clock=clock.now,
-        )
-        # All that a door may use: a long list, and nothing is decided in it.
-        has_tls = serving.configured_certificate(settings) is not None
-        services = Services(
-            store=store,
-            applier=applier,
-            repositories=repositories,
-            reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock.now, queued=manager.waiting),
-            accounts=accounts,
-            signing_in=signing_in,
-            clock=clock.now,
-            api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
-            max_body_bytes=settings.api.max_body_bytes,
-            deliveries=manager,
-            rates=RecordRates(settings.delivery.records_per_second),
-            room=IntakeRoom(settings.delivery.max_in_flight_bytes),
-            log_limits=RequestLimits(
-                bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
-            ),
-            sessions=sessions,
-            board=watching.board,
-            outbox=watching.outbox,
-            auth_type=settings.auth.type,
-            people=people,
-            provider=provider,
-            flow_key=await operations.flow_key(),
-            takes_invitations=people is not None and not settings.auth.oidc.disable_invitations,
-            anybody=LOCAL if settings.auth.type == "none" else None,
-            web_url=settings.web_url,
-            trusted_proxies=settings.trusted_proxies,
-            refusals=auditing.refusals,
-            has_tls=has_tls,
-            headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
-            in_flight=in_flight,
-            traffic=traffic,
-            samples=metrics.samples,
-        )
-        yield Parts(services, repositories, delivery, watching, auditing)
+        yield SignInParts(sessions, signing_in, people, provider)
+
+
+def _services(
+    settings: Settings,
+    *,
+    store: Store,
+    accounts: Accounts,
+    applier: Applier,
+    auditing: AuditUpkeep,
+    repositories: Repositories,
+    signing: SignInParts,
+    manager: Manager,
+    watching: Notifying,
+    flow_key: bytes,
+) -> Services:
+    """All that a door may use: a long list, and nothing is decided in it."""
+    in_flight: dict[str, int] = {}
+    traffic = Traffic()
+    metrics = MetricSources(
+        traffic=traffic,
+        in_flight=in_flight,
+        store=store,
+        repositories=repositories,
+        deliveries=manager.figures,
+        board=watching.board,
+        outbox=watching.outbox,
+        clock=clock.now,
+    )
+    has_tls = serving.configured_certificate(settings) is not None
+    return Services(
+        store=store,
+        applier=applier,
+        repositories=repositories,
+        reviewing=Reviewing(repositories, store=store, applier=applier, clock=clock.now, queued=manager.waiting),
+        accounts=accounts,
+        signing_in=signing.signing_in,
+        clock=clock.now,
+        api_key="" if settings.api_key is None else settings.api_key.get_secret_value(),
+        max_body_bytes=settings.api.max_body_bytes,
+        deliveries=manager,
+        rates=RecordRates(settings.delivery.records_per_second),
+        room=IntakeRoom(settings.delivery.max_in_flight_bytes),
+        log_limits=RequestLimits(
+            bytes=settings.delivery.max_request_bytes, records=settings.delivery.max_request_records
+        ),
+        sessions=signing.sessions,
+        board=watching.board,
+        outbox=watching.outbox,
+        auth_type=settings.auth.type,
+        people=signing.people,
+        provider=signing.provider,
+        flow_key=flow_key,
+        takes_invitations=signing.people is not None and not settings.auth.oidc.disable_invitations,
+        anybody=LOCAL if settings.auth.type == "none" else None,
+        web_url=settings.web_url,
+        trusted_proxies=settings.trusted_proxies,
+        refusals=auditing.refusals,
+        has_tls=has_tls,
+        headers=responses.security_headers(tls=has_tls, web_url=settings.web_url),
+        in_flight=in_flight,
+        traffic=traffic,
+        samples=metrics.samples,
+    )
 
 
 @contextlib.asynccontextmanager

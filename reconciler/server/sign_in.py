@@ -1,7 +1,6 @@
 """Sign-in as the daemon sets it up: the provider, the first admin, and a change of `auth.type`.
 
-The provider's modules are imported only if `auth.type` is `oidc`. At the first start there is nobody yet, so somebody
-must be able to become the first admin.
+At the first start there is nobody yet, so somebody must be able to become the first admin.
 
 Another `auth.type` than at the last start removes everybody who could sign in, once an operator confirms it, before
 anybody is let in. Sessions are removed first, from a file of their own; the rest is one transaction with the record of

@@ -109,15 +109,11 @@ class BoundedIO:
             self._free.release()
             raise DiskHangs(NO_THREAD.format(self._what)) from fault
         asked.add_done_callback(self._answered)
-        end = loop.time() + seconds
-        try:
-            await asyncio.wait([asked], timeout=seconds)
-        except asyncio.CancelledError:
-            loop.call_later(end - loop.time(), self._owe, asked)  # as if somebody waited
-            raise
+        late = loop.call_later(seconds, self._owe, asked)  # even if the caller is cancelled
+        asked.add_done_callback(lambda _: late.cancel())
+        await asyncio.wait([asked], timeout=seconds)
         if asked.done():
             return asked.result()
-        self._owe(asked)
         raise self._hanging()
 
     async def _turn(self) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from functools import reduce
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
@@ -157,30 +157,19 @@ def _over(above: Mapping[str, Value], below: Mapping[str, Value]) -> dict[str, V
     return found
 
 
-def value_at(values: Mapping[str, Value], *pointer: str | int) -> Value:
-    """Return the value of the key at a pointer; None when nothing sets it."""
-    found = _along(dict(values), pointer)
-    return found[-1] if len(found) > len(pointer) else None
-
-
 def nearest_layer(layers: tuple[Layer, ...], pointer: Pointer) -> Layer:
     """The layer that sets the most of `pointer`; of equal ones the first."""
-    return max(layers, key=lambda layer: len(_along(layer.values, pointer)))
+    return max(layers, key=lambda layer: _depth(layer.values, pointer))
 
 
-def _along(value: Value, pointer: Pointer) -> list[Value]:
-    """The values along `pointer`, as far as it exists."""
-    found = [value]
-    for part in pointer:
-        inner = found[-1]
-        if isinstance(inner, dict) and isinstance(part, str) and part in inner:
-            found.append(inner[part])
-            continue
-        if isinstance(inner, list) and isinstance(part, int) and part < len(inner):
-            found.append(inner[part])
-            continue
-        break
-    return found
+def _depth(values: Any, pointer: Pointer) -> int:
+    """Count the parts of `pointer` that lead somewhere."""
+    for depth, part in enumerate(pointer):
+        try:
+            values = values[part]
+        except (KeyError, IndexError, TypeError):
+            return depth
+    return len(pointer)
 
 
 def dotted_key(pointer: Pointer) -> str:

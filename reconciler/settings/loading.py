@@ -3,18 +3,16 @@
     loaded = loading.load(config=None, environment=os.environ, overrides={"listen": "127.0.0.1:0"})
 
 A mistake is one line: the place, the key and what is allowed; never the value. The rules of single values are in
-`scalars`; the rules between several are here. They judge plain values, so that these mistakes are reported together
-with those of shape. They are pure: only the start asks if a sign-in provider is reachable, and it only warns.
+`scalars`, those between the keys of a section in its class. They are pure: only the start asks if a sign-in provider is
+reachable, and it only warns.
 """
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TypeAlias, get_args
-from urllib.parse import urlsplit
+from typing import get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -23,123 +21,16 @@ from reconciler.model import positions
 from reconciler.model.errors import Refused
 from reconciler.model.text import visible
 from reconciler.model.values import Pointer, Value
-from reconciler.settings import layers, scalars
-from reconciler.settings.layers import Layer, value_at
+from reconciler.settings import layers
+from reconciler.settings.layers import Layer
 from reconciler.settings.models import ENVIRONMENT_ONLY, Settings
-from reconciler.settings.scalars import listen_address
-
-FOLLOWED = ("branch", "tag", "commit", "ref")
-HTTPS = ("username", "passwordFile", "tokenFile", "caFile", "proxy")
-SSH = ("sshKeyFile", "sshPassphraseFile", "knownHostsFile")
-NEEDED = ("sshKeyFile", "knownHostsFile")
-# ssh expands `$` in its options and has no way to quote it, and reads `"` and a backslash as its own.
-ODD_FOR_SSH = frozenset('"\\$')
-
-
-Mistake: TypeAlias = tuple[Pointer, str]
-"""A rule that is broken: the pointer of a key, and the sentence."""
-
-
-def repository_mistakes(repository: Mapping[str, Value]) -> Iterator[Mistake]:
-    """Yield the contradictions in a repository; pointers begin in it."""
-    first, *more = [key for key in FOLLOWED if _is_given(repository.get(key))] or [""]
-    for key in more:
-        yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
-    scheme = _scheme(repository.get("url"))
-    if scheme is None:
-        return  # a mistake of shape, shown as such
-    section = repository.get("credentials")
-    given = {key: value for key, value in section.items() if _is_given(value)} if isinstance(section, dict) else {}
-    told = {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
-    for wanted, keys in (("https", HTTPS), ("ssh", SSH)):
-        for key in keys:
-            if key in given and scheme != wanted:
-                why = f"is for {wanted} URLs, and the URL is {told}; leave it out, or change `url`"
-                yield ("credentials", key), why
-    if "passwordFile" in given and "tokenFile" in given:
-        yield ("credentials", "tokenFile"), "must not be given beside passwordFile; leave one of them out"
-    if "passwordFile" in given and "username" not in given:
-        yield ("credentials", "passwordFile"), "needs username too"
-    if "username" in given and not {"passwordFile", "tokenFile"} & given.keys():
-        yield ("credentials", "username"), "needs passwordFile or tokenFile too"
-    for key in SSH:
-        if ODD_FOR_SSH & set(str(given.get(key, ""))):
-            yield ("credentials", key), 'must be a path without `$`, `"` and backslashes, which ssh reads as its own'
-    lacking = [f"credentials.{key}" for key in NEEDED if key not in given]
-    if scheme == "ssh" and lacking:
-        yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
-
-
-def alert_mistakes(alert: Mapping[str, Value]) -> Iterator[Mistake]:
-    """Yield the contradictions in an alert; pointers begin in it."""
-    given = [key for key in ("url", "urlFile") if _is_given(alert.get(key))]
-    if not given:
-        yield (), "needs url or urlFile"
-    elif len(given) > 1:
-        yield ("urlFile",), "must not be given beside url"
-
-
-def _is_given(value: Value) -> bool:
-    return value not in (None, "")
-
-
-def _scheme(url: Value) -> str | None:
-    """The scheme of a URL; `file` for a path, None for what is no URL that a repository may have."""
-    try:
-        checked = scalars.repository_url(url) if isinstance(url, str) else ""
-    except ValueError:
-        return None
-    return "file" if checked.startswith("/") else checked.partition("://")[0].lower() or None
-
-
-PROVIDER_NEEDED = ("issuer", "oauth2ClientID", "oauth2ClientSecret")
-OPENID = "openid"
-WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
-
-
-def provider_mistakes(oidc: Mapping[str, Value]) -> Iterator[Mistake]:
-    """Yield missing keys and contradictions in `auth.oidc`; pointers begin there."""
-    for key in PROVIDER_NEEDED:
-        if not _is_given(oidc.get(key)):
-            # Wherever it is shown, the other of the two is what somebody may want.
-            variable = layers.variable_of(("auth", "oidc", key))
-            yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
-    issuer = oidc.get("issuer")
-    with suppress(ValueError):  # a mistake of shape, shown as such
-        parts = urlsplit(scalars.issuer(issuer) if isinstance(issuer, str) else "")
-        if parts.path.rstrip("/").endswith(WELL_KNOWN):
-            yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
-        # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
-        if parts.scheme == "http" and not scalars.is_loopback(parts.hostname or ""):
-            yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
-    scopes = oidc.get("scopes")
-    # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
-    if isinstance(scopes, list) and OPENID not in scopes:
-        yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
-    first = oidc.get("firstAdmin")
-    given = {key for key, value in first.items() if _is_given(value)} if isinstance(first, dict) else set()
-    for one, other in (("claim", "value"), ("value", "claim")):
-        # Half of it would admit the first person to come, or anybody without the claim.
-        if one in given and other not in given:
-            yield ("firstAdmin", one), f"needs auth.oidc.firstAdmin.{other} too"
-
-
-def is_below_a_path(web_url: Value) -> bool:
-    """Return True if the redirect URI made of it would lead to no page."""
-    try:
-        return isinstance(web_url, str) and urlsplit(web_url).path.strip("/") != ""
-    except ValueError:
-        return False  # a mistake of shape, shown as such
-
+from reconciler.settings.scalars import ALL_SOURCES, Mistake
 
 SHAPES = {
     "model_type": "must be a mapping of keys",
     "tuple_type": "must be a list",
     "missing": "is required",
 }
-
-
-LISTENERS = (("listen",), ("delivery", "otlpListen"))
 
 
 def of_shape(error: ValidationError) -> Iterator[Mistake]:
@@ -151,53 +42,6 @@ def of_shape(error: ValidationError) -> Iterator[Mistake]:
             yield pointer, _unknown(pointer)
         else:
             yield pointer, SHAPES.get(detail["type"], detail["msg"])
-
-
-def mistakes_between(values: Mapping[str, Value]) -> Iterator[Mistake]:
-    """Rules over several settings, judged on plain values so that they show beside mistakes of shape."""
-    yield from _of_items("repositories", values, repository_mistakes)
-    yield from _of_items("alerts", values, alert_mistakes)
-    for one, other in (("certFile", "keyFile"), ("keyFile", "certFile")):
-        if _is_given(value_at(values, "tls", one)) and not _is_given(value_at(values, "tls", other)):
-            yield ("tls", one), f"needs tls.{other} too"
-    kind = value_at(values, "auth", "type")
-    far = [listener for listener in LISTENERS if _is_beyond_this_machine(value_at(values, *listener))]
-    if far and kind == "none":
-        which = ".".join(far[0])
-        yield ("auth", "type"), f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
-    if not (values.get("insecure") is True or _is_given(value_at(values, "tls", "certFile"))):
-        message = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
-        yield from ((listener, message) for listener in far)
-    if kind == "oidc":
-        oidc = value_at(values, "auth", "oidc")
-        for pointer, message in provider_mistakes(oidc if isinstance(oidc, dict) else {}):
-            yield ("auth", "oidc", *pointer), message
-        if is_below_a_path(values.get("webURL")):
-            why = "must have no path where auth.type is oidc, since the pages are at the root of a host"
-            yield ("webURL",), why
-
-
-def _of_items(
-    section: str, values: Mapping[str, Value], judge: Callable[[dict[str, Value]], Iterator[Mistake]]
-) -> Iterator[Mistake]:
-    """Yield the mistakes of the mappings in a list: a name that an earlier one has, and those that `judge` finds."""
-    found = values.get(section)
-    seen: dict[str, int] = {}
-    for index, one in enumerate(found if isinstance(found, list) else ()):
-        if not isinstance(one, dict):
-            continue
-        name = one.get("name")
-        if isinstance(name, str) and seen.setdefault(name, index) != index:
-            yield (section, index, "name"), f"must be unique; {section}[{seen[name]}] has the same name"
-        for pointer, message in judge(one):
-            yield (section, index, *pointer), message
-
-
-def _is_beyond_this_machine(listener: Value) -> bool:
-    try:
-        return _is_given(listener) and not listen_address(listener).loopback
-    except ValueError:
-        return False  # a mistake of shape, shown as such
 
 
 def _unknown(pointer: Pointer) -> str:
@@ -260,14 +104,14 @@ def load(*, config: Path | None, environment: Mapping[str, str], overrides: Mapp
     given = (layers.option_layer(overrides), layers.environment_layer(environment), written)
     sources = (*given, _computed(layers.merged(one.values for one in given), environment=environment))
     merged = layers.merged(one.values for one in sources)
-    settings, shape = _settings(merged)
+    settings, found = _settings(merged, context=ALL_SOURCES)
     # Values in the file are validated even if an option or a variable overrides them: it may be removed later.
     in_file: list[Mistake] = [
         ((key,), f"must not be in the file; set {layers.variable_of((key,))} in the environment")
         for key in ENVIRONMENT_ONLY & file.values.keys()
     ]
     lines = {
-        *_placed([*shape, *mistakes_between(merged)], sources),
+        *_placed(found, sources),
         *_placed([*_settings(written.values)[1], *in_file], (file,)),
     }
     if settings is None or lines:
@@ -337,9 +181,9 @@ def _file(path: Path) -> Layer:
     return Layer(first.value, place)
 
 
-def _settings(values: Mapping[str, Value]) -> tuple[Settings | None, list[Mistake]]:
+def _settings(values: Mapping[str, Value], *, context: str | None = None) -> tuple[Settings | None, list[Mistake]]:
     try:
-        return Settings.model_validate(values), []
+        return Settings.model_validate(values, context=context), []
     except ValidationError as error:
         return None, list(of_shape(error))
 
@@ -351,7 +195,6 @@ def _placed(found: Iterable[Mistake], sources: tuple[Layer, ...]) -> Iterator[tu
 
 
 TAKEN_OVER = frozenset({"repositories", "log.level"})
-NAMED = 5  # a message names this many repositories, and counts the rest
 TLS = frozenset({"tls.certFile", "tls.keyFile"})  # another certificate is taken over; whether there is TLS is not
 
 
@@ -370,8 +213,7 @@ def check_repositories(followed: Collection[str], fresh: Settings) -> None:
     was lost, looks the same, and would give all that Git owns to the API.
     """
     if followed and not fresh.repositories:
-        more = f" and {len(followed) - NAMED} more" if len(followed) > NAMED else ""
-        names = ", ".join(sorted(followed)[:NAMED]) + more
+        names = ", ".join(sorted(followed))
         raise Refused(
             f"`repositories` is empty, and {names} would be followed no more; name one, or restart the service to "
             "follow none."

@@ -4,15 +4,18 @@
 docs/settings.md.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, SecretStr
 
 from reconciler.model.notification_types import NotificationType, Severity
-from reconciler.settings import scalars
+from reconciler.model.values import Pointer
+from reconciler.settings import layers, scalars
 from reconciler.settings.repositories import Repository
-from reconciler.settings.scalars import Allowed, Topic, setting
+from reconciler.settings.scalars import Allowed, Mistake, Topic, setting
 
 
 class Audit(Topic):
@@ -46,6 +49,13 @@ class AlertTarget(Topic):
     types: tuple[OneType, ...] = setting((), "Only these types. Off: empty, all.")
     projects: tuple[scalars.Project, ...] = setting((), "Only these projects. Off: empty, all, and the organization.")
 
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield a target without an address, or with two."""
+        if not (self.url or self.url_file):
+            yield (), "needs url or urlFile"
+        if self.url and self.url_file:
+            yield ("urlFile",), "must not be given beside url"
+
 
 SHORTEST_KEY = 32  # characters; what is shorter can be guessed
 API_VERSION = "service/v1"
@@ -78,6 +88,10 @@ class TLS(Topic):
 
     cert_file: scalars.OptionalPath = setting(None, "File with the certificate chain, PEM. Off: empty.")
     key_file: scalars.OptionalPath = setting(None, "File with the private key, PEM. Off: empty.")
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield one file without the other."""
+        return self.pair("cert_file", "key_file")
 
 
 class Outbound(Topic):
@@ -118,7 +132,7 @@ class Judging(Topic):
 class Secrets(Topic):
     """The places to which references to secrets may point."""
 
-    env: scalars.EnvPatterns = setting(
+    env: tuple[scalars.EnvPattern, ...] = setting(
         ("DESTINATION_<PROJECT>__*",),
         "Patterns of the environment variables that resources may refer to; `SERVICE_*` never matches.",
     )
@@ -152,6 +166,10 @@ class FirstAdmin(Topic):
     value: scalars.Text = setting("", "The claim's value, or one of its values.")
 
 
+OPENID = "openid"
+WELL_KNOWN = "/.well-known/openid-configuration"  # OpenID Connect Discovery 1.0, 4
+
+
 class OIDC(Topic):
     """The OpenID Connect provider."""
 
@@ -165,6 +183,31 @@ class OIDC(Topic):
     disable_invitations: scalars.Boolean = setting(False, "Admit people by claims only. Off: `false`.")
     first_admin: FirstAdmin = setting(FirstAdmin(), "Who alone may become the first organization admin.")
     custom_claims: CustomClaims = setting(CustomClaims(), "Names of claims and groups.")
+
+    def provider_mistakes(self) -> Iterator[Mistake]:
+        """Yield what is missing or wrong for a provider with which people are to sign in; pointers begin here."""
+        needed = {
+            "issuer": self.issuer,
+            "oauth2ClientID": self.oauth2_client_id,
+            "oauth2ClientSecret": self.oauth2_client_secret.get_secret_value(),
+        }
+        for key, value in needed.items():
+            if not value:
+                # Wherever it is shown, the other of the two is what somebody may want.
+                variable = layers.variable_of(("auth", "oidc", key))
+                yield (key,), f"is required where auth.type is oidc; set auth.oidc.{key} in the file, or {variable}"
+        parts = urlsplit(self.issuer)
+        if parts.path.rstrip("/").endswith(WELL_KNOWN):
+            yield ("issuer",), f"must not end in {WELL_KNOWN}, which is looked for there; leave that part out"
+        # OpenID Connect Discovery 1.0, 3. On this machine alone nobody is in between.
+        if parts.scheme == "http" and not scalars.is_loopback(parts.hostname or ""):
+            yield ("issuer",), "must begin with https:// beyond this machine, since nothing else proves who answers"
+        # OpenID Connect Core 1.0, 3.1.2.1: without it there is no ID token.
+        if OPENID not in self.scopes:
+            yield ("scopes",), "must hold `openid`, without which a provider tells nobody's identity"
+        # Half of it would admit the first person to come, or anybody without the claim.
+        for pointer, sentence in self.first_admin.pair("claim", "value"):
+            yield ("firstAdmin", *pointer), sentence
 
 
 class Session(Topic):
@@ -182,6 +225,12 @@ class Auth(Topic):
     )
     oidc: OIDC = setting(OIDC(), "The OpenID Connect provider.")
     session: Session = setting(Session(), "How long a browser stays signed in.")
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield the mistakes in the provider, if people sign in through it."""
+        if self.type == "oidc":
+            for pointer, sentence in self.oidc.provider_mistakes():
+                yield ("oidc", *pointer), sentence
 
 
 class Egress(Topic):
@@ -258,3 +307,30 @@ class Settings(Topic):
     audit: Audit = setting(Audit(), "Who did what, and when.")
     log: Log = setting(Log(), "The service's own log.")
     api_key: ApiKey | None = setting(None, "An organization admin's key.")
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield names that are not unique, and listeners and pages that the other settings do not allow."""
+        named = {
+            "repositories": [one.name for one in self.repositories],
+            "alerts": [one.name for one in self.alerts],
+        }
+        for section, names in named.items():
+            for index, name in enumerate(names):
+                if names.index(name) != index:
+                    why = f"must be unique; {section}[{names.index(name)}] has the same name"
+                    yield (section, index, "name"), why
+        listeners: dict[Pointer, scalars.Address | None] = {
+            ("listen",): self.listen,
+            ("delivery", "otlpListen"): self.delivery.otlp_listen,
+        }
+        far = [pointer for pointer, at in listeners.items() if at is not None and not at.loopback]
+        if far and self.auth.type == "none":
+            which = layers.dotted_key(far[0])
+            why = f"must be local or oidc, since `{which}` is beyond this machine (127.0.0.1 or [::1])"
+            yield ("auth", "type"), why
+        if not (self.insecure or self.tls.cert_file):
+            why = "must be on this machine (127.0.0.1 or [::1]), unless tls has both files or `insecure: true` is set"
+            yield from ((pointer, why) for pointer in far)
+        if self.auth.type == "oidc" and urlsplit(self.web_url).path.strip("/"):
+            why = "must have no path where auth.type is oidc, since the pages are at the root of a host"
+            yield ("webURL",), why

@@ -4,7 +4,8 @@ The types of these settings are here; types that other sections use too are in `
 """
 
 import re
-from pathlib import PurePosixPath
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
 from typing import Annotated
 from urllib.parse import urlsplit
 
@@ -14,32 +15,32 @@ from reconciler.model import forges, gitignore
 from reconciler.model.names import check_ref_name
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.settings import scalars
-from reconciler.settings.scalars import Allowed, Topic, has_control, or_nothing, refusal, setting
+from reconciler.settings.scalars import Allowed, Mistake, Topic, has_control, or_nothing, refusal, setting, topic_key
 
 MAX_GLOBS = 100
 MAX_GLOB_CHARACTERS = 1024
 MAX_USER_NAME_CHARACTERS = 255
 MAX_PAGE_CHARACTERS = 1024
+FOLLOWED = ("branch", "tag", "commit", "ref")
+HTTPS = ("username", "password_file", "token_file", "ca_file", "proxy")
+SSH = ("ssh_key_file", "ssh_passphrase_file", "known_hosts_file")
+NEEDED = ("ssh_key_file", "known_hosts_file")
+# ssh expands `$` in its options and has no way to quote it, and reads `"` and a backslash as its own.
+ODD_FOR_SSH = frozenset('"\\$')
 
 
 def _short(text: str) -> str:
     """A branch or tag by its short name. One called `refs/heads/main` or `HEAD` could exist, but is not meant."""
     if text == "HEAD" or text.startswith("refs/"):
         raise refusal("must be the short name, such as main or v1.2; use `ref` for a full one, and nothing for HEAD")
-    return _checked(text)
+    check_ref_name(text)
+    return text
 
 
 def _full_ref(text: str) -> str:
     if not text.startswith("refs/"):
         raise ValueError
-    return _checked(text)
-
-
-def _checked(text: str) -> str:
-    try:
-        check_ref_name(text)
-    except ValueError:
-        raise ValueError from None  # the sentence is that of the type, with what is allowed
+    check_ref_name(text)
     return text
 
 
@@ -94,6 +95,13 @@ def _folder(text: str) -> str:
     return "" if path == PurePosixPath() else str(path)
 
 
+def _for_ssh(path: Path | None) -> Path | None:
+    if ODD_FOR_SSH & set(str(path)):
+        raise refusal('must be a path without `$`, `"` and backslashes, which ssh reads as its own')
+    return path
+
+
+SSHPath = Annotated[scalars.OptionalPath, AfterValidator(_for_ssh)]
 Branch = Annotated[str | None, or_nothing(_short, nothing=None), Allowed('a branch name such as main, or "" for HEAD')]
 Tag = Annotated[str | None, or_nothing(_short, nothing=None), Allowed('a tag name such as v1.2, or "" for none')]
 Commit = Annotated[
@@ -168,17 +176,24 @@ class Credentials(Topic):
     token_file: scalars.OptionalPath = setting(
         None, "File with a token for https: the password of `username`, or a bearer token without one."
     )
-    ssh_key_file: scalars.OptionalPath = setting(None, "File with the private key for ssh; an ssh URL needs it.")
-    ssh_passphrase_file: scalars.OptionalPath = setting(
+    ssh_key_file: SSHPath = setting(None, "File with the private key for ssh; an ssh URL needs it.")
+    ssh_passphrase_file: SSHPath = setting(
         None, "File with the passphrase of the private key. Off: empty, the key has none."
     )
-    known_hosts_file: scalars.OptionalPath = setting(
-        None, "File with the host keys that ssh trusts; an ssh URL needs it."
-    )
+    known_hosts_file: SSHPath = setting(None, "File with the host keys that ssh trusts; an ssh URL needs it.")
     ca_file: scalars.OptionalPath = setting(
         None, "File with the only certificate authorities that https trusts. Off: empty, the system's."
     )
     proxy: scalars.OptionalWebURL = setting("", "Proxy for an https URL. Off: empty.")
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield keys that need or exclude each other."""
+        if self.password_file and self.token_file:
+            yield ("tokenFile",), "must not be given beside passwordFile; leave one of them out"
+        if self.password_file and not self.username:
+            yield ("passwordFile",), "needs username too"
+        if self.username and not (self.password_file or self.token_file):
+            yield ("username",), "needs passwordFile or tokenFile too"
 
 
 class Hook(Topic):
@@ -222,6 +237,22 @@ class Repository(Topic):
     verify: Verify = setting(Verify(), "Which commits are trusted.")
     credentials: Credentials = setting(Credentials(), "What the remote asks for.")
     hook: Hook = setting(Hook(), "Pushes that are told by the forge.")
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield a second ref to follow, and credentials that the URL has no use for, or lacks."""
+        first, *more = [key for key in FOLLOWED if getattr(self, key)] or [""]
+        for key in more:
+            yield (key,), f"must not be given beside `{first}`: a repository follows one of branch, tag, commit and ref"
+        scheme = "file" if self.url.startswith("/") else self.url.partition("://")[0]
+        told = {"file": "a local one", "git": "a git one"}.get(scheme, f"an {scheme} one")
+        for wanted, names in (("https", HTTPS), ("ssh", SSH)):
+            for name in names:
+                if getattr(self.credentials, name) and scheme != wanted:
+                    why = f"is for {wanted} URLs, and the URL is {told}; leave it out, or change `url`"
+                    yield ("credentials", topic_key(name)), why
+        lacking = [f"credentials.{topic_key(name)}" for name in NEEDED if not getattr(self.credentials, name)]
+        if scheme == "ssh" and lacking:
+            yield ("url",), f"needs {' and '.join(lacking)}, since a host is trusted by its key alone"
 
     @property
     def rules(self) -> RepositoryRules:

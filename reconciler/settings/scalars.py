@@ -5,11 +5,11 @@ name to the key that a person writes.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pydantic import (
@@ -23,9 +23,13 @@ from pydantic import (
     PlainValidator,
     Strict,
     ValidationError,
+    ValidationInfo,
     ValidatorFunctionWrapHandler,
+    model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
+
+from reconciler.model.values import Pointer
 
 OURS = "settings"  # the error type of a message that is already a sentence of ours
 
@@ -172,12 +176,6 @@ def or_nothing(check: Callable[[str], str], *, nothing: str | None = "") -> Afte
     return AfterValidator(lambda text: check(text) if text else nothing)
 
 
-def store_url(text: str) -> str:
-    if not re.fullmatch(r"sqlite:////[^?#]+", text) or has_control(text):
-        raise ValueError
-    return text
-
-
 SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 LONGEST = 8784 * 3600.0  # seconds: a leap year; beyond it a timer is a mistake
 NAME = "^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$"
@@ -237,10 +235,10 @@ def _filled(text: str) -> str:
 
 Text = Annotated[str, Allowed("a string")]
 Filled = Annotated[str, AfterValidator(_filled), Allowed("a string that is not empty")]
-_ENV_PATTERN = "letters, digits, `_`, `*` and `<PROJECT>`"
-EnvPattern = Annotated[str, AfterValidator(_env_pattern), Allowed(f"{_ENV_PATTERN}, not beginning with SERVICE_")]
-EnvPatterns = Annotated[
-    tuple[EnvPattern, ...], Allowed(f"a list of texts of {_ENV_PATTERN}, not beginning with SERVICE_")
+EnvPattern = Annotated[
+    str,
+    AfterValidator(_env_pattern),
+    Allowed("letters, digits, `_`, `*` and `<PROJECT>`, not beginning with SERVICE_"),
 ]
 Boolean = Annotated[bool, Strict(), Allowed("true or false")]
 Duration = Annotated[float, BeforeValidator(seconds), Allowed("a duration such as 250ms, 10s, 5m or 1h")]
@@ -277,7 +275,9 @@ WebURL = Annotated[str, AfterValidator(web_url), Allowed("an http or https URL w
 OptionalWebURL = Annotated[str, or_nothing(web_url), Allowed('an http or https URL without a user or query, or ""')]
 OptionalIssuer = Annotated[str, or_nothing(issuer), Allowed('an http or https URL without a user or query, or ""')]
 StoreURL = Annotated[
-    str, AfterValidator(store_url), Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db")
+    str,
+    Field(pattern=r"^sqlite:////[^?#\p{C}\p{Zl}\p{Zp}]+$"),
+    Allowed("sqlite:/// and an absolute path, such as sqlite:////srv/a.db"),
 ]
 Percent = Annotated[int, Strict(), Field(ge=0, le=100), Allowed("a whole number from 0 to 100")]
 Count = Annotated[int, Strict(), Field(ge=0, le=1_000_000), Allowed("a whole number from 0 to 1000000")]
@@ -310,7 +310,32 @@ def setting(default: Any, meaning: str) -> Any:
     return Field(default=default, description=meaning)
 
 
+Mistake: TypeAlias = tuple[Pointer, str]
+"""A rule that is broken: the pointer of a key, and the sentence."""
+
+ALL_SOURCES = "all sources"  # the context of a validation that judges rules between keys, too
+
+
 class Topic(BaseModel):
     """One section of the settings: frozen, and without room for unknown keys."""
 
     model_config = ConfigDict(alias_generator=topic_key, extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    def contradictions(self) -> Iterator[Mistake]:
+        """Yield what is wrong between keys that are right by themselves; pointers begin in this section."""
+        return iter(())
+
+    def pair(self, one: str, other: str) -> Iterator[Mistake]:
+        """Yield the mistake of a key that is given without the other."""
+        for name, needed in ((one, other), (other, one)):
+            if getattr(self, name) and not getattr(self, needed):
+                yield (topic_key(name),), f"needs {topic_key(needed)} too"
+
+    @model_validator(mode="after")
+    def _judge(self, info: ValidationInfo) -> Self:
+        # The file by itself may lack what an option or a variable gives.
+        found = self.contradictions() if info.context == ALL_SOURCES else ()
+        details = [InitErrorDetails(type=refusal(sentence), loc=pointer, input=None) for pointer, sentence in found]
+        if details:
+            raise ValidationError.from_exception_data(type(self).__name__, details)
+        return self

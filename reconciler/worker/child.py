@@ -121,10 +121,10 @@ class Worker:
             send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
+        allowance = Allowance(aside=envelope.aside, at=at if envelope.careful else None)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:
-                allowance = Allowance(aside=job.aside, at=at if job.careful else None)
                 with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
                     planned = yield from commits.plan_commit(job, snapshot, view, emit=emit, allowance=allowance)
             case messages.RequestJob() as job:
@@ -136,7 +136,7 @@ class Worker:
             case messages.RoutesJob() as job:
                 planned = routes.find_routes(job, view, emit=emit)
             case messages.ReviewJob() as job:
-                planned = reviews.plan_review(job, view, at=at if job.commit.careful else None)
+                planned = reviews.plan_review(job, view, allowance=allowance)
             case messages.CompareJob() as job:
                 statuses = field_changes.compare_versions(job.pairs, view, project=job.context.project)
                 planned = messages.Compared(msgspec.msgpack.encode(statuses))

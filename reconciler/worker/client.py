@@ -15,8 +15,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from msgspec.structs import replace
-
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.worker.messages import CommitJob, Job, ReviewJob
 from reconciler.worker.process import SECONDS, Answered, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
@@ -41,16 +39,10 @@ class CrashMemory:
         self._ends: dict[Hashable, int] = {}  # of processes, by blob
         self._suspects: dict[Hashable, int] = {}  # the same, by `_head`
 
-    def prepared(self, job: Job, *, careful: bool) -> Job:
-        """The job, with the files that are set aside."""
-        if isinstance(job, ReviewJob):
-            commit = self.prepared(job.commit, careful=careful)
-            assert isinstance(commit, CommitJob)
-            return replace(job, commit=commit)
-        if not isinstance(job, CommitJob):
-            return job
-        aside = frozenset(str(blob) for blob, ends in self._ends.items() if ends >= TWICE)
-        return replace(job, aside=aside, careful=careful)
+    @property
+    def aside(self) -> frozenset[str]:
+        """The files that are set aside."""
+        return frozenset(str(blob) for blob, ends in self._ends.items() if ends >= TWICE)
 
     def ended_at(self, blob: str) -> None:
         """A process ended while it read this file, and nothing else was under way in it."""
@@ -149,7 +141,7 @@ class WorkerClient:
         if not self.memory.is_suspect(job):
             try:
                 async with self._commits if isinstance(job, CommitJob) else contextlib.nullcontext():
-                    return await self._plan_shared(self.memory.prepared(job, careful=False), lock)
+                    return await self._plan_shared(job, lock)
             except Overdue:
                 self.memory.suspect(job)
                 raise
@@ -171,7 +163,7 @@ class WorkerClient:
             child = await self._start()
             self._apart.add(child)
             try:
-                return await child.plan(next(self._numbers), self.memory.prepared(job, careful=True), lock)
+                return await child.plan(next(self._numbers), job, lock, aside=self.memory.aside, careful=True)
             except (WorkerGone, Overdue) as end:
                 ends += 1
                 if not end.blob or ends == MOST_ENDS or self._stopped.is_set():
@@ -188,7 +180,7 @@ class WorkerClient:
             child = await self._present()  # where none starts, the next will not either
             starts += 1
             try:
-                return await child.plan(next(self._numbers), job, lock)
+                return await child.plan(next(self._numbers), job, lock, aside=self.memory.aside)
             except WorkerGone as gone:
                 if gone.begun or self._stopped.is_set() or starts == MOST_STARTS:
                     raise

@@ -1,17 +1,16 @@
 """The commit job: read the tree as far as necessary, judge it against the store, and make the rows.
 
 Reading and a first judgement need no lock. Under the project's lock the commit is judged again if the store changed
-meanwhile. A repository that defines what this one drops becomes its owner with the same change: what the others define
-is read from their mirrors.
+meanwhile. A repository that defines what this one drops becomes its owner with the same change; its next run stores
+what its own files say.
 
 The lineage of a resource is the commit that last changed its file (`changedBy` of a source). A run finds what it can in
 a moment; the lineage job searches for the rest in the background.
 """
 
-import hashlib
 import time
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -21,24 +20,22 @@ from msgspec import structs
 
 from reconciler.git import trees as git_trees
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.file_selection import FileGlobs
 from reconciler.git.snapshots import CommitInfo, Snapshot
 from reconciler.git.trees import TreeChange as FileChange
-from reconciler.model import errors, flows, outcomes, principals, violations
+from reconciler.model import flows, outcomes, principals
 from reconciler.model.clock import rfc3339
-from reconciler.model.desired import Desired, DocumentRules
+from reconciler.model.desired import DocumentRules
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
-from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, StoredState
-from reconciler.model.repository_rules import RepositoryRules
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change
 from reconciler.model.values import Value
+from reconciler.model.violations import Place
 from reconciler.planner import delivery_changes, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin, origin_row
-from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.dependants import NOTHING
 from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
-from reconciler.planner.pruning import FileReading, PruneCircumstances, TreeReading
+from reconciler.planner.pruning import FileReading, PruneCircumstances, RemovedResources, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
@@ -49,25 +46,11 @@ from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
     Emit,
-    Exhausted,
     LineageFound,
     LineageJob,
-    RepositoryFiles,
     Steps,
 )
 from reconciler.worker.trees import Allowance, FileLocations, FileScope
-
-
-def source_of_commit(files: RepositoryFiles, commit: CommitInfo) -> dict[str, Value]:
-    """Return the source of what a repository stores with a commit."""
-    return {
-        "type": "git",
-        "repository": files.rules.name,
-        "branch": files.branch,
-        "commit": commit.id,
-        "author": commit.author,
-        "date": rfc3339(commit.date),
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +140,7 @@ class CommitReading:
         # What is not read is not gone: a tree of which nothing concerns the plan is not empty.
         gone = replace(gone, documents=gone.documents + self.terms.elsewhere)
         tell = FileLocations(reading.files, self.snapshot, self.allowance).tell
-        return Head(reading, gone, self.rules, around, tell)
+        return Head(reading, gone, self.rules, around, tell, list(self.claims(gone, project)))
 
     def _circumstances(self, tree: str) -> PruneCircumstances:
         """Read what pruning is told of the commit beside its files; its folder is `tree`. Raises GitFault."""
@@ -185,86 +168,27 @@ class CommitReading:
             stayed=frozenset(self.view.stays(repository)),
         )
 
-    def claims(self, head: Head, world: StoreSnapshot) -> list[OwnershipClaim]:
-        """Find the neighbours that define resources that the head drops; of several, the first by name becomes the
-        owner.
-
-        What the others define counts as if this commit defined it. Raises GitFault, and Transient when it cannot be
-        read.
+    def claims(self, gone: RemovedResources, project: str) -> Iterator[OwnershipClaim]:
+        """Yield the neighbours that define resources that the head drops; of several, the first by name becomes the
+        owner. Their files are known by the index of what each applied last.
         """
-        if not head.removed.gone or not self.rules.prune:  # without pruning, a repository drops nothing
-            return []
-        allowance = self.allowance.beside()  # the files of others are read again when this is decided again
-        left = {stored.key: structs.replace(stored, owner=None) for stored in head.removed.gone}
-        found = []
+        left = {stored.key for stored in gone.gone} if self.rules.prune else set()  # otherwise it drops nothing
+        beside = {one.rules.name for one in self.job.beside}
         for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
-            row = self.view.repository(neighbour.rules.name) if left else None
-            if row is None or row.commit is None or row.project != world.project:
+            name = neighbour.rules.name
+            row = self.view.repository(name) if left and name not in beside else None
+            if row is None or row.commit is None or row.project != project:
                 continue
-            claim = self._claim(neighbour, row.commit, left, allowance)
-            if claim is not None:
-                found.append(claim)
-                claimed = {document.key for document in claim.batch.documents}
-                left = {key: stored for key, stored in left.items() if key not in claimed}
-        allowance.no_file()
-        return found
-
-    def _claim(
-        self, neighbour: RepositoryFiles, commit: str, left: Mapping[Key, StoredState], allowance: Allowance
-    ) -> OwnershipClaim | None:
-        name = neighbour.rules.name
-        places = self._places(neighbour.rules, left.keys())
-        if not places:
-            return None
-        blobs = self.view.blobs(name, sorted(places))
-        held: list[Desired] = []
-        try:
-            with Snapshot.open(Path(neighbour.mirror), commit) as git:
-                source = source_of_commit(neighbour, git.commit)
-                for path in sorted(blobs):
-                    # A file that is set aside is one that cannot be read.
-                    read = trees.read_documents(path, blobs[path], git, rules=self.documents, allowance=allowance)
-                    held += [one for one in read or () if one.key in places[path] and one.owned]
-        except Exhausted as exhausted:
-            told = f"with what would pass to the repository {name}, {exhausted.message}"
-            # Not Exhausted, which is remembered for the commit: the other repository's next one may be smaller.
-            raise GitFault(exhausted.state, f"{told}; or let go of it in several commits") from exhausted
-        except errors.ReconcilerError as fault:
-            # Its mirror is made anew at this moment, perhaps. Whatever it is, it must not become a deletion.
-            told = f"what would pass to the repository {name} cannot be read ({fault.message})"
-            raise errors.Transient(
-                f"{told}; nothing is done until it can, or that repository is followed no more"
-            ) from fault
-        batch = DocumentBatch(
-            documents=held,
-            stored=left,
-            actor=principals.repository_actor(name),
-            accept_invalid=neighbour.rules.accept_invalid,
-            tell=lambda _, found: violations.lines(found, lambda _: ""),  # not shown: its own run reports it
-        )
-        return OwnershipClaim(name, batch, source) if held else None
-
-    def _places(self, rules: RepositoryRules, keys: Collection[Key]) -> dict[str, set[Key]]:
-        """Find the files in which a neighbour's applied head defines these, each once; by its present settings, which
-        may be newer than that head.
-        """
-        folder = git_trees.place(rules.path).prefix
-        globs = FileGlobs(include=rules.include, exclude=rules.exclude, root=rules.path)
-        paths: dict[Key, list[str]] = defaultdict(list)
-        for row in self.view.wanted_of(rules.name, keys):
-            key, path = row.key, row.path
-            if (
-                key is not None
-                and planner_heads.is_allowed(key, rules)
-                and path.startswith(folder)
-                and globs.choose(path)
-            ):
-                paths[key].append(path)
-        held: dict[str, set[Key]] = defaultdict(set)
-        for key, found in paths.items():
-            if len(found) == 1:  # otherwise the neighbour defines it twice, and neither counts
-                held[found[0]].add(key)
-        return held
+            rows = self.view.wanted_of(name, left)
+            times = Counter(one.key for one in rows)  # what it has twice, it does not have
+            places = {
+                one.key: Place(one.path, 1, 1)  # the line is found by its own run
+                for one in rows
+                if one.key is not None and times[one.key] == 1 and planner_heads.is_allowed(one.key, neighbour.rules)
+            }
+            left -= places.keys()
+            if places:
+                yield OwnershipClaim(name, places, {"repository": name, "branch": neighbour.branch})
 
 
 NOTED = 5  # files that a run names because they are not read
@@ -310,12 +234,9 @@ def plan_commit(
 def decide(
     commits: Sequence[CommitReading], readings: Sequence[TreeReading], world: StoreSnapshot
 ) -> Sequence[HeadDecision]:
-    """Decide about what was read, as one change. Raises GitFault, and Refused for what has to be decided apart."""
+    """Decide about what was read, as one change. Raises GitFault."""
     found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
-    claims = [claim for commit, head in zip(commits, found, strict=True) for claim in commit.claims(head, world)]
-    if claims and len(commits) > 1:
-        raise errors.Refused("What one of them drops may pass to a repository at another commit.")
-    decided = planner_heads.judge_heads(found, world, claims)
+    decided = planner_heads.judge_heads(found, world)
     # What follows for others is told with the first head, which may have nothing else to tell.
     first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
@@ -480,22 +401,24 @@ def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value])
         milliseconds=context.milliseconds,
         seed=context.seed,
         hmac_key=context.hmac_key,
-        source=source_of_commit(job, commit),
+        source={
+            "type": "git",
+            "repository": repository,
+            "branch": job.branch,
+            "commit": commit.id,
+            "author": commit.author,
+            "date": rfc3339(commit.date),
+        },
         changed_by=changed_by,
     )
 
 
 def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
-    """Return the origin of the same change on behalf of the new owner. Its ids must differ."""
-    repository = transfer.claim.repository
-    return replace(
-        origin,
-        actor=principals.repository_actor(repository).name,
-        repository=repository,
-        seed=hashlib.blake2b(repository.encode(), key=origin.seed, digest_size=len(origin.seed)).digest(),
-        source=transfer.claim.source,
-        changed_by={},  # found in the background: its files are others
-    )
+    """Return the origin of the same change on behalf of the new owner."""
+    repository = transfer.repository
+    actor = principals.repository_actor(repository).name
+    # The lineage is found in the background: its files are others.
+    return replace(origin, actor=actor, repository=repository, source=transfer.source, changed_by={})
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:
@@ -537,9 +460,7 @@ def explain_lineage(
     for part in messages.batches(explained, LINEAGE_PART):
         named = {origin.id: origin for _, come_from in part for origin in come_from}
         emit(Changes(origins=list(named.values()), lineages=[row for row, _ in part]))
-    # Where something was found the next search has less to look for and comes further; where nothing was, it would not.
-    is_left = len(unexplained) == MOST_EXPLAINED or (len(explained) < len(unexplained) and time.monotonic() >= end)
-    return LineageFound(explained=len(explained), more=is_left and bool(explained))
+    return LineageFound(explained=len(explained))
 
 
 def _explained(

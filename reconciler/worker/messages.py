@@ -47,30 +47,28 @@ class Context(msgspec.Struct, frozen=True):
         return f"Context({self.project} at {self.at})"
 
 
-class RepositoryFiles(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository of the project, its mirror, and where the commit was found there: a branch by its short name, any
-    other ref by its full one, or the id of a commit.
+class ProjectRepository(msgspec.Struct, frozen=True, kw_only=True):
+    """A repository of the project, and where its commit was found: a branch by its short name, any other ref by its
+    full one, or the id of a commit.
     """
 
     rules: RepositoryRules
-    mirror: str
     branch: str
 
 
-class CommitJob(RepositoryFiles, frozen=True, kw_only=True, tag="commit"):
+class CommitJob(ProjectRepository, frozen=True, kw_only=True, tag="commit"):
     """Plan one commit of a repository. `full` reads every file again, otherwise only what changed is read. `origin` is
     a digest of the URL and of what is followed there. `neighbours` are the other repositories of the project, which may
-    become the owners of resources that this one drops, without those `beside` it.
+    become the owners of resources that this one drops.
     """
 
     context: Context
+    mirror: str
     commit: str
     run: str
     full: bool
     origin: str
-    neighbours: tuple[RepositoryFiles, ...]
-    aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
-    careful: bool = False  # say which file is read, before it is
+    neighbours: tuple[ProjectRepository, ...]
     beside: tuple["CommitJob", ...] = ()  # of the same project, mirror and commit: one change with this one
 
 
@@ -176,6 +174,8 @@ class Envelope(msgspec.Struct, frozen=True, tag="job"):
     number: int
     version: str
     job: Job
+    aside: frozenset[str] = frozenset()  # blobs that ended readers before: they are told of, and not read
+    careful: bool = False  # say which file is read, before it is
 
 
 class Proceed(msgspec.Struct, frozen=True, tag="proceed"):
@@ -261,10 +261,9 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
 
 
 class LineageFound(msgspec.Struct, frozen=True, tag="lineage-found"):
-    """The end of a search: how many resources it explained, and whether there may be more to find at once."""
+    """The end of a search: how many resources it explained. Another search may find more, unless it was none."""
 
     explained: int
-    more: bool
 
 
 class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
@@ -355,16 +354,6 @@ Steps: TypeAlias = Generator[None, None, P]
 T = TypeVar("T")
 
 
-def finished(steps: Steps[P]) -> P:
-    """Have a job planned to its end where it needs no lock."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            planned: P = end.value
-            return planned
-
-
 def batches(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     """Yield rows, so many at a time."""
     left = iter(rows)
@@ -381,21 +370,6 @@ def framed(message: Order | Reply) -> bytes:
     """A message as it goes over the pipe."""
     payload = _encoder.encode(message)
     return LENGTH.pack(len(payload)) + payload
-
-
-def take_frame(received: bytearray) -> bytearray | None:
-    """Take the payload of the first message out of what came; None while it is not whole. Raises ValueError."""
-    if len(received) < LENGTH.size:
-        return None
-    (length,) = LENGTH.unpack_from(received)
-    if length > FRAME_LIMIT:
-        raise ValueError(f"a frame of {length} bytes")
-    end = LENGTH.size + length
-    if len(received) < end:
-        return None
-    payload = received[LENGTH.size : end]
-    del received[:end]
-    return payload
 
 
 def order(payload: bytes) -> Order:

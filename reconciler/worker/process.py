@@ -247,8 +247,11 @@ class WorkerProcess:
         self._stop.set()
         await asyncio.shield(self._life)
 
-    async def plan(self, number: int, job: Job, lock: JobLock) -> Answered:
-        """Have a job planned, with its lock from when it is ready. The lock is held when this returns.
+    async def plan(
+        self, number: int, job: Job, lock: JobLock, *, aside: frozenset[str] = frozenset(), careful: bool = False
+    ) -> Answered:
+        """Have a job planned, with its lock from when it is ready. The lock is held when this returns. `aside` and
+        `careful` are as in the envelope.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
@@ -257,7 +260,7 @@ class WorkerProcess:
         future: asyncio.Future[messages.Planned] = asyncio.get_running_loop().create_future()
         waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
         try:
-            await self._begin(waiting, messages.Envelope(number, __version__, job))
+            await self._begin(waiting, messages.Envelope(number, __version__, job, aside, careful))
             await waiting.ready.wait()
             if not future.done():
                 await lock.acquire()

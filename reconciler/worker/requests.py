@@ -407,61 +407,54 @@ class _Obstacle(Exception):
 
 
 def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactPlanned:
-    """Find the versions with the text and send the rows that rewrite them, with an audit event. Raises StoreFault."""
-    search = _Redaction(job, view, emit)
+    """Find the versions with the text and send the rows that rewrite them, with an audit event. A dry run sends none.
+    Raises StoreFault.
+    """
+    search = _Redaction(job, view)
     with view.snapshot() as revision:
         if not view.last_versions(search.project, [search.key]):
             return RedactPlanned(revision, exists=False)
         try:
-            search.redact_versions()
+            for part in search.parts():
+                if not job.dry_run:
+                    emit(part)
         except _Obstacle as obstacle:
             return RedactPlanned(revision, exists=True, obstacle=str(obstacle))
-        search.redact_status()
-        search.redact_quotes()
-        ends_routes = search.end_routes()
-    search.tell_audit()
     versions = tuple(sorted(search.versions))
-    return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=ends_routes)
+    return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
 
 
 class _Redaction:
-    """One search for a text. The rows that rewrite what has it are sent on whenever there are many; a dry run drops
-    them.
-    """
+    """One search for a text. Each step adds the rows that rewrite what has it, and yields their bytes."""
 
-    def __init__(self, job: RedactJob, view: PlanningView, emit: Emit) -> None:
+    def __init__(self, job: RedactJob, view: PlanningView) -> None:
         self.project, self.key = job.context.project, Key(job.kind, job.name)
         self.versions: list[int] = []  # in which a reader sees the text
         self.places = 0  # the strings that have it
+        self.ends_routes = False
         self._rewritten: set[int] = set()  # versions, also those that have it as a secret
         self._job = job
         self._view = view
-        self._emit = emit
         self._parts = ChangeParts()
 
-    def _added(self, size: int = 0) -> None:
-        """Count one more row, which holds so many bytes."""
-        if self._parts.add(size):
-            self._flush()
+    def parts(self) -> Iterator[Changes]:
+        """Search, and yield the rows. Raises _Obstacle."""
+        steps = (self._redact_versions(), self._redact_status(), self._redact_quotes(), self._end_routes())
+        yield from self._parts.parts(chain(*steps, self._tell_audit()))
 
-    def _flush(self) -> None:
-        part = self._parts.take()
-        if not self._job.dry_run:
-            self._emit(part)
-
-    def redact_versions(self) -> None:
+    def _redact_versions(self) -> Iterator[int]:
         """Rewrite every version that has the text. Raises _Obstacle."""
         present = self._view.stored(self.project, [self.key]).get(self.key)
         for version in self._view.versions(self.project, self.key):
             left = self._left(version, is_present=present is not None and present.version == version.version)
             if left is None:
                 continue
-            self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
-            self._added(len(left.body) + len(left.secrets or b""))
             self._rewritten.add(version.version)
             self.places += left.places
             if left.places:
                 self.versions.append(version.version)
+            self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
+            yield len(left.body) + len(left.secrets or b"")
 
     def _left(self, version: records.StoredVersion, *, is_present: bool) -> rendering.RedactedVersion | None:
         """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
@@ -482,7 +475,7 @@ class _Redaction:
             raise _Obstacle(told)
         return left
 
-    def redact_status(self) -> None:
+    def _redact_status(self) -> Iterator[int]:
         """Redact the status: what it lists as missing may quote an earlier version, or its type."""
         stored = self._view.documents(self.project, [self.key]).get(self.key)
         if stored is None:
@@ -494,19 +487,20 @@ class _Redaction:
             self.places += places
             status = rendering.with_standing(self.key.kind, stored.status, incomplete=left)
             self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *self.key, 1, status))
-            self._added(len(status))
+            yield len(status)
 
-    def redact_quotes(self) -> None:
+    def _redact_quotes(self) -> Iterator[int]:
         """Redact the sentences of runs and of the audit that quote the text."""
         for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
             [text] = self._redacted([quote.text])
-            self._parts.rows.quotes.append(quote._replace(text=text))
-            self._added(len(text))
             self.places += 1
+            self._parts.rows.quotes.append(quote._replace(text=text))
+            yield len(text)
 
-    def end_routes(self) -> bool:
-        """End the last good routes that a rewritten version is in force in; return True if there were any."""
-        ended = False
+    def _end_routes(self) -> Iterator[int]:
+        """End the last good routes that a rewritten version is in force in. What their Configurations say of delivery
+        follows when the routes are compiled again.
+        """
         for name, encoded in self._view.past_routes(self.project).items():
             before = past = msgspec.json.decode(encoded, type=Past)
             for use, number in before.uses:
@@ -516,31 +510,16 @@ class _Redaction:
                     ends = self.key == Key("Destination", use) and number in self._rewritten
                 past = stale_routes.without(past, use) if ends else past
             if past != before:
-                ended = True
+                self.ends_routes = True
                 past = structs.replace(past, at=self._job.context.at)
                 row = records.PastRouteRow(self.project, name, int(bool(past.uses)), msgspec.json.encode(past))
                 self._parts.rows.past_routes.append(row)
-                self._added()
-                self._restate(Key("Configuration", name), past)
-        return ended
-
-    def _restate(self, key: Key, past: Past) -> None:
-        """Write what a Configuration says of delivery without the webhooks that were redacted."""
-        stored = self._view.documents(self.project, [key]).get(key)
-        said = None if stored is None else rendering.delivery(stored.status)
-        if stored is not None and said is not None:
-            reason = said.reason.removesuffix(f" {stale_routes.HELD}") if said.stale is None else said.stale.reason
-            lines, delivery = self._redacted(rendering.incomplete(stored.status)), stale_routes.told(reason, past)
-            status = rendering.with_standing(key.kind, stored.status, incomplete=lines, delivery=delivery)
-            self._parts.rows.head_statuses.append(records.HeadStatusRow(self.project, *key, stored.incomplete, status))
-            self._added(len(status))
+                yield 0
 
     def _redacted(self, sentences: Iterable[str]) -> list[str]:
         return [rendering.redaction_sentence(sentence, self._job.text) for sentence in sentences]
 
-    def tell_audit(self) -> None:
-        """Tell the audit of it, and send the rows that are left."""
-        told = f"versions {', '.join(_ranges(sorted(self.versions)))}" if self.versions else "no version"
+    def _tell_audit(self) -> Iterator[int]:
         self._parts.rows.audit.append(
             records.AuditRow(
                 at=self._job.context.at,
@@ -550,16 +529,7 @@ class _Redaction:
                 kind=self._job.kind,
                 name=self._job.name,
                 request=self._job.request,
-                detail=f"{told}; places: {self.places}",
+                detail=f"versions rewritten: {len(self.versions)}; places: {self.places}",
             )
         )
-        self._flush()
-
-
-def _ranges(versions: Sequence[int]) -> Iterator[str]:
-    """`1-3`, `7`: versions in order, those in a row as one."""
-    start = 0
-    for end, version in enumerate(versions):
-        if end + 1 == len(versions) or versions[end + 1] != version + 1:
-            yield f"{version}" if start == end else f"{versions[start]}-{version}"
-            start = end + 1
+        yield 0

@@ -11,7 +11,7 @@ both sides changed it.
 import re
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -392,8 +392,8 @@ def _holds(document: dict[str, Value], pointer: Pointer, value: Value) -> bool:
 OWNERS_BYTES = 256 * 1024
 
 
-def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None] | None = None) -> ReviewPlanned:
-    """Plan a review; it tells `at` the blob of each file before it is read. Raises GitFault, Refused, StoreFault."""
+def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> ReviewPlanned:
+    """Plan a review. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
         unmerged = ReviewPlanned(revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
@@ -403,7 +403,6 @@ def plan_review(job: ReviewJob, view: PlanningView, *, at: Callable[[str], None]
             return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
         except merging.Unrelated:
             return unmerged
-        allowance = Allowance(aside=job.commit.aside, at=at)
         with view.snapshot() as revision:
             read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
             [entry] = _entries([read], merged)

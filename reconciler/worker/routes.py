@@ -1,7 +1,7 @@
 """Finding the routes of a project.
 
 `status.delivery` is compared at the same time. Every change already updates it (`planner.dependants`), so it differs
-only if an earlier version of the product stored it. Then it is stored again.
+only if an earlier version of the product stored it, or a redaction ended a route. Then it is stored again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +13,7 @@ from msgspec import structs
 from reconciler.model import builtins, components, errors, rendering, routes, stale_routes
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting, Webhook
+from reconciler.model.routes import ComponentUse, Destination, Route, Routes, Storage, Use, Wanting
 from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import delivery as planner_delivery
@@ -154,15 +154,7 @@ class _Search:
         return self._destination(use.name, use.given) if use.key is None else self._webhooks.get(use.key.name)
 
     def _destination(self, name: str, given: list[Value]) -> Destination | None:
-        webhook = routes.webhook(given, self._types(routes.WEBHOOK_TYPE))
-        return None if webhook is None else self._stored(name, webhook)
-
-    def _stored(self, name: str, webhook: Webhook) -> Destination | None:
-        """Return the destination with the folder of its queue; None if the folder is unknown."""
-        if not webhook.storage:
-            return webhook.destination(name, None)
-        storage = self._storage(webhook.storage)
-        return None if storage is None else webhook.destination(name, storage)
+        return routes.destination(name, given, self._types(routes.WEBHOOK_TYPE), storage_of=self._storage)
 
     def _storage(self, name: str) -> Storage | None:
         """Return a storage by its present version, or by the newest that fits: a mistake moves no queue."""

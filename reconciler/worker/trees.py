@@ -5,7 +5,6 @@ stored as Git wants, and files that share a resource with one of these before or
 and its cost depends on the size of the change, not of the repository.
 """
 
-import copy
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
@@ -74,10 +73,6 @@ class Allowance:
         self._clock = clock
         self._end = clock() + limits.seconds
         self._files = self._bytes = self._documents = self._patterns = 0
-
-    def beside(self) -> "Allowance":
-        """Return a copy, for reads that may be repeated: they do not count here."""
-        return copy.copy(self)
 
     def known(self, size: int, *, files: int) -> None:
         """Check the number of files to read and their total size, before reading any. Raises Exhausted."""

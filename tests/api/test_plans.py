@@ -264,7 +264,7 @@ async def test_what_is_begun_is_kept_though_whoever_asked_is_gone(proposed: Prop
     finally:
         os.kill(reader, signal.SIGCONT)
     made = await waiting
-    assert [plan.id for plan in reviewing.newest() if plan.repository == proposed.name] == [made.id]
+    assert [plan.id for plan in reviewing.shelf.newest() if plan.repository == proposed.name] == [made.id]
 
 
 async def test_what_conflicts_is_409_with_each_file(proposed: Proposed) -> None:

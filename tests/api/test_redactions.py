@@ -85,7 +85,7 @@ async def test_older_versions_are_rewritten_and_all_else_of_them_stays(
     for old, new, description in zip(before, after, described_so, strict=True):
         assert new == {**old, "metadata": {**old["metadata"], "description": description}}
     assert held_by(services, canary) == []
-    detail = "versions 2-3; places: 2"
+    detail = "versions rewritten: 2; places: 2"
     assert audited(services, project) == [(AT, "key:SERVICE_API_KEY", "Destination", "siem", None, None, detail)]
     answer = await client.post("/v1/apply", json={"resources": [destination("siem", description="mended")]})
     assert answer.json()["updates"][0]["status"] == "unchanged"
@@ -108,8 +108,8 @@ async def test_a_second_time_there_is_nothing_left(
     assert await redact(client) == (200, {"versions": [], "places": 0, "erased": True})
     assert await versions(client) == seen
     assert [detail for *_, detail in audited(services, project)] == [
-        "versions 1, 3-4; places: 3",
-        "no version; places: 0",
+        "versions rewritten: 3; places: 3",
+        "versions rewritten: 0; places: 0",
     ]
 
 

@@ -109,7 +109,10 @@ async def test_what_is_shown_in_place_of_a_secret_stands_for_it_and_for_nothing_
     assert await apply(watchful, stored["resource"]) == {"resource": stored["resource"], "status": "unchanged"}
     elsewhere = stored["resource"] | {"metadata": {"name": "b"}}
     update = await apply(watchful, elsewhere)
-    sentence = "`(sensitive)` stands for a stored secret, and there is none here; send the value itself"
+    sentence = (
+        "`(sensitive)` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; "
+        "send the value itself"
+    )
     assert (update["status"], update["reason"]) == (
         "invalid",
         f"/spec/parameters/0/value/Authorization: {sentence}",

@@ -45,7 +45,7 @@ async def shown(client: httpx2.AsyncClient, path: str) -> dict[str, Any]:
     [
         (b"", ["The body must be an object."]),
         (b"[]", ["The body must be an object."]),
-        (b'{"reason": "x"', ["body:1:15: is not valid JSON: expected `,` or `}` here"]),
+        (b'{"reason": "x"', ["body:1:15: is not valid JSON: expecting ',' delimiter here"]),
         (b'{"reason": "x", "reason": "y"}', ["body:1:17: the key `reason` is there twice; remove one"]),
         (b"{}", ["/reason: is required"]),
         (

@@ -318,7 +318,6 @@ def test_delete_takes_either_a_name_or_files(alone: Program, arguments: list[str
 
 
 WHY = "It has no enabled destination of type `webhook`; add one."
-COMPONENT = "apiVersion: service/v1\nkind: KIND\nmetadata: {name: in}\nspec: {type: TYPE}\n---\n"
 
 
 def configuration(reason: str, spec: dict[str, Any]) -> dict[str, Any]:
@@ -331,10 +330,8 @@ def configuration(reason: str, spec: dict[str, Any]) -> dict[str, Any]:
     ("spec", "reason", "is_told"),
     [
         ({"sources": [{"type": "otlp:2"}]}, WHY, True),
-        ({"sources": [{"type": "filelog"}]}, WHY, False),
         ({"sources": [{"name": "elsewhere"}]}, WHY, True),
         ({"destinations": [{"type": "webhook"}]}, "One line,\nwith \x1b[31m.", True),
-        ({"destinations": [{"type": "otlp"}]}, WHY, False),
         ({"sources": [{"type": "otlp"}]}, "", False),
         ({"raw": "", "sources": [{"type": "otlp"}]}, routes.RAW, False),
         ({"sources": [{"name": "elsewhere"}]}, routes.NEITHER, False),
@@ -359,18 +356,6 @@ def test_a_configuration_that_delivers_by_an_earlier_version_says_so(program: Pr
     told = "  delivers by its version 3 still: /spec/processors/0 cannot run.\n"
     outcome = program("apply", "-f", "-", stdin=json.dumps(sent))
     assert outcome == (0, f"Configuration/edge configured\n{told}", "1 configured\n")
-
-
-@pytest.mark.parametrize(("type_", "is_told"), [("otlp", True), ("filelog", False)])
-def test_a_source_that_is_sent_along_says_itself_what_it_is(
-    program: Program, service: Service, type_: str, *, is_told: bool
-) -> None:
-    sent = configuration("/spec/processors/0 cannot run.", {"sources": [{"name": "in"}]})
-    source = {**fleet("in"), "kind": "Source", "spec": {"type": type_}}
-    updates = [{"resource": one, "status": "created"} for one in (source, sent)]
-    service.answer("POST /v1/apply", {"updates": updates}, 202)
-    text = COMPONENT.replace("KIND", "Source").replace("TYPE", type_) + json.dumps(sent)
-    assert ("does not deliver" in program("apply", "-f", "-", stdin=text).out) is is_told
 
 
 def test_what_was_not_stored_says_nothing_of_delivery(program: Program, service: Service) -> None:

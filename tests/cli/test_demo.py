@@ -16,7 +16,6 @@ from typing import TextIO
 import pytest
 
 from reconciler.cli import demo as cli_demo
-from reconciler.model import type_checks
 from tests.cli import forking
 from tests.daemons import COMMAND, destination, until
 from tests.repositories import Repository
@@ -24,11 +23,11 @@ from tests.repositories import Repository
 SECONDS = 60.0  # for a daemon to start, and for everything else
 
 
-def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+def demo() -> subprocess.CompletedProcess[str]:
     """A demonstration that ends by itself."""
     ran = forking.run(
         COMMAND,
-        ["demo", "--once", "--listen", "127.0.0.1:0", *map(str, arguments)],
+        ["demo", "--once", "--listen", "127.0.0.1:0"],
         stdin=b"",
         folder=Path.cwd(),
         environment=forking.without_start(os.environ),
@@ -38,34 +37,6 @@ def demo(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
     return subprocess.CompletedProcess(ran.args, ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-def test_tells_a_bad_commit_in_the_table_and_the_verdict_alone(tmp_path: Path) -> None:
-    (tmp_path / "good.yaml").write_text(destination("good"))
-    (tmp_path / "bad.yaml").write_text(destination("bad").replace("otlp", "5"))
-    done = demo(tmp_path)
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [" ".join(line.split()) for line in done.stdout.splitlines() if line]
-    assert lines[1:4] == [
-        "invalid Destination bad bad.yaml:1",
-        "created Destination good good.yaml:1",
-        "bad.yaml:6:9: /spec/type: is not a string",
-    ]
-    assert lines[4].startswith("Commit ")
-    assert lines[5:] == ["Stopped."]
-
-
-def test_every_reference_to_a_secret_leads_somewhere(tmp_path: Path) -> None:
-    secret = "{name: headers, value: {A: 'x ${env:DESTINATION_DEFAULT__A}', B: '${file:b/c}'}}"
-    webhook = f"{{type: webhook, parameters: [{{name: hostname, value: h.example}}, {secret}]}}"
-    kept = webhook.replace("DESTINATION_DEFAULT__A", "SERVICE_API_KEY")
-    for name, spec in (("good", webhook), ("kept", kept)):
-        text = f"apiVersion: service/v1\nkind: Destination\nmetadata: {{name: {name}}}\nspec: {spec}\n"
-        (tmp_path / f"{name}.yaml").write_text(text)
-    (tmp_path / "outside").symlink_to("/proc/self/environ")
-    lines = [" ".join(line.split()) for line in demo(tmp_path).stdout.splitlines() if line]
-    assert lines[1:3] == ["created Destination good good.yaml:1", "invalid Destination kept kept.yaml:1"]
-    assert lines[3].endswith(f": /spec/parameters/1/value/A: {type_checks.BROKEN_REFERENCE}")
-
-
 def test_the_example_is_stored_whole() -> None:
     done = demo()
     rows = [line.split() for line in done.stdout.splitlines() if "/" in line]
@@ -73,28 +44,8 @@ def test_the_example_is_stored_whole() -> None:
     assert len(rows) == 28
 
 
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
-        ([], "holds no files; name a folder of YAML files: reconciler demo FOLDER"),
-        ([".git/config"], "holds no files; name a folder of YAML files: reconciler demo FOLDER"),
-        (
-            [".gitignore", "a.yaml"],
-            "holds no files, save what its .gitignore leaves out; name a folder of YAML files: reconciler demo FOLDER",
-        ),
-    ],
-)
-def test_says_that_a_folder_holds_no_files(tmp_path: Path, files: list[str], why: str) -> None:
-    for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("*\n")
-    done = demo(tmp_path)
-    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"error: {tmp_path} {why}\n")
-
-
-def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
-    (tmp_path / "a.yaml").write_text(destination("a"))
-    command = [str(COMMAND), "demo", "--listen", "127.0.0.1:0", str(tmp_path)]
+def test_says_each_commit_until_it_is_interrupted() -> None:
+    command = [str(COMMAND), "demo", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         try:
             assert process.stdout is not None
@@ -105,6 +56,11 @@ def test_says_each_commit_until_it_is_interrupted(tmp_path: Path) -> None:
             commit = copy.commit()
             assert after(lines, "created   Destination   b").split() == ["b.yaml:1"]
             assert after(lines, f"Commit {commit[:12]}: ") == "succeeded."
+            copy.write("b.yaml", destination("b").replace("otlp", "5"))
+            commit = copy.commit()
+            assert after(lines, "invalid   Destination   b").split() == ["b.yaml:1"]
+            assert after(lines, "b.yaml:6:9: ") == "/spec/type: is not a string"
+            assert after(lines, f"Commit {commit[:12]}: ").startswith("partial.")
             process.send_signal(signal.SIGINT)
             assert list(lines) == ["Stopped."]
             assert process.wait(SECONDS) == 0

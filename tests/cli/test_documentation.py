@@ -19,7 +19,9 @@ def test_the_page_links_every_command() -> None:
 
 def test_the_shared_options_are_documented() -> None:
     rows = pages.table(pages.section(PAGE, "The server"))
-    options = [each for each in program.params if isinstance(each, click.Option) and each.name in OPTIONS]
+    get = program.get_command(click.Context(program), "get")
+    assert get is not None
+    options = [each for each in get.params if isinstance(each, click.Option) and each.name in OPTIONS]
     assert {row["option"] for row in rows} == {f"`{name}`" for option in options for name in option.opts}
 
 

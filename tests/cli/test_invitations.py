@@ -46,11 +46,11 @@ def test_an_address_is_invited_without_a_code(program: Program, service: Service
     assert sent(service) == [("POST", PATH, {"role": "viewer", "email": "noa@example.com", "expiry": "72h"})]
 
 
-def test_what_is_wrong_with_an_invitation_is_told_by_the_option(program: Program, service: Service) -> None:
+def test_what_is_wrong_with_an_invitation_is_told(program: Program, service: Service) -> None:
     errors = ["/email: must be an e-mail address", "/expiry: must be in the future, and at most a year away"]
     service.answer(f"POST {PATH}", {"errors": errors}, 400)
     outcome = program("invitation", "create", "--role", "user", "--email", "x", "--project", "payments")
-    told = "error: --email must be an e-mail address; --expiry must be in the future, and at most a year away\n"
+    told = "error: /email: must be an e-mail address; /expiry: must be in the future, and at most a year away\n"
     assert outcome == (1, "", told)
 
 

@@ -180,10 +180,7 @@ def test_on_the_base_itself_it_says_how_to_plan_what_is_not_committed(alone: Pro
     repository.write("team/a.yaml", destination("a", port=1))
     how = "so there is nothing to merge; with --worktree it plans what is not committed\n"
     assert how in alone("plan", "work").out
-    assert "nothing to merge\n" in alone("plan", "work", "--head", "main").out
     assert "nothing to merge" not in alone("plan", "work", "--worktree").out
-    repository.git("clone", "--quiet", "--bare", str(alone.folder / "work"), str(alone.folder / "bare"))
-    assert "nothing to merge\n" in alone("plan", "bare").out
 
 
 def test_head_is_shown_as_its_branch_and_on_none_as_its_commit(alone: Program, repository: Repository) -> None:
@@ -332,23 +329,24 @@ def test_options_that_do_not_go_together_are_refused(alone: Program, arguments: 
     assert alone("plan", "work", *arguments).code == 2
 
 
-def test_a_folder_for_each_environment_is_an_entry_of_its_own(alone: Program, repository: Repository) -> None:
+def test_a_folder_alone_is_planned(alone: Program, repository: Repository) -> None:
     for environment in ("staging", "production"):
         repository.write(f"{environment}/x.yaml", destination("x"))
     repository.commit()
     repository.branch("base-of-both")
     repository.write("staging/x.yaml", destination("x", port=1))
     repository.commit()
-    found = planned(alone, "--base", "base-of-both", "--path", "production", "--path", "staging")
-    assert [entry["name"] for entry in found.entries] == ["production", "staging"]
-    assert (found.statuses(0), found.statuses(1)) == ({}, {"Destination x": "configured"})
+    for folder, statuses in (("production", {}), ("./staging/", {"Destination x": "configured"})):
+        found = planned(alone, "--base", "base-of-both", "--path", folder)
+        assert ([entry["name"] for entry in found.entries], found.statuses(0)) == ([folder.strip("./")], statuses)
 
 
 def test_a_folder_that_neither_side_has_is_no_plan_without_changes(alone: Program, repository: Repository) -> None:
     repository.write("staging/x.yaml", destination("x"))
     repository.commit()
-    outcome = alone("plan", "work", "--path", "staging", "--path", "stagin")
-    assert (outcome.code, outcome.err) == (1, "error: neither side has a folder stagin; correct --path\n")
+    outcome = alone("plan", "work", "--path", "stagin")
+    told = "error: neither side has the folder stagin of stagin; correct --path or the settings\n"
+    assert (outcome.code, outcome.err) == (1, told)
 
 
 SETTINGS = """
@@ -386,7 +384,7 @@ def test_a_repository_of_a_settings_file_with_a_folder_that_neither_side_has_is_
     repository.write("web.yaml", configuration("web"))
     repository.commit()
     outcome = alone("plan", "work", "--config", "settings.yaml", "--repository", "staging")
-    told = "error: neither side has the folder teem of staging; correct `path` in settings.yaml\n"
+    told = "error: neither side has the folder teem of staging; correct --path or the settings\n"
     assert (outcome.code, outcome.out, outcome.err) == (1, "", told)
 
 

@@ -77,24 +77,14 @@ def size(state: Path, place: int) -> int:
     return int(told["batches"][place]["bytes"])
 
 
-def test_bodies_are_shown_as_they_would_be_sent(alone: Program, state: Path) -> None:
-    assert alone("queue", "peek", "siem", "--bodies", SERVICE_STATE_DIR=str(state)) == (
-        0,
-        "2: 1 record, taken at 2026-11-21T06:12:00Z\n"
-        '  {"n": 9223372036854775807}\n'
-        "3: 1 record, taken at 2026-11-21T06:12:00Z\n"
-        '  "third"\n',
-        "",
-    )
-
-
-def test_dead_letters_say_why(alone: Program, state: Path) -> None:
-    assert alone("queue", "peek", "siem", "--dead", "--bodies", SERVICE_STATE_DIR=str(state)) == (
-        0,
-        "1: 1 record, taken at 2026-11-21T06:12:00Z\n1: The destination siem answered 422.\n"
-        '1: status 422, 3 attempts; it answered: no \ufffd\n  "first"\n',
-        "",
-    )
+def test_bodies_are_shown_with_their_batches(alone: Program, state: Path) -> None:
+    outcome = alone("queue", "peek", "siem", "--bodies", SERVICE_STATE_DIR=str(state))
+    assert (outcome.code, outcome.err) == (0, "")
+    found = list(yaml.safe_load_all(outcome.out))
+    assert [(batch["number"], batch["takenAt"], batch["bodies"]) for batch in found] == [
+        (2, MOMENT, [{"n": 9223372036854775807}]),
+        (3, MOMENT, ["third"]),
+    ]
 
 
 def test_json_and_yaml_have_everything(alone: Program, state: Path) -> None:
@@ -109,20 +99,9 @@ def test_json_and_yaml_have_everything(alone: Program, state: Path) -> None:
 
 
 def test_no_more_is_shown_than_asked_for(alone: Program, state: Path) -> None:
-    outcome = alone("queue", "peek", "siem", "--limit", "1", "--bodies", SERVICE_STATE_DIR=str(state))
-    assert outcome.out == '2: 1 record, taken at 2026-11-21T06:12:00Z\n  {"n": 9223372036854775807}\n'
+    outcome = alone("queue", "peek", "siem", "--limit", "1", "-o", "json", SERVICE_STATE_DIR=str(state))
+    assert [batch["number"] for batch in json.loads(outcome.out)["batches"]] == [2]
     assert (outcome.code, outcome.err) == (0, "there are more than 1; --limit shows more\n")
-
-
-def test_one_queue_is_read_by_its_folder(alone: Program, state: Path) -> None:
-    (folder,) = (state / "queues").glob("*/*/")
-    outcome = alone("queue", "peek", "--folder", str(folder), "-o", "json")
-    assert [batch["number"] for batch in json.loads(outcome.out)["batches"]] == [2, 3]
-    assert alone("queue", "peek", "--folder", str(state)) == (
-        1,
-        "",
-        f"error: {state} is not the folder of a queue: it has no queue.json that can be read\n",
-    )
 
 
 def test_which_queue_is_meant_is_told(alone: Program, state: Path) -> None:
@@ -134,7 +113,7 @@ def test_which_queue_is_meant_is_told(alone: Program, state: Path) -> None:
         "error: siem is in the projects default, web; choose one with --project\n",
     )
     other = alone("queue", "peek", "siem", "--project", "web", "--bodies", SERVICE_STATE_DIR=str(state))
-    assert other.out.splitlines()[1] == '  "other"'
+    assert yaml.safe_load(other.out)["bodies"] == ["other"]
     assert alone("queue", "peek", "archive", SERVICE_STATE_DIR=str(state)) == (0, "", "nothing is queued\n")
     assert alone("queue", "peek", "x", SERVICE_STATE_DIR=str(state)) == (
         1,
@@ -173,25 +152,17 @@ def test_the_state_directory_is_that_of_serve(alone: Program, tmp_path: Path, na
     if os.geteuid() != 0 or named == "STATE_DIRECTORY":
         assert Path(state) == tmp_path / below
         fill(tmp_path / below, ["mine"])
-        assert alone("queue", "peek", "siem", "--bodies", **{named: str(tmp_path)}).out.endswith('  "mine"\n')
+        assert alone("queue", "peek", "siem", "--bodies", **{named: str(tmp_path)}).out.endswith("- mine\n")
     told = alone("queue", "peek", "x", "--project", "none", **{named: str(tmp_path)}).err
     assert told == f"error: there is no queue of x that can be read in {state}, nor any other; {ELSEWHERE}\n"
 
 
-def test_what_an_endpoint_answered_is_one_line(alone: Program, tmp_path: Path) -> None:
+def test_what_an_endpoint_answered_acts_on_nothing(alone: Program, tmp_path: Path) -> None:
     died = DIED._replace(answer=EVERYTHING.encode() + b"\n9: forged", status=None, attempts=1)
     fill(tmp_path / "state", ["one"], dead=1, died=died)
     outcome = alone("queue", "peek", "siem", "--dead", "--bodies", SERVICE_STATE_DIR=str(tmp_path / "state"))
     assert hostile_text.unseen(outcome.out) == []
-    lines = outcome.out.split("\n")
-    assert (len(lines), lines[2].startswith("1: no status, 1 attempt; it answered: ")) == (5, True)
-
-
-@pytest.mark.parametrize("arguments", [[], ["siem", "--folder", "."]])
-def test_either_a_destination_or_a_folder_is_named(alone: Program, arguments: list[str]) -> None:
-    outcome = alone("queue", "peek", *arguments)
-    assert (outcome.code, outcome.out) == (2, "")
-    assert outcome.err.endswith("error: give either DESTINATION or --folder\n")
+    assert yaml.safe_load(outcome.out)["answer"] == EVERYTHING + "\n9: forged"
 
 
 @pytest.mark.parametrize("form", ["table", "json", "yaml"])
@@ -211,4 +182,4 @@ def test_files_that_are_damaged_are_told(alone: Program, state: Path) -> None:
     outcome = alone("queue", "peek", "siem", SERVICE_STATE_DIR=str(state))
     assert [line.split()[:2] for line in outcome.out.splitlines()[1:]] == [["2", "queued"], ["3", "damaged"]]
     outcome = alone("queue", "peek", "siem", "--bodies", SERVICE_STATE_DIR=str(state))
-    assert outcome.out.splitlines()[-1] == "3: it is damaged, and what it holds cannot be read"
+    assert [batch["bodies"] for batch in yaml.safe_load_all(outcome.out)] == [[{"n": 9223372036854775807}], None]

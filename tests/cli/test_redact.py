@@ -76,7 +76,7 @@ def test_traces_that_are_left_are_told(program: Program, service: Service) -> No
             "the present version of Destination siem still holds the text; change it first, in Git or by apply",
         ),
         (404, ["There is no Destination siem."], "Destination siem has no history"),
-        (400, ["/value: must have 4 to 65,536 characters"], "the text must have 4 to 65,536 characters"),
+        (400, ["/value: must have 4 to 65,536 characters"], "/value: must have 4 to 65,536 characters"),
         (403, ["Only an admin redacts a history."], "only an admin redacts a history"),
     ],
 )

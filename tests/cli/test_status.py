@@ -149,20 +149,20 @@ def test_a_project_has_its_own_repositories(program: Program, service: Service) 
     service.answer("GET /v1/repositories", {"repositories": both})
     service.refuse("GET /v1/resources/Fleet", "x", status=404, code="project-not-found")
     service.answer("POST /v1/repositories/shop/reconcile", {"run": "01B"}, 202)
-    assert json.loads(program("--project", "web", "status", "-o", "json").out) == {"repositories": both[1:]}
-    assert program("--project", "web", "reconcile") == (0, "shop: run 01B\n", "")
-    assert json.loads(program("--project", "", "status", "-o", "json").out) == {"repositories": both}
+    assert json.loads(program("status", "-o", "json", "--project", "web").out) == {"repositories": both[1:]}
+    assert program("reconcile", "--project", "web") == (0, "shop: run 01B\n", "")
+    assert json.loads(program("status", "-o", "json", "--project", "").out) == {"repositories": both}
     sentence = "there is no project nope, or you have no role in it; `reconciler project list` shows yours"
     for command in ("status", "reconcile"):
-        assert program("--project", "nope", command) == (1, "", f"error: {sentence}\n")
+        assert program(command, "--project", "nope") == (1, "", f"error: {sentence}\n")
 
 
 def test_a_project_without_a_repository_is_no_error(program: Program, service: Service) -> None:
     service.answer("GET /v1/repositories", {"repositories": [repository()]})
     service.answer("GET /v1/resources/Fleet", {"resources": []})
     none = "the service follows no repository for the project bare"
-    assert program("--project", "bare", "status") == (0, "", f"{none}\n")
-    assert program("--project", "bare", "reconcile") == (1, "", f"error: {none}\n")
+    assert program("status", "--project", "bare") == (0, "", f"{none}\n")
+    assert program("reconcile", "--project", "bare") == (1, "", f"error: {none}\n")
 
 
 def test_status_without_repositories_says_what_to_do(program: Program, service: Service) -> None:

@@ -14,7 +14,7 @@ import click
 
 from reconciler.cli.main import ENTRIES, program
 from reconciler.cli.options import OPTIONS
-from tests.docs import pages
+from tests.docs import catalogue, pages
 from tests.settings import reference
 
 SETTINGS = pages.ROOT / "docs" / "settings.md"
@@ -28,7 +28,7 @@ _HEAD = f"""\
 Every command with its arguments and options; `reconciler COMMAND --help` prints the same. `scripts/references` writes
 this page from the program. [The command line](command-line.md) has examples and exit codes.
 
-Each command takes `-h` and `--help`. Commands marked *server* also take these options, before or after their name.
+Each command takes `-h` and `--help`. Commands marked *server* also take these options.
 
 ## {_SHARED}
 
@@ -43,7 +43,9 @@ def settings(page: str) -> str:
 
 def commands() -> str:
     """The whole of docs/command-reference.md."""
-    shared = [option for option in _options(program) if option.name in OPTIONS]
+    get = program.get_command(click.Context(program), "get")
+    assert get is not None
+    shared = [option for option in _options(get) if option.name in OPTIONS]
     return _HEAD + _list(shared) + "".join(_section(name) for name in ENTRIES)
 
 
@@ -120,7 +122,7 @@ def _meaning(option: click.Option) -> str:
 
 def current() -> dict[Path, str]:
     """Each page with a generated part, as it should be."""
-    return {SETTINGS: settings(pages.read(SETTINGS)), COMMANDS: commands()}
+    return {SETTINGS: settings(pages.read(SETTINGS)), COMMANDS: commands(), catalogue.PAGE: catalogue.page()}
 
 
 def main() -> None:

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.cli.main import ENTRIES
-from tests.docs import pages, references
+from tests.docs import catalogue, pages, references
 
 
-@pytest.mark.parametrize("path", [references.SETTINGS, references.COMMANDS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [references.SETTINGS, references.COMMANDS, catalogue.PAGE], ids=lambda path: path.name)
 def test_a_reference_is_current(path: Path) -> None:
     assert pages.read(path) == references.current()[path], "scripts/references writes it anew"
 

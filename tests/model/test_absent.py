@@ -101,17 +101,17 @@ def test_what_is_absent_is_taken_out(kind: str, sent: dict[str, Any], expected: 
 @pytest.mark.parametrize(("kind", "sent"), KEPT.values(), ids=KEPT)
 def test_everything_else_stays(kind: str, sent: dict[str, Any]) -> None:
     found = document(kind, sent)
-    assert resource.without_absent(found, names.exact_kind(kind)) is found
+    assert resource.without_absent(found, names.exact_kind(kind)) == found
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda one: f"{one['kind']}-{one['metadata']['name']}")
 def test_the_examples_hold_nothing_of_that(example: dict[str, Value]) -> None:
     whole = {"spec": {}, **example}
-    assert resource.without_absent(whole, names.exact_kind(str(example["kind"]))) is whole
+    assert resource.without_absent(whole, names.exact_kind(str(example["kind"]))) == whole
 
 
 @given(VALUES)
 def test_it_takes_any_value(value: Value) -> None:
     for kind in (None, *names.KINDS):
         once = resource.without_absent({"metadata": value, "spec": value}, kind)
-        assert resource.without_absent(once, kind) is once
+        assert resource.without_absent(once, kind) == once

@@ -69,8 +69,8 @@ FIVE = "must have five fields, minute, hour, day of the month, month, day of the
 
 def rule(field: str, numbers: str) -> str:
     return (
-        f"has a wrong {field}: `*`, or numbers from {numbers}, ranges from less to more, steps from 1 on, or lists of "
-        "these"
+        f"has a wrong {field}: `*`, or numbers from {numbers}, ranges from less to more, steps from 1 on upon `*` or a "
+        "range, or lists of these"
     )
 
 
@@ -95,7 +95,7 @@ def rule(field: str, numbers: str) -> str:
         ("0 0 * january *", rule("month", "1 to 12, or jan to dec")),
         ("0 0 * * 8", rule("day of the week", "0 to 7, or sun to sat")),
         ("0 0 * * sat-mon", rule("day of the week", "0 to 7, or sun to sat")),
-        ("5/2 * * * *", "has a step upon a single minute; write a range, such as `0-59/2`"),
+        ("5/2 * * * *", rule("minute", "0 to 59")),
         ("0 0 30 2 *", "never happens: none of its months has such a day"),
         ("0 0 31 4,6 *", "never happens: none of its months has such a day"),
         ("0 " * 200, "is longer than 256 characters"),

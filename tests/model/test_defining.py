@@ -64,8 +64,7 @@ def test_a_condition_compares_with_a_value_of_the_type_that_it_names(
         one for one in type_definitions.broken_definitions({"parameters": definitions}) if "relevantIf" in one.pointer
     ]
     where = (*type_definitions.AT, 0, "relevantIf", 0, "value")
-    takes = component_types.TAKES.get(name)
-    message = f"is another type than `b` has, which takes {takes}; compare with that"
+    message = f"is another type than `b` has, which is `{name}`; compare with a value of that"
     assert found == ([] if may_hold else [Violation(where, message, recent=True)])
 
 

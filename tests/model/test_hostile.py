@@ -14,7 +14,7 @@ OUT = "the integer is outside -9223372036854775808 to 18446744073709551615; quot
 NUL = "holds a NUL character, so it is no text file; remove it"
 SELF = "the alias `*a` stands inside what it refers to; write the value out"
 QUOTE = "is not valid YAML: while scanning a quoted scalar, found unexpected end of stream; close the quote"
-AFTER = "is not valid JSON: expected `,` or `]` here"
+AFTER = "is not valid JSON: expecting ',' delimiter here"
 KEY = "a key must be text, not a list or mapping"
 MANY = "holds more than 100,000 values and keys (an alias counts as what it stands for); split it into smaller ones"
 DOCUMENTS = "holds more than 10,000 documents; split it into smaller ones"
@@ -82,7 +82,7 @@ J_MANY = "holds more than 100,000 values and keys; split it"
         pytest.param(b"[" * 100_000 + b"]" * 100_000, Refusal(1, 101, DEEP), id="closed lists"),
         pytest.param(b'{"a":' * 100_000, Refusal(1, 501, DEEP), id="mappings"),
         pytest.param(b'["]]]]",' * 100_000, Refusal(1, 801, DEEP), id="lists with brackets in texts"),
-        pytest.param(b"]" * 100_000, Refusal(1, 1, "is not valid JSON: expected a value here"), id="closing brackets"),
+        pytest.param(b"]" * 100_000, Refusal(1, 1, "is not valid JSON: expecting value here"), id="closing brackets"),
         pytest.param(b"[" + b"1," * 100_000 + b"1]", Refusal(1, 200_000, J_MANY), id="items"),
         pytest.param(b'[{"[' + b"," * 200_000 + b'": 1}]', 1, id="a key of commas"),
         pytest.param(b"[" + b"9" * 5_000_000 + b"]", Refusal(1, 2, OUT), id="a long integer"),
@@ -90,11 +90,11 @@ J_MANY = "holds more than 100,000 values and keys; split it"
         pytest.param(b'["' + b"x" * 5_000_000 + b'"]', 1, id="a long text"),
         pytest.param(
             b'["' + b'\\"' * 2_500_000,
-            Refusal(1, 2, "is not valid JSON: the text ends inside a string; close the quote"),
+            Refusal(1, 2, "is not valid JSON: unterminated string starting here"),
             id="a quote that never closes",
         ),
         pytest.param(b"[" * 99 + b'"\\"[[[' * 800_000, Refusal(1, 107, AFTER), id="brackets and quotes"),
-        pytest.param(b"\\" * 5_000_000, Refusal(1, 1, "is not valid JSON: expected a value here"), id="backslashes"),
+        pytest.param(b"\\" * 5_000_000, Refusal(1, 1, "is not valid JSON: expecting value here"), id="backslashes"),
         pytest.param(b" " * 5_000_000, 0, id="spaces"),
         pytest.param(b'{"a": 1}\0', Refusal(1, 9, NUL), id="NUL"),
     ],

@@ -57,12 +57,14 @@ def test_the_document_knows_where_it_begins() -> None:
 _OUT = "the integer is outside -9223372036854775808 to 18446744073709551615; quote it to make it text"
 _NOT_JSON = "infinity and not-a-number are not JSON; use a number or a text in double quotes"
 _HALF = "half of a surrogate pair is no character; write the whole pair or remove it"
-_CONTROL = "is not valid JSON: a line break or control character in a string; escape it"
-_ESCAPE = "is not valid JSON: no such escape; write a backslash as `\\\\`"
-
-
-def _expected(what: str) -> str:
-    return f"is not valid JSON: expected {what} here"
+_CONTROL = "is not valid JSON: invalid control character here"
+_KEY = "is not valid JSON: expecting property name enclosed in double quotes here"
+_COLON = "is not valid JSON: expecting ':' delimiter here"
+_COMMA = "is not valid JSON: expecting ',' delimiter here"
+_VALUE = "is not valid JSON: expecting value here"
+_END = "is not valid JSON: extra data here"
+_OPEN = "is not valid JSON: unterminated string starting here"
+_ESCAPE = "is not valid JSON: invalid \\uXXXX escape here"
 
 
 @pytest.mark.parametrize(
@@ -72,48 +74,48 @@ def _expected(what: str) -> str:
         ('{"a": 1,\n "b": {"c": 1},\n "a": 2}', 3, 2, "the key `a` is there twice; remove one"),
         ('[{"é": 1, "\\u00e9": 2}]', 1, 11, "the key `é` is there twice; remove one"),
         ('{"a": {"b": 1, "b": 2}, "a": NaN}', 1, 16, "the key `b` is there twice; remove one"),
-        ("{a: 1}", 1, 2, _expected("a key in double quotes or `}`")),
-        ("{1: 1}", 1, 2, _expected("a key in double quotes or `}`")),
-        ('{"a": 1,}', 1, 9, _expected("a key in double quotes")),
-        ('{"a" 1}', 1, 6, _expected("`:`")),
-        ('{"a": 1 "b": 2}', 1, 9, _expected("`,` or `}`")),
-        ('{"a": }', 1, 7, _expected("a value")),
+        ("{a: 1}", 1, 2, _KEY),
+        ("{1: 1}", 1, 2, _KEY),
+        ('{"a": 1,}', 1, 9, _KEY),
+        ('{"a" 1}', 1, 6, _COLON),
+        ('{"a": 1 "b": 2}', 1, 9, _COMMA),
+        ('{"a": }', 1, 7, _VALUE),
         # lists and the text's end
-        ("[1,]", 1, 4, _expected("a value")),
-        ("[,1]", 1, 2, _expected("a value or `]`")),
-        ("[1 2]", 1, 4, _expected("`,` or `]`")),
-        ("[1}", 1, 3, _expected("`,` or `]`")),
-        ("[1\n", 2, 1, _expected("`,` or `]`")),
-        ("{} {}", 1, 4, _expected("the end of the text")),
-        ("]", 1, 1, _expected("a value")),
-        ("# comment\n1", 1, 1, _expected("a value")),
-        ("'a'", 1, 1, _expected("a value")),
-        ("\u00a01", 1, 1, _expected("a value")),
+        ("[1,]", 1, 4, _VALUE),
+        ("[,1]", 1, 2, _VALUE),
+        ("[1 2]", 1, 4, _COMMA),
+        ("[1}", 1, 3, _COMMA),
+        ("[1\n", 2, 1, _COMMA),
+        ("{} {}", 1, 4, _END),
+        ("]", 1, 1, _VALUE),
+        ("# comment\n1", 1, 1, _VALUE),
+        ("'a'", 1, 1, _VALUE),
+        ("\u00a01", 1, 1, _VALUE),
         # words and numbers
-        ("True", 1, 1, _expected("a value")),
-        ("[nul]", 1, 2, _expected("a value or `]`")),
+        ("True", 1, 1, _VALUE),
+        ("[nul]", 1, 2, _VALUE),
         *[(f"[1, {word}]", 1, 5, _NOT_JSON) for word in ("NaN", "Infinity", "-Infinity")],
-        ("01", 1, 2, _expected("the end of the text")),
-        ("+1", 1, 1, _expected("a value")),
-        (".5", 1, 1, _expected("a value")),
-        ("1.", 1, 2, _expected("the end of the text")),
-        ("\u0661", 1, 1, _expected("a value")),
+        ("01", 1, 2, _END),
+        ("+1", 1, 1, _VALUE),
+        (".5", 1, 1, _VALUE),
+        ("1.", 1, 2, _END),
+        ("\u0661", 1, 1, _VALUE),
         ("[1e400]", 1, 2, "the number is too large for a 64-bit float; quote it to make it text"),
         ('{"é":\r\n 18446744073709551616}', 2, 2, _OUT),
         ("[-9223372036854775809]", 1, 2, _OUT),
         ("9" * 10_000, 1, 1, _OUT),
         ("[-" + "9" * 10_000 + "]", 1, 2, _OUT),
         # strings
-        ('["a', 1, 2, "is not valid JSON: the text ends inside a string; close the quote"),
-        ('["a\\', 1, 2, "is not valid JSON: the text ends inside a string; close the quote"),
+        ('["a', 1, 2, _OPEN),
+        ('["a\\', 1, 2, _OPEN),
         ('["a\nb"]', 1, 4, _CONTROL),
         ('["a\tb"]', 1, 4, _CONTROL),
-        ('["\\x41"]', 1, 3, _ESCAPE),
-        ('["\\u00g0"]', 1, 3, _ESCAPE),
-        ('["\\u', 1, 3, _ESCAPE),
-        ('["a\\u00e', 1, 4, _ESCAPE),
-        ('["\\u00e"]', 1, 3, _ESCAPE),
-        ('["\\ud83d\\u12"]', 1, 9, _ESCAPE),
+        ('["\\x41"]', 1, 3, "is not valid JSON: invalid \\escape here"),
+        ('["\\u00g0"]', 1, 4, _ESCAPE),
+        ('["\\u', 1, 4, _ESCAPE),
+        ('["a\\u00e', 1, 5, _ESCAPE),
+        ('["\\u00e"]', 1, 4, _ESCAPE),
+        ('["\\ud83d\\u12"]', 1, 3, _HALF),
         ('["a\\ud800"]', 1, 4, _HALF),
         ('["\\udc00"]', 1, 3, _HALF),
         ('["\\ud83d\\ude00\\uD83D\\n"]', 1, 15, _HALF),

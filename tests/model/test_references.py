@@ -40,14 +40,14 @@ def storage(name: Value) -> dict[str, Value]:
                 ("ProcessorType", "b", "processors/1/type"),
             ],
         ),
-        # In the order in which the document says it, not in one of ours.
+        # Outer components come before those in them.
         (
             "Source",
             {"processors": [{"type": "b", "processors": [{"name": "c:2"}]}], "type": "nginx"},
             [
+                ("SourceType", "nginx", "type"),
                 ("ProcessorType", "b", "processors/0/type"),
                 ("Processor", "c", "processors/0/processors/0/name"),
-                ("SourceType", "nginx", "type"),
             ],
         ),
         (
@@ -58,7 +58,7 @@ def storage(name: Value) -> dict[str, Value]:
         (
             "Destination",
             {"parameters": [storage("q")], "type": "webhook:2"},
-            [("Extension", "q", "parameters/0/value"), ("DestinationType", "webhook", "type")],
+            [("DestinationType", "webhook", "type"), ("Extension", "q", "parameters/0/value")],
         ),
         # The parameter of that name of other types is their own business.
         ("Destination", {"type": "otlp", "parameters": [storage("q")]}, [("DestinationType", "otlp", "type")]),

@@ -18,18 +18,20 @@ def built_in(key: Key) -> ComponentType:
 WEBHOOK, STORAGE = built_in(routes.WEBHOOK_TYPE), built_in(routes.STORAGE_TYPE)
 
 
+STORAGES = {"file_storage_persistent_queue": Storage(), "own": Storage(directory="own")}
+
+
 def listed(values: dict[str, Any]) -> list[Value]:
     return [{"name": name, "value": value} for name, value in values.items()]
 
 
 def destination(**values: Any) -> Destination | None:
-    webhook = routes.webhook(listed({"hostname": "siem.example.com", **values}), WEBHOOK)
-    return None if webhook is None else webhook.destination("siem", Storage() if webhook.storage else None)
+    given = listed({"hostname": "siem.example.com", **values})
+    return routes.destination("siem", given, WEBHOOK, storage_of=STORAGES.get)
 
 
 def test_what_is_left_out_is_as_the_type_says_which_is_what_the_shared_values_say() -> None:
     assert destination() == Destination(name="siem", endpoint=Endpoint(host="siem.example.com"))
-    assert routes.webhook(listed({"hostname": "h"}), WEBHOOK).storage == "file_storage_persistent_queue"  # type: ignore[union-attr]
 
 
 def test_every_parameter_counts() -> None:
@@ -77,7 +79,7 @@ def test_every_parameter_counts() -> None:
             key_file="k.pem",
         ),
         retry=Retry(enabled=False, initial_interval=1.0, max_interval=2.0, max_elapsed=0.0),
-        buffering=Buffering(consumers=1, max_batches=3, on_full=OnFull.DROP_NEWEST, storage=Storage()),
+        buffering=Buffering(consumers=1, max_batches=3, on_full=OnFull.DROP_NEWEST, storage=STORAGES["own"]),
         schedule=Schedule(cron="0 22 * * 1-5", window=90, timezone="Europe/Berlin"),
     )
 
@@ -130,8 +132,9 @@ def test_what_does_not_fit_the_type_is_no_destination(values: dict[str, Any]) ->
     assert destination(**values) is None
 
 
-def test_without_a_type_there_is_no_destination() -> None:
-    assert routes.webhook(listed({"hostname": "h"}), None) is None
+def test_without_a_type_or_its_storage_there_is_no_destination() -> None:
+    assert routes.destination("siem", listed({"hostname": "h"}), None, storage_of=STORAGES.get) is None
+    assert destination(persistent_queue_storage="gone") is None
     assert routes.queue_storage("own", [], None) is None
 
 

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import playwright
+import pytest
 
 from tests import needs
 
@@ -16,6 +17,8 @@ ROOT = Path(__file__).parents[2]
 NODE_MODULES = Path(__file__).with_name("node_modules")
 UNPACKED = ROOT / ".venv" / "glewlwyd"
 DEX = ROOT / ".venv" / "dex" / "dex"
+ORACLE = ROOT / ".venv" / "oracle" / "oracle"
+COLLECTOR = ROOT / ".venv" / "otelcol" / "otelcol"
 OLDEST_NODE = 20
 CHROMIUM = Path("/usr/bin/chromium")
 
@@ -39,6 +42,18 @@ def glewlwyd() -> Path:
 def dex() -> Path:
     """The program."""
     return DEX if DEX.is_file() else needs.lacking("dex (`make test-providers` builds it)")
+
+
+def template_oracle() -> Path:
+    """The program in Go that evaluates templates."""
+    return ORACLE if ORACLE.is_file() else needs.lacking("the oracle of templates (`make test-providers` builds it)")
+
+
+def collector() -> Path:
+    """The OpenTelemetry Collector. Where it cannot be built, its tests are skipped in CI too: it takes ten minutes."""
+    if not COLLECTOR.is_file():
+        pytest.skip("this machine lacks otelcol (`scripts/setup-providers collector` builds it)")
+    return COLLECTOR
 
 
 def generators() -> Path:

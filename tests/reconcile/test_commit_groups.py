@@ -9,7 +9,7 @@ import pytest
 from reconciler.model.errors import Transient
 from reconciler.reconcile.apply import Applier, RecordOf
 from reconciler.reconcile.commit_groups import CommitGroup
-from reconciler.worker.messages import CommitJob, CommitPlanned, RepositoryFiles
+from reconciler.worker.messages import CommitJob, CommitPlanned
 from tests.commit_jobs import commit_job
 
 pytestmark = pytest.mark.anyio
@@ -25,7 +25,6 @@ class Planning:
 
     def __init__(self) -> None:
         self.together: list[list[str]] = []
-        self.neighbours: list[list[str]] = []
         self.fails_together = False
         self.goes_on, self.stores, self.is_asked = asyncio.Event(), asyncio.Event(), asyncio.Event()
         for event in (self.goes_on, self.stores):
@@ -36,7 +35,6 @@ class Planning:
     ) -> CommitPlanned:
         names = [job.rules.name, *(one.rules.name for one, _ in beside)]
         self.together.append(names)
-        self.neighbours.append([one.rules.name for one in job.neighbours])
         self.is_asked.set()
         await self.goes_on.wait()
         if beside and self.fails_together:
@@ -69,9 +67,8 @@ async def run(group: CommitGroup, name: str, **job: Any) -> str:
 async def test_those_with_the_same_commit_are_one_change_once_all_are_ready_or_over() -> None:
     planning = Planning()
     group = group_of(planning, "a", "b", "c", "d", "late")
-    neighbours = tuple(RepositoryFiles(rules=commit_job(name=name).rules, mirror="", branch="") for name in ("b", "x"))
     async with asyncio.TaskGroup() as tasks:
-        found = [tasks.create_task(run(group, name, neighbours=neighbours)) for name in ("b", "a")]
+        found = [tasks.create_task(run(group, name)) for name in ("b", "a")]
         found += [tasks.create_task(run(group, "c", commit="another"))]
         await asyncio.sleep(0)
         group.end("d")
@@ -79,7 +76,6 @@ async def test_those_with_the_same_commit_are_one_change_once_all_are_ready_or_o
         found.append(tasks.create_task(run(group, "late")))
     assert [one.result() for one in found] == ["b", "a", "c", "late"]
     assert sorted(planning.together) == [["a", "b", "late"], ["c"]]
-    assert planning.neighbours[planning.together.index(["a", "b", "late"])] == ["x"]
 
 
 async def test_what_fails_together_is_tried_by_each_alone() -> None:

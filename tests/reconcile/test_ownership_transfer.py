@@ -16,10 +16,12 @@ def other(tmp_path: Path) -> Repository:
     return Repository.init(tmp_path / "other")
 
 
-def pair(source: Repository, other: Repository, follow: Follow, **settings: Any) -> tuple[Followed, Followed]:
-    """Two repositories that hold `shared`; the first owns it."""
+def pair(
+    source: Repository, other: Repository, follow: Follow, text: str = destination("shared"), **settings: Any
+) -> tuple[Followed, Followed]:
+    """Two repositories that hold `shared`; the first owns it, with this text."""
     source.write("a.yaml", destination("a"))
-    source.write("shared.yaml", destination("shared"))
+    source.write("shared.yaml", text)
     source.commit()
     first = follow(source)
     first.head()
@@ -58,12 +60,11 @@ def test_as_the_next_version_when_the_other_holds_it_differently(
     before = shared(first)
     assert "description" not in before["metadata"]
     source.remove("shared.yaml")
-    run = first.commit()
+    assert first.commit()["counts"] == {"unchanged": 1}
+    until(lambda: second.state()["message"] is None, "the other repository has run again")
     after = shared(first)["metadata"]
-    assert (run["counts"], statuses(run)) == ({"configured": 1}, {"shared": "configured"})
     assert (after["id"], after["version"], after["description"]) == (before["metadata"]["id"], 2, "of the other")
     assert shared(first)["status"]["source"]["commit"] == other.head()
-    until(lambda: second.state()["message"] is None, "the other repository has run again")
 
 
 @pytest.mark.parametrize("branch", ["main", None])
@@ -90,12 +91,16 @@ def test_unless_the_other_holds_it_twice(source: Repository, other: Repository, 
     assert first.commit()["counts"] == {"deleted": 1}
 
 
-def test_unless_it_would_be_invalid(source: Repository, other: Repository, follow: Follow) -> None:
+def test_as_it_is_if_what_the_other_holds_is_invalid(source: Repository, other: Repository, follow: Follow) -> None:
     other.write("shared.yaml", destination("shared").replace("type: otlp", "type: missing"))
     first, second = pair(source, other, follow)
+    before = shared(first)
     source.remove("shared.yaml")
-    assert first.commit()["counts"] == {"deleted": 1}
+    assert first.commit()["counts"] == {"unchanged": 1}
     assert second.head()["counts"] == {"invalid": 1}
+    after = shared(first)
+    assert (after["metadata"], after["spec"]) == (before["metadata"], before["spec"])
+    assert after["status"]["source"]["repository"] == second.name
 
 
 def test_and_not_while_a_file_of_its_owner_is_unreadable(source: Repository, other: Repository, follow: Follow) -> None:
@@ -107,14 +112,13 @@ def test_and_not_while_a_file_of_its_owner_is_unreadable(source: Repository, oth
     assert shared(first)["status"]["source"]["repository"] == first.name
 
 
-def test_and_keeps_what_it_refers_to(source: Repository, other: Repository, follow: Follow) -> None:
+def test_and_keeps_what_its_stored_version_refers_to(source: Repository, other: Repository, follow: Follow) -> None:
     own = "apiVersion: service/v1\nkind: DestinationType\nmetadata: {name: own}\nspec: {parameters: []}\n"
     source.write("type.yaml", own)
-    other.write("shared.yaml", destination("shared").replace("type: otlp", "type: own"))
-    first, _ = pair(source, other, follow)
+    first, _ = pair(source, other, follow, destination("shared").replace("type: otlp", "type: own"))
     source.remove("shared.yaml")
     source.remove("type.yaml")
     run = first.commit()
-    assert statuses(run) == {"own": "in-use", "shared": "configured"}
+    assert statuses(run) == {"own": "in-use"}
     [in_use] = [one for one in run["statuses"] if one["status"] == "in-use"]
     assert in_use["reason"] == "Destination shared refers to it; change that first"

@@ -16,9 +16,11 @@ from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
 from reconciler.reconcile import repositories
+from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
+from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted
 from tests import entries
 from tests.api.parts import Parts, started
 from tests.reconcile import writers
@@ -203,3 +205,44 @@ async def test_the_signature_is_checked_again_for_a_tag_that_was_made_anew_for_t
         sign_with(source, signed.ada)
         source.git("tag", "--sign", "--message=Signed", "--force", "v1")
         assert await signed.reconciled() == (commit, "")
+
+
+class Exhausting(CommitGroup):
+    """A group in place of a worker to which each commit is too much; it notes what it was asked to plan."""
+
+    def __init__(self, applier: Applier) -> None:
+        super().__init__(applier)
+        self.planned: list[str] = []
+
+    async def commit(self, job: CommitJob, **_: object) -> CommitPlanned:
+        """Fails."""
+        self.planned.append(job.commit)
+        raise Exhausted("the commit holds too many files")
+
+
+async def test_a_commit_over_a_limit_is_planned_again_on_request_or_when_something_changed(tmp_path: Path) -> None:
+    source = Repository.init(tmp_path / "source")
+    source.write("a.yaml", "")
+    first = source.commit()
+    async with started(tmp_path) as parts:
+        group = Exhausting(parts.environment.applier)
+        watched = entries.watched("telemetry", str(source.path))
+        one = Reconciler(
+            watched,
+            parts.environment,
+            following=parts.environment.remotes.follow(watched.source),
+            neighbours=tuple,
+            group=group,
+            tell_group=lambda _: None,
+        )
+        for _ in range(2):
+            await reconciled(one)
+            assert one.memory.fault is not None
+            assert one.memory.fault.message == "the commit holds too many files"
+        assert group.planned == [first]
+        await reconciled(one, Trigger.REQUEST)
+        assert group.planned == [first, first]
+        source.write("a.yaml", "# less")
+        second = source.commit()
+        await reconciled(one)
+        assert group.planned == [first, first, second]

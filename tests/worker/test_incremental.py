@@ -16,10 +16,10 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.store.planning_view import SqlitePlanningView
 from reconciler.store.records import Changes, Record, RepositoryRow
 from reconciler.store.sqlite import SqliteStore
-from reconciler.worker import commits, messages
+from reconciler.worker import commits
 from reconciler.worker.messages import CommitPlanned, Context
 from reconciler.worker.trees import Allowance
-from tests.commit_jobs import commit_job
+from tests.commit_jobs import commit_job, finished
 from tests.daemons import destination
 from tests.repositories import Repository
 
@@ -91,7 +91,7 @@ class Reading:
         with Snapshot.open(Path(job.mirror), job.commit) as snapshot:
             allowance = Allowance()
             steps = commits.plan_commit(job, snapshot, self.view, emit=parts.append, allowance=allowance)
-            planned = messages.finished(steps)
+            planned = finished(steps)
         return planned, parts
 
     async def follow(self, commit: str) -> CommitPlanned:

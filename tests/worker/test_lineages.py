@@ -104,7 +104,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
     ]
     await store.commit(parts, record=Record())
     found, sent = explain(store, repository)
-    assert found == LineageFound(explained=3, more=False)
+    assert found == LineageFound(explained=3)
     await store.commit(sent, record=Record())
 
     def changed_by(path: str, date: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ async def test_is_of_the_file_in_the_commit_that_was_read(store: SqliteStore, re
         "adopted": shown(head, "gone.yaml", "other"),
         "moved": shown(head, "b.yaml") | of_b,
     }
-    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
+    assert explain(store, repository) == (LineageFound(explained=0), [])
 
 
 async def test_a_commit_that_the_mirror_has_lost_hinders_no_other(store: SqliteStore, repository: Repository) -> None:
@@ -145,20 +145,11 @@ async def test_many_are_explained_some_at_a_time(
     parts = [came(name, source(commits["a.yaml"]), "a.yaml") for name in "abc"]
     await store.commit(parts, record=Record())
     answers = []
-    for _ in range(2):
+    for _ in range(3):
         found, sent = explain(store, repository)
         answers.append((found, named(sent)))
         await store.commit(sent, record=Record())
-    assert answers == [(LineageFound(2, more=True), ["a", "b"]), (LineageFound(1, more=False), ["c"])]
-
-
-async def test_a_search_that_finds_nothing_is_not_made_again_at_once(
-    store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(commit_jobs, "MOST_EXPLAINED", 2)
-    head = written(repository, "a.yaml")["a.yaml"]
-    await store.commit([came(name, source(head), "absent.yaml") for name in "ab"], record=Record())
-    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
+    assert answers == [(LineageFound(2), ["a", "b"]), (LineageFound(1), ["c"]), (LineageFound(0), [])]
 
 
 async def test_a_search_ends_after_a_time(
@@ -167,10 +158,10 @@ async def test_a_search_ends_after_a_time(
     commits = written(repository, "a.yaml", "b.yaml")
     await store.commit([came("a", source(commits["b.yaml"]), "a.yaml")], record=Record())
     monkeypatch.setattr(commit_jobs, "BACKGROUND_SECONDS", 0.0)
-    assert explain(store, repository) == (LineageFound(explained=0, more=False), [])
+    assert explain(store, repository) == (LineageFound(explained=0), [])
 
 
-async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_at_once(
+async def test_what_was_found_in_that_time_is_told_and_the_next_search_finds_the_rest(
     store: SqliteStore, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     head = written(repository, "a.yaml", "b.yaml")["b.yaml"]
@@ -181,10 +172,10 @@ async def test_what_was_found_in_that_time_is_told_and_the_rest_is_searched_for_
     monkeypatch.setattr(time, "monotonic", lambda: next(instants))
     found, sent = explain(store, repository)
     monkeypatch.undo()
-    assert (found, named(sent)) == (LineageFound(explained=1, more=True), ["b"])
+    assert (found, named(sent)) == (LineageFound(explained=1), ["b"])
     await store.commit(sent, record=Record())
     found, sent = explain(store, repository)
-    assert (found, named(sent)) == (LineageFound(explained=1, more=False), ["a"])
+    assert (found, named(sent)) == (LineageFound(explained=1), ["a"])
 
 
 @pytest.mark.parametrize(("is_first", "limit"), [(True, "FIRST_SECONDS"), (False, "RUN_SECONDS")])

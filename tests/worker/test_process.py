@@ -123,7 +123,7 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
     worker: SpokenWorker, read: list[str], blob: str, told: str
 ) -> None:
     async with worker.started({CommitJob: WorkerSeconds(run=0.6, file=0.2)}) as child:
-        asked = await worker.asked(child, 1, commit_job(careful=True))
+        asked = await worker.asked(child, 1, commit_job())
         worker.say(1, Begun(), *map(At, read))
         with pytest.raises(Overdue) as overdue:
             await asked
@@ -132,7 +132,7 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
 
 async def test_each_file_of_a_job_has_a_time_of_its_own(worker: SpokenWorker) -> None:
     async with worker.started({CommitJob: WorkerSeconds(run=8.0, file=1.0)}) as child:
-        asked = await worker.asked(child, 1, commit_job(careful=True))
+        asked = await worker.asked(child, 1, commit_job())
         worker.say(1, Begun())
         for blob in ("a", "b", "c"):
             worker.say(1, At(blob))

@@ -9,7 +9,7 @@ from reconciler.git.snapshots import Snapshot
 from reconciler.model.outcomes import UpdateStatus
 from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
 from reconciler.worker import reviews, trees
-from reconciler.worker.trees import FileScope
+from reconciler.worker.trees import Allowance, FileScope
 from tests import canaries, worlds
 from tests.worlds import Following, World
 
@@ -257,7 +257,7 @@ def test_each_file_of_the_base_is_named_before_it_is_read_and_none_while_the_tre
         return walk(snapshot, scope=scope)
 
     monkeypatch.setattr(trees, "considered", walked)
-    reviews.plan_review(world.review_job("a", head), world.view, at=read.append)
+    reviews.plan_review(world.review_job("a", head), world.view, allowance=Allowance(at=read.append))
     with Snapshot.open(mirror.path, base) as before, Snapshot.open(mirror.path, head) as after:
         assert read == [before.blob("x.yaml"), "", "walk", after.blob("x.yaml"), after.blob("y.yaml"), ""]
 

@@ -6,7 +6,10 @@ import re
 from tests.scenarios.attacks.scene import NAMELESS, SAFE, SECRET, VAULT, Scene, component, resource
 from tests.scenarios.attacks.table import Attack, Attempt, Holds
 
-NONE_HERE = "`(sensitive)` stands for a stored secret, and there is none here; send the value itself"
+NONE_HERE = (
+    "`(sensitive)` stands for a stored secret, and none is found here by a unique `id`, `name` or `displayName`; "
+    "send the value itself"
+)
 MASK = "(sensitive)"
 NAME = "must be 1 to 63 letters, digits, `-`, `_` or `.`, and begin and end with a letter or digit"
 ID = "must be 1 to 128 letters, digits, `-`, `_` or `.`, and begin with a letter or digit"
@@ -217,17 +220,13 @@ _PLACEHOLDERS = (
     _tagged(
         "placeholder in a component without a name",
         inline(vault()),
-        "202 invalid: /spec/destinations/0/parameters/0/value: `(sensitive)` stands for a stored secret, which "
-        "is found by "
-        "an `id`, `name` or `displayName`, and there is none; send the value itself",
+        f"202 invalid: /spec/destinations/0/parameters/0/value: {NONE_HERE}",
     ),
     _tagged(
         "placeholder in two components of one name",
         inline(vault(id="first"), vault(id="first")),
         "\n".join(
-            f"{'202 invalid: ' if at == 0 else ''}/spec/destinations/{at}/parameters/0/value: `(sensitive)` "
-            f"stands for a "
-            "stored secret, and several entries of the same name may be meant; send the value itself"
+            f"{'202 invalid: ' if at == 0 else ''}/spec/destinations/{at}/parameters/0/value: {NONE_HERE}"
             for at in (0, 1)
         ),
     ),

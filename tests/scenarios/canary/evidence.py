@@ -270,12 +270,12 @@ class Gathering:
         for project in ("default", "leaky"):
             for kind in ("destinations", "sources", "configurations"):
                 for form in ("table", "wide", "json", "yaml", "name"):
-                    self.command("--project", project, "get", kind, "-o", form)
+                    self.command("get", kind, "-o", form, "--project", project)
             for name in ("secretive", "hook", "wrong"):
-                self.command("--project", project, "get", "destination", name, "-o", "yaml")
+                self.command("get", "destination", name, "-o", "yaml", "--project", project)
                 for form in ("table", "json", "yaml"):
-                    self.command("--project", project, "history", "destination", name, "-o", form)
-            self.command("--project", project, "export", f"export-{project}")
+                    self.command("history", "destination", name, "-o", form, "--project", project)
+            self.command("export", f"export-{project}", "--project", project)
         for arguments in (
             ("status",),
             ("status", "-o", "json"),
@@ -313,8 +313,8 @@ class Gathering:
         for more in ([], ["--dry-run"], ["--accept-invalid"], ["-o", "yaml"]):
             self.command("apply", "-f", "-", *more, stdin=text)
         self.command("delete", "-f", "-", "--dry-run", stdin=text)
-        self.command("--api-key", canary("wrong-key-in-an-option-0123456789"), "status")
-        self.command("--server", f"http://u:{canary('in-a-server-url')}@127.0.0.1:1", "status")
+        self.command("status", "--api-key", canary("wrong-key-in-an-option-0123456789"))
+        self.command("status", "--server", f"http://u:{canary('in-a-server-url')}@127.0.0.1:1")
 
     def _settings(self) -> None:
         url = f"https://u:{canary('in-a-url')}@git.example/a.git"

@@ -2,7 +2,7 @@
 
 from reconciler.worker import client
 from reconciler.worker.client import CrashMemory
-from reconciler.worker.messages import CommitJob, ReviewJob
+from reconciler.worker.messages import ReviewJob
 from tests.commit_jobs import commit_job
 
 JOB = commit_job()
@@ -11,21 +11,10 @@ JOB = commit_job()
 def test_a_file_is_set_aside_when_two_children_ended_over_it() -> None:
     memory = CrashMemory()
     memory.ended_at("b")
-    assert prepared(memory).aside == frozenset()
+    assert memory.aside == frozenset()
     memory.ended_at("b")
     memory.ended_at("c")
-    found = prepared(memory)
-    assert (found.aside, found.careful) == (frozenset({"b"}), True)
-    proposed = memory.prepared(ReviewJob(commit=JOB, head="h"), careful=True)
-    assert isinstance(proposed, ReviewJob)
-    assert proposed.commit == found
-
-
-def prepared(memory: CrashMemory) -> CommitJob:
-    """Return the commit as a careful worker gets it."""
-    found = memory.prepared(JOB, careful=True)
-    assert isinstance(found, CommitJob)
-    return found
+    assert memory.aside == {"b"}
 
 
 def test_a_commit_is_suspect_until_it_is_planned() -> None:

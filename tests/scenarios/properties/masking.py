@@ -6,7 +6,7 @@ from typing import Any, TypeAlias
 
 from reconciler.model import builtins, component_types, masking, type_checks, values
 from reconciler.model.component_types import ComponentType
-from reconciler.model.masking import Matching, Unmatched
+from reconciler.model.masking import Matching
 from reconciler.model.names import Key
 from reconciler.model.values import Pointer, Value
 from tests.scenarios.properties.documents import MASK
@@ -50,5 +50,5 @@ def _same(newer: Held, clear: dict[str, Any]) -> set[Pointer]:
     return {
         there
         for pointer, there in found.items()
-        if not isinstance(there, Unmatched) and values.is_same(values.value_at(clear, there), held[pointer])
+        if there is not None and values.is_same(values.value_at(clear, there), held[pointer])
     }

@@ -13,9 +13,10 @@ from reconciler.model.flows import Flow
 from reconciler.model.plan import PlanEntry
 from reconciler.review import static
 from reconciler.store.records import Changes
-from reconciler.worker import commits, messages
+from reconciler.worker import commits
 from reconciler.worker.trees import Allowance
 from tests import worlds
+from tests.commit_jobs import finished
 from tests.scenarios.properties import documents
 from tests.scenarios.properties.documents import Document, document
 from tests.scenarios.properties.profiles import profiles
@@ -193,7 +194,7 @@ def _run(world: World, *, full: bool) -> dict[str, Said]:
     parts: list[Changes] = []
     with Snapshot.open(world.mirrors["a"].path, job.commit) as snapshot:
         steps = commits.plan_commit(job, snapshot, world.view, emit=parts.append, allowance=Allowance())
-        first = messages.finished(steps)
+        first = finished(steps)
     found: dict[str, Said] = {}
     for name, planned in zip(NAMES, (first, *first.beside), strict=True):
         rows = [row for part in parts for row in part.statuses if row.run == name]

@@ -1,0 +1,96 @@
+"""`reconciler render`: what a Collector runs for a Configuration in files, without a server."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from reconciler.cli import exits, files, output
+from reconciler.cli.files import API_VERSION, SourceText
+from reconciler.collectors.components import Unrenderable
+from reconciler.collectors.rendering import Renderer
+from reconciler.model import builtins, component_types, components, documents, resource, values
+from reconciler.model.component_types import ComponentType
+from reconciler.model.components import MASK
+from reconciler.model.errors import Refused
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+KIND: Final = "Configuration"
+
+
+@click.command()
+@click.argument("name", metavar="CONFIGURATION")
+@click.argument("paths", metavar="[PATH]...", nargs=-1, type=click.Path(exists=True, allow_dash=True))
+@click.option(
+    "-o", "--output", "target", type=click.Path(path_type=Path), help="The file to write; else to the screen."
+)
+@click.pass_context
+def render(context: click.Context, *, name: str, paths: tuple[str, ...], target: Path | None) -> None:
+    """Print the YAML that a Collector runs for a Configuration, without a server.
+
+    The Configuration and what it names are in the files and folders; the present folder if there are none. Built-in
+    types are known. A Configuration with `raw` is printed as it is. It ends with 3 if the Configuration cannot be
+    rendered.
+    """
+    held = _resources(paths or (".",))
+    key = Key(KIND, name)
+    if key not in held:
+        raise Refused(f"no file holds the {KIND} {name}")
+    spec = held[key]["spec"]
+    raw = spec.get("raw") if isinstance(spec, dict) else None
+    if isinstance(raw, str):
+        text = raw.encode()
+    else:
+        try:
+            rendered = Renderer(lambda wanted: _masked(wanted, held)).render(_masked(key, held))
+        except Unrenderable as fault:
+            output.error(f"{KIND} {name}: {fault.reason}")
+            context.exit(exits.NOT_STORED)
+        text = rendered.text
+        for sentence in rendered.left_out:
+            output.note(sentence)
+    if target is None:
+        output.write(text.decode())
+    else:
+        target.write_bytes(text)
+
+
+def _resources(paths: Sequence[str]) -> dict[Key, dict[str, Value]]:
+    """Read the resources of the files by key, above the built-in ones. Raises Refused for one that is not valid."""
+    held = dict(builtins.built_in())
+    for file in files.read_texts(tuple(paths)):
+        if not isinstance(file, SourceText):
+            raise Refused(f"{file.path}: {file.message}")
+        try:
+            found = file.documents()
+        except documents.DocumentError as problem:
+            raise Refused(f"{file.path}:{problem.line}:{problem.column}: {problem.message}") from None
+        for document in found:
+            if not files.is_resource(document.value, api_versions=frozenset({API_VERSION})):
+                continue
+            judged = resource.judge(document.value, api_versions=frozenset({API_VERSION}))
+            if judged.key is None or judged.owned is None:
+                place = f"{file.path}:{document.line}:{document.column}"
+                raise Refused(f"{place}: this document is not valid; `reconciler validate` says why")
+            held[judged.key] = judged.owned
+    return held
+
+
+def _masked(key: Key, held: dict[Key, dict[str, Value]]) -> Value:
+    """Return the spec of a resource without its secrets, as the service would show it; None if there is none."""
+    document = held.get(key)
+    if document is None:
+        return None
+    found = components.find_components(key.kind, document["spec"])
+    types = components.component_types_of(found, lambda wanted: _type(wanted, held))
+    secrets = components.find_parameters(document["spec"], types).secrets
+    return values.replaced(document, {("spec", *pointer): MASK for pointer, _ in secrets})["spec"]
+
+
+def _type(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentType | None:
+    document = held.get(key)
+    if document is None:
+        return None
+    return component_types.compiled(key.name, component_types.read_definitions(document["spec"]))

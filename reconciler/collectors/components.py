@@ -1,0 +1,249 @@
+"""One component for Collectors: the templates of its type, evaluated with its parameters.
+
+A type has a block for each set of signals: `logs`, `logs+metrics` and so on. Each part of a block is a template whose
+output is a YAML list of maps with one key, the id of a component of the Collector; their order counts. The ids get the
+name of the resource: `filelog` becomes `filelog/NAME`, `batch/2` becomes `batch/NAME__2`.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from reconciler.collectors.templates import Template, TemplateFault, integer
+from reconciler.model import component_types, components, documents, positions
+from reconciler.model.components import MASK
+from reconciler.model.positions import DocumentError
+from reconciler.model.values import Value
+
+SIGNALS: Final = ("logs", "metrics", "traces")
+BLOCKS: Final = (*SIGNALS, "logs+metrics", "logs+traces", "metrics+traces", "logs+metrics+traces")
+PARTS: Final = ("receivers", "processors", "exporters", "extensions")
+_ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,62}(?:/[-A-Za-z0-9_.]{1,255})?")
+HELD: Final = (
+    "the service holds the value of `{}` as a secret and shows it to nobody; write `${{env:NAME}}` in its place, which "
+    "the Collector resolves itself"
+)
+
+
+class Entry(NamedTuple):
+    """One component of a Collector: its id, and what the Collector reads under it."""
+
+    id: str
+    config: Value
+
+
+Rendered = Mapping[str, Mapping[str, list[Entry]]]
+"""The entries by signal and part."""
+
+
+class Unrenderable(Exception):
+    """A component cannot be rendered: a sentence, and the parameter, the type, and the line of a template, if known."""
+
+    def __init__(self, reason: str, *, parameter: str = "", type_name: str = "", template: str = "", line: int = 0):
+        super().__init__(reason)
+        self.reason = reason
+        self.parameter = parameter
+        self.type_name = type_name
+        self.template = template
+        self.line = line
+
+
+class CollectorType:
+    """A type as Collectors need it. It parses each template once; it is used in one thread."""
+
+    def __init__(self, name: str, spec: Value) -> None:
+        self.name = name
+        self._spec = spec if isinstance(spec, dict) else {}
+        self._templates: dict[tuple[str, str], Template] = {}
+        self._defaults: dict[str, Value] = {}
+        self._categories: dict[str, list[Value]] = {}
+        self._resource = ""
+        self._definitions = {one.name: one for one in component_types.read_definitions(spec)}
+        listed = self._spec.get("parameters")
+        for item in listed if isinstance(listed, list) else ():
+            parameter = components.parameter_name(item)
+            if isinstance(item, dict) and parameter is not None:
+                if item.get("default") is not None:
+                    self._defaults.setdefault(parameter, item["default"])
+                options = item.get("options")
+                given = options.get("metricCategories") if isinstance(options, dict) else None
+                self._categories.setdefault(parameter, given if isinstance(given, list) else [])
+
+    def runs_on_collectors(self) -> bool:
+        """Return True if it has any template."""
+        return any(True for _ in self._texts())
+
+    def render(self, resource: str, given: list[Value]) -> Rendered:
+        """Return the components of a resource of this name with these parameters. Raises Unrenderable."""
+        values = self._values(given)
+        self._resource = resource
+        found: dict[str, dict[str, list[Entry]]] = {}
+        for block, part, text in self._texts():
+            entries = self._entries(block, part, text, values)
+            for signal in block.split("+"):
+                found.setdefault(signal, {}).setdefault(part, []).extend(entries)
+        return found
+
+    def _texts(self) -> Iterator[tuple[str, str, str]]:
+        for block in BLOCKS:
+            templates = self._spec.get(block)
+            if isinstance(templates, dict):
+                for part in PARTS:
+                    if isinstance(text := templates.get(part), str) and text.strip():
+                        yield block, part, text
+
+    def _values(self, given: list[Value]) -> dict[str, Value]:
+        """The defaults that are not null, overlaid with the given values; raises Unrenderable for a secret of the
+        service.
+        """
+        values = dict(self._defaults)
+        for parameter in given:
+            name = components.parameter_name(parameter)
+            value = parameter.get("value") if isinstance(parameter, dict) else None
+            if name is None or value is None:
+                continue
+            if _holds_mask(value):
+                raise Unrenderable(HELD.format(name), parameter=name, type_name=self.name)
+            values[name] = value
+        return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in values.items()}
+
+    def _entries(self, block: str, part: str, text: str, values: dict[str, Value]) -> list[Entry]:
+        at = f"{block}.{part}"
+        try:
+            template = self._templates.get((block, part))
+            if template is None:
+                template = self._templates[block, part] = Template(text, self._functions())
+            output = template.output(values)
+        except TemplateFault as fault:
+            raise self._fault(at, fault.message, line=fault.line, parameter=fault.parameter) from None
+        try:
+            read = documents.read(output.encode(), syntax=documents.Syntax.YAML, limits=positions.FILE_LIMITS)
+        except DocumentError as error:
+            raise self._fault(at, f"its output is no YAML: {error.message}") from None
+        listed = read[0].value if read else None
+        if len(read) > 1 or not isinstance(listed, (list, type(None))):
+            raise self._fault(at, "its output is not one list of components")
+        return [self._entry(at, key, config) for item in listed or () for key, config in self._pairs(at, item)]
+
+    def _pairs(self, at: str, item: Value) -> Iterator[tuple[str, Value]]:
+        if not isinstance(item, dict):
+            raise self._fault(at, "its output has an entry that is not `ID: ...`")
+        yield from item.items()
+
+    def _entry(self, at: str, key: str, config: Value) -> Entry:
+        if _ID.fullmatch(key) is None:
+            raise self._fault(at, f"`{key[:80]}` is not the id of a component")
+        return Entry(self._component_id(key), config)
+
+    def _component_id(self, key: object) -> str:
+        kind, _, number = str(key).partition("/")
+        return f"{kind}/{self._resource}__{number}" if number else f"{kind}/{self._resource}"
+
+    def _fault(self, at: str, message: str, *, line: int = 0, parameter: str = "") -> Unrenderable:
+        place = f", line {line}" if line else ""
+        reason = f"in `{at}` of the type `{self.name}`{place}: {message}"
+        return Unrenderable(reason, parameter=parameter, type_name=self.name, template=at, line=line)
+
+    def _functions(self) -> dict[str, Callable[..., object]]:
+        """The helpers that templates of existing types call."""
+        return {
+            "bpComponentID": self._component_id,
+            "bpRouteID": lambda: self._component_id("route").removeprefix("route/"),
+            "bpHasCategoryMetricsEnabled": self._has_enabled,
+            "bpDisabledCategoryMetrics": self._disabled,
+            "bpDefaultDisabledCategoryMetrics": self._disabled_by_default,
+            "bpRenderOtelRetryOnFailureConfig": _retry,
+            "bpRenderOtelSendingQueueConfig": _queue,
+            "bpRenderStandardParsingOperator": _parsing_operator,
+            "bpRenderMaskRules": _mask_rules,
+            "bpMapSeverityNameToNumber": lambda name: _SEVERITIES.get(str(name), 0),
+        }
+
+    def _metrics(self, name: object, category: object) -> Iterator[tuple[str, bool]]:
+        """Yield the metrics of a category in a parameter's definition, and if each is off by default."""
+        for one in self._categories.get(str(name), ()):
+            listed = one.get("metrics") if isinstance(one, dict) and one.get("label") == category else None
+            if isinstance(listed, list):
+                for metric in listed:
+                    if isinstance(metric, dict):
+                        yield str(metric.get("name")), metric.get("defaultDisabled") is True
+
+    def _has_enabled(self, off: list[str] | None, name: object, category: object) -> bool:
+        return any(metric not in (off or ()) for metric, _ in self._metrics(name, category))
+
+    def _disabled(self, off: list[str] | None, name: object, category: object) -> list[str]:
+        return [metric for metric, _ in self._metrics(name, category) if metric in (off or ())]
+
+    def _disabled_by_default(self, off: list[str] | None, name: object, category: object) -> list[str]:
+        return [one for one, is_off in self._metrics(name, category) if is_off and one not in (off or ())]
+
+
+def _holds_mask(value: Value) -> bool:
+    if isinstance(value, dict):
+        return any(_holds_mask(one) for one in value.values())
+    if isinstance(value, list):
+        return any(_holds_mask(one) for one in value)
+    return value == MASK
+
+
+def _retry(enabled: object, initial: object, longest: object, elapsed: object) -> str:
+    if not enabled:
+        return "retry_on_failure: {enabled: false}"
+    times = (
+        f"initial_interval: {integer(initial)}s, max_interval: {integer(longest)}s, "
+        f"max_elapsed_time: {integer(elapsed)}s"
+    )
+    return f"retry_on_failure: {{enabled: true, {times}}}"
+
+
+def _queue(enabled: object, persistent: object, storage: object, consumers: object, size: object) -> str:
+    if not enabled:
+        return "sending_queue: {enabled: false}"
+    kept = f", storage: {json.dumps(str(storage))}" if persistent else ""
+    return f"sending_queue: {{enabled: true, num_consumers: {integer(consumers)}, queue_size: {integer(size)}{kept}}}"
+
+
+_SEVERITIES: Final = {
+    name: 1 + 4 * index for index, name in enumerate(("TRACE", "DEBUG", "INFO", "WARN", "ERROR", "FATAL"))
+}
+_LAYOUTS: Final = {"ISO8601": "%Y-%m-%dT%H:%M:%S.%f%z", "RFC3339": "%Y-%m-%dT%H:%M:%S.%f"}
+
+
+def _parsing_operator(*given: object) -> str:
+    """An operator of the file log receiver, as JSON: parse the body, then the timestamp and severity in it.
+
+    The arguments: format, target, expression, parse timestamp, its field, time zone, its format, epoch layout, manual
+    layout, parse severity, its field.
+    """
+    if len(given) != _PARSING_ARGUMENTS:
+        raise ValueError(f"takes {_PARSING_ARGUMENTS} arguments")
+    style, target, regex, has_time, time_field, zone, layout, epoch, manual, has_severity, severity_field = given
+    operator: dict[str, object] = {}
+    if style == "json":
+        operator = {"type": "json_parser", "parse_to": target}
+    elif style == "regex":
+        operator = {"type": "regex_parser", "regex": regex, "parse_to": target}
+    if operator and has_severity:
+        operator["severity"] = {"parse_from": f"{target}.{severity_field}"}
+    if operator and has_time:
+        timestamp: dict[str, object] = {"parse_from": f"{target}.{time_field}"}
+        if layout == "Epoch":
+            timestamp |= {"layout_type": "epoch", "layout": epoch}
+        elif layout == "Manual":
+            timestamp["layout"] = manual
+        elif layout in _LAYOUTS:
+            timestamp["layout"] = _LAYOUTS[str(layout)]
+        if zone:
+            timestamp["location"] = zone
+        operator["timestamp"] = timestamp
+    return json.dumps(operator, sort_keys=True)
+
+
+_PARSING_ARGUMENTS: Final = 11
+
+
+def _mask_rules(*given: object) -> str:
+    """The rules of a masking processor, by name, of all maps among the arguments."""
+    rules = {str(name): str(rule) for one in given if isinstance(one, dict) for name, rule in one.items()}
+    return f"- mask:\n    rules: {json.dumps(rules, sort_keys=True)}\n"

@@ -1,0 +1,239 @@
+"""The YAML that a Collector runs, made of a Configuration and the components that it names. Pure.
+
+Each source is joined with each destination in a pipeline for each signal that both handle. On the way are, in order:
+the processors of the source's type, those under the source, those of the Configuration, those under the destination,
+those of the destination's type. A disabled component contributes nothing.
+
+The same input gives the same bytes. Texts such as `${env:NAME}` stay as they are: the Collector resolves them.
+"""
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Rendered, Unrenderable
+from reconciler.model import components, routes, yaml_documents
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+SECONDS: Final = 2.0  # for one Configuration
+MOST_PIPELINES: Final = 2_000
+MOST_CHARACTERS: Final = 4_000_000  # of the result
+SERVICE_TYPES: Final = frozenset({routes.WEBHOOK_TYPE, routes.STORAGE_TYPE})
+"""The types that the service runs and no Collector does."""
+
+NOTHING: Final[dict[str, Value]] = {
+    "receivers": {"nop": {}},
+    "exporters": {"nop": {}},
+    "service": {"pipelines": {"logs": {"receivers": ["nop"], "exporters": ["nop"]}}},
+}
+"""What a Collector runs for a Configuration that joins nothing: a Collector refuses to start without a pipeline."""
+
+Lookup = Callable[[Key], Value]
+"""Returns the masked spec of a resource; None if it is missing or cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rendering:
+    """The result: text in UTF-8, its hex SHA-256, and sentences about components that no Collector runs."""
+
+    text: bytes
+    hash: str
+    left_out: tuple[str, ...] = ()
+
+
+class Renderer:
+    """Renders Configurations of one project from one state of it. It keeps the types that it parsed."""
+
+    def __init__(self, lookup: Lookup, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lookup = lookup
+        self._clock = clock
+        self._types: dict[Key, CollectorType] = {}
+
+    def render(self, spec: Value) -> Rendering:
+        """Render a Configuration, given its masked spec. Raises Unrenderable."""
+        parts = _Parts(self._lookup, self._type, self._clock, self._clock() + SECONDS)
+        whole = parts.joined(spec)
+        text = yaml_documents.to_yaml([whole])
+        if len(text) > MOST_CHARACTERS:
+            raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
+        data = text.encode()
+        return Rendering(data, hashlib.sha256(data).hexdigest(), tuple(parts.left_out))
+
+    def _type(self, key: Key) -> CollectorType:
+        if key not in self._types:
+            spec = self._lookup(key)
+            if spec is None:
+                raise Unrenderable(f"the type `{key.name}` is missing or cannot be read", type_name=key.name)
+            self._types[key] = CollectorType(key.name, spec)
+        return self._types[key]
+
+
+class _End(NamedTuple):
+    """A source or a destination: its name in pipelines, its own entries, those of the processors under it."""
+
+    name: str
+    rendered: Rendered
+    under: list[Rendered]
+
+    def entries(self, signal: str, part: str) -> list[Entry]:
+        return list(self.rendered.get(signal, {}).get(part, ()))
+
+    def processors_under(self, signal: str) -> list[Entry]:
+        return [entry for one in self.under for entry in one.get(signal, {}).get("processors", ())]
+
+
+@dataclass(slots=True)
+class _Parts:
+    """The parts of one Configuration."""
+
+    lookup: Lookup
+    type_of: Callable[[Key], CollectorType]
+    clock: Callable[[], float]
+    deadline: float
+    left_out: list[str] = field(default_factory=list)
+
+    def joined(self, spec: Value) -> dict[str, Value]:
+        """Return the whole configuration of a Collector."""
+        held = spec if isinstance(spec, Mapping) else {}
+        for each in self._enabled("Connector", held.get("connectors")):
+            raise Unrenderable(f"{each.called} cannot be rendered: connectors are for other programs; disable it")
+        sources = self._ends("Source", held.get("sources"))
+        destinations = self._ends("Destination", held.get("destinations"))
+        between = [
+            self._rendered(each, f"processor{each.position}")
+            for each in self._enabled("Processor", held.get("processors"))
+        ]
+        further = [
+            self._rendered(each, each.name or f"extension{each.position}")
+            for each in self._enabled("Extension", held.get("extensions"))
+        ]
+        pipelines = _Pipelines()
+        for source in sorted(sources):
+            for destination in sorted(destinations):
+                for signal in SIGNALS:
+                    pipelines.join(signal, source, between, destination)
+        for one in further:
+            pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
+        return pipelines.whole() if pipelines.pipelines else NOTHING
+
+    def _ends(self, kind: str, listed: Value) -> list[_End]:
+        """Render the sources or the destinations. The same destination may come twice, so its name has its index."""
+        found: list[_End] = []
+        for each in self._enabled(kind, listed):
+            name = each.name or f"{kind.lower()}{each.position}"
+            if kind == "Destination":
+                name = f"{name}-{each.position}"
+            if any(end.name == name for end in found):
+                raise Unrenderable(f"{each.called} is named twice; name it once")
+            under = [
+                self._rendered(one, f"{name}__processor{one.position}")
+                for value in each.holders
+                for one in self._enabled("Processor", value.get("processors"))
+            ]
+            if each.component.get("routes"):
+                raise Unrenderable(f"{each.called} has `routes`, which are not rendered; remove them")
+            found.append(_End(name, self._rendered(each, name), under))
+        return found
+
+    def _enabled(self, kind: str, listed: Value) -> Iterator["_Enabled"]:
+        """Yield the components of a list that count, with the resources that they name."""
+        for index, component in enumerate(listed if isinstance(listed, list) else ()):
+            if not isinstance(component, dict) or routes.is_disabled(component):
+                continue
+            name = routes.component_name(component)
+            resource = component if name is None else self.lookup(Key(kind, name))
+            if not isinstance(resource, dict):
+                raise Unrenderable(f"{kind} `{name}` is missing or cannot be read")
+            if not routes.is_disabled(resource):
+                yield _Enabled(kind, index, name or "", component, resource)
+
+    def _rendered(self, each: "_Enabled", name: str) -> Rendered:
+        key = Key(f"{each.kind}Type", components.type_name_of(each.resource) or "")
+        if key in SERVICE_TYPES:
+            self.left_out.append(f"{each.called} of type `{key.name}` runs in the service only, so Collectors lack it")
+            return {}
+        if self.clock() > self.deadline:
+            raise Unrenderable(f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration")
+        try:
+            return self.type_of(key).render(name, components.given_parameters(each.resource))
+        except Unrenderable as fault:
+            raise Unrenderable(
+                f"{each.called}: {fault.reason}",
+                parameter=fault.parameter,
+                type_name=fault.type_name,
+                template=fault.template,
+                line=fault.line,
+            ) from None
+
+
+class _Enabled(NamedTuple):
+    """A component in a list that counts: `component` is the entry, `resource` what it names, or itself."""
+
+    kind: str
+    position: int
+    name: str  # of the resource; '' for one in place
+    component: dict[str, Value]
+    resource: dict[str, Value]
+
+    @property
+    def called(self) -> str:
+        return f"{self.kind} `{self.name}`" if self.name else f"{self.kind} {self.position} (in place)"
+
+    @property
+    def holders(self) -> tuple[dict[str, Value], ...]:
+        """What may hold processors: the resource, and the entry that names it."""
+        return (self.resource,) if self.resource is self.component else (self.resource, self.component)
+
+
+class _Pipelines:
+    """Pipelines and their components, collected in order."""
+
+    def __init__(self) -> None:
+        self.pipelines: dict[str, Value] = {}
+        self._components: dict[str, dict[str, Value]] = {part: {} for part in PARTS}
+        self._extensions: list[str] = []
+
+    def join(self, signal: str, source: _End, between: list[Rendered], destination: _End) -> None:
+        """Add the pipeline of a source and a destination, if both handle the signal."""
+        receivers, exporters = source.entries(signal, "receivers"), destination.entries(signal, "exporters")
+        if not receivers or not exporters:
+            return
+        if len(self.pipelines) == MOST_PIPELINES:
+            raise Unrenderable(f"it has more than {MOST_PIPELINES:,} pipelines; split the Configuration")
+        processors = [
+            *source.entries(signal, "processors"),
+            *source.processors_under(signal),
+            *(entry for one in between for entry in one.get(signal, {}).get("processors", ())),
+            *destination.processors_under(signal),
+            *destination.entries(signal, "processors"),
+        ]
+        pipeline: dict[str, Value] = {"receivers": self._add("receivers", receivers)}
+        if processors:
+            pipeline["processors"] = self._add("processors", processors)
+        pipeline["exporters"] = self._add("exporters", exporters)
+        self.pipelines[f"{signal}/{source.name}__{destination.name}"] = pipeline
+        self.extend([*source.entries(signal, "extensions"), *destination.entries(signal, "extensions")])
+
+    def extend(self, entries: "Iterator[Entry] | list[Entry]") -> None:
+        """Add extensions, each once."""
+        for name in self._add("extensions", [*entries]):
+            if name not in self._extensions:
+                self._extensions.append(str(name))
+
+    def whole(self) -> dict[str, Value]:
+        """Return the configuration of a Collector."""
+        service: dict[str, Value] = {"extensions": [*self._extensions]} if self._extensions else {}
+        service["pipelines"] = dict(self.pipelines)
+        whole: dict[str, Value] = {part: dict(held) for part, held in self._components.items() if held}
+        return {**whole, "service": service}
+
+    def _add(self, part: str, entries: list[Entry]) -> list[Value]:
+        held = self._components[part]
+        for entry in entries:
+            if entry.id in held and held[entry.id] != entry.config:
+                raise Unrenderable(f"two components have the id `{entry.id}` and differ")
+            held[entry.id] = entry.config
+        return [entry.id for entry in entries]

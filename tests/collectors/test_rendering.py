@@ -1,0 +1,192 @@
+"""A Configuration becomes what a Collector runs: pipelines, names, order, secrets, limits."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import yaml
+
+from reconciler.collectors.components import Unrenderable
+from reconciler.collectors.rendering import Renderer, Rendering
+from reconciler.model import builtins
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+
+def component(type_name: str, /, **parameters: Value) -> dict[str, Value]:
+    return {"type": type_name, "parameters": [{"name": name, "value": value} for name, value in parameters.items()]}
+
+
+def rendered(spec: Value, resources: Mapping[Key, Value] | None = None) -> Rendering:
+    known = {key: document["spec"] for key, document in builtins.built_in().items()} | dict(resources or {})
+    return Renderer(known.get).render(spec)
+
+
+def result(spec: Value, resources: Mapping[Key, Value] | None = None) -> Any:
+    loaded: Any = yaml.safe_load(rendered(spec, resources).text)
+    return loaded
+
+
+def pipelines(whole: Any) -> dict[str, dict[str, list[str]]]:
+    found: dict[str, dict[str, list[str]]] = whole["service"]["pipelines"]
+    return found
+
+
+BATCH: Value = component("batch", timeout=1)
+LIBRARY: dict[Key, Value] = {
+    Key("Source", "app"): {**component("otlp"), "processors": [BATCH]},
+    Key("Processor", "shared"): component("resource", upsert={"team": "a"}),
+    Key("Destination", "out"): {**component("otlphttp"), "processors": [BATCH]},
+    Key("Destination", "off"): {**component("debug"), "disabled": True},
+}
+
+
+def test_each_source_is_joined_with_each_destination_for_each_signal() -> None:
+    whole = result(
+        {
+            "sources": [{"name": "app"}, component("filelog")],
+            "destinations": [{"name": "out"}, {"name": "off"}, component("debug")],
+        },
+        LIBRARY,
+    )
+    assert [*pipelines(whole)] == [
+        "logs/app__destination2-2",
+        "metrics/app__destination2-2",
+        "traces/app__destination2-2",
+        "logs/app__out-0",
+        "metrics/app__out-0",
+        "traces/app__out-0",
+        "logs/source1__destination2-2",
+        "logs/source1__out-0",
+    ]
+    assert sorted(whole["receivers"]) == ["filelog/source1", "otlp/app"]
+
+
+def test_the_order_of_processors() -> None:
+    source: Value = {"name": "app", "processors": [{"name": "shared"}]}
+    disabled: dict[str, Value] = {**component("batch"), "disabled": True}
+    destination: Value = {"name": "out", "processors": [component("redaction"), disabled]}
+    whole = result(
+        {"sources": [source], "processors": [component("attributes", delete=["x"])], "destinations": [destination]},
+        LIBRARY,
+    )
+    assert pipelines(whole)["logs/app__out-0"]["processors"] == [
+        "batch/app__processor0",
+        "resource/app__processor0",
+        "attributes/processor0",
+        "batch/out-0__processor0",
+        "redaction/out-0__processor0",
+    ]
+
+
+def test_the_same_destination_may_come_twice() -> None:
+    whole = result({"sources": [{"name": "app"}], "destinations": [{"name": "out"}, {"name": "out"}]}, LIBRARY)
+    assert sorted(whole["exporters"]) == ["otlphttp/out-0", "otlphttp/out-1"]
+
+
+def test_the_same_source_may_not() -> None:
+    with pytest.raises(Unrenderable, match="Source `app` is named twice"):
+        rendered({"sources": [{"name": "app"}, {"name": "app"}], "destinations": [component("debug")]}, LIBRARY)
+
+
+@pytest.mark.parametrize("spec", [None, {}, {"sources": [{"name": "app"}]}, {"sources": [component("prometheus")]}])
+def test_nothing_to_join_is_a_configuration_that_does_nothing(spec: Value) -> None:
+    whole = result(spec, LIBRARY)
+    assert pipelines(whole) == {"logs": {"receivers": ["nop"], "exporters": ["nop"]}}
+
+
+def test_extensions_are_collected_once() -> None:
+    template = "- file_storage/a:\n    directory: /var/lib/otelcol\n"
+    keeping: Value = {"logs": {"receivers": "- nop:", "extensions": template}}
+    sources: list[Value] = [component("keeping"), component("keeping")]
+    whole = result({"sources": sources, "destinations": [component("debug")]}, {Key("SourceType", "keeping"): keeping})
+    service = whole["service"]
+    assert service["extensions"] == ["file_storage/source0__a", "file_storage/source1__a"]
+
+
+def test_the_same_input_gives_the_same_bytes() -> None:
+    spec: Value = {"sources": [{"name": "app"}], "destinations": [{"name": "out"}]}
+    first = rendered(spec, LIBRARY)
+    assert first == rendered(spec, dict(reversed(LIBRARY.items())))
+    assert len(first.hash) == 64
+
+
+def test_a_reference_to_the_environment_passes_through() -> None:
+    destination = component("otlphttp", headers={"Authorization": "Bearer ${env:TOKEN}"}, endpoint="${env:URL}")
+    whole = result({"sources": [{"name": "app"}], "destinations": [destination]}, LIBRARY)
+    exporter = whole["exporters"]
+    [config] = exporter.values()
+    assert config["headers"] == {"Authorization": "Bearer ${env:TOKEN}"}
+    assert config["endpoint"] == "${env:URL}"
+
+
+def test_a_secret_that_the_service_holds_is_never_rendered() -> None:
+    destination = component("otlphttp", headers={"Authorization": "(sensitive)"})
+    with pytest.raises(Unrenderable) as caught:
+        rendered({"sources": [{"name": "app"}], "destinations": [destination]}, LIBRARY)
+    assert caught.value.parameter == "headers"
+    assert "Destination 0 (in place): the service holds the value of `headers` as a secret" in caught.value.reason
+    assert "${env:NAME}" in caught.value.reason
+
+
+def test_a_webhook_runs_in_the_service_and_is_left_out() -> None:
+    destinations: list[Value] = [component("webhook", hostname="hook.example"), {"name": "out"}]
+    spec: Value = {"sources": [{"name": "app"}], "destinations": destinations}
+    found = rendered(spec, LIBRARY)
+    assert found.left_out == (
+        "Destination 0 (in place) of type `webhook` runs in the service only, so Collectors lack it",
+    )
+    assert b"hook.example" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("type_spec", "told"),
+    [
+        ({"logs": {"receivers": "a:\n- {{ .x }}"}}, "in `logs.receivers` of the type `odd`, line 2: the parameter `x`"),
+        ({"logs": {"receivers": "- {{ if }}"}}, "in `logs.receivers` of the type `odd`, line 1: "),
+        ({"logs": {"receivers": "{a: 1}"}}, "its output is not one list of components"),
+        ({"logs": {"receivers": "- ["}}, "its output is no YAML: "),
+        ({"logs": {"receivers": "- plain"}}, "its output has an entry that is not `ID: ...`"),
+        ({"logs": {"receivers": '- "a b": 1'}}, "`a b` is not the id of a component"),
+        ({"logs": {"receivers": "- a: 1\n- a: 2"}}, "two components have the id `a/source0` and differ"),
+    ],
+)
+def test_a_fault_is_told_with_component_type_and_line(type_spec: Value, told: str) -> None:
+    with pytest.raises(Unrenderable) as caught:
+        rendered(
+            {"sources": [component("odd")], "destinations": [component("debug")]}, {Key("SourceType", "odd"): type_spec}
+        )
+    assert told in caught.value.reason
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(Unrenderable, match="Source `nothing` is missing or cannot be read"):
+        rendered({"sources": [{"name": "nothing"}], "destinations": [component("debug")]})
+    with pytest.raises(Unrenderable, match="the type `nothing` is missing"):
+        rendered({"sources": [component("nothing")], "destinations": [component("debug")]})
+
+
+def test_too_many_pipelines_are_refused() -> None:
+    spec: Value = {"sources": [component("otlp")] * 50, "destinations": [component("debug")] * 50}
+    with pytest.raises(Unrenderable, match=r"more than 2,000 pipelines"):
+        rendered(spec)
+
+
+def test_a_configuration_has_two_seconds() -> None:
+    instants = iter([0.0, 0.5, 2.5])
+    renderer = Renderer(
+        {key: document["spec"] for key, document in builtins.built_in().items()}.get, lambda: next(instants)
+    )
+    with pytest.raises(Unrenderable, match="more than 2 s"):
+        renderer.render({"sources": [component("otlp")], "destinations": [component("debug")]})
+
+
+def test_the_metrics_of_a_category() -> None:
+    off = component("hostmetrics", scrapers=["load", "memory"], disabled_metrics=["system.memory.usage"])
+    whole = result({"sources": [off], "destinations": [component("debug")]})
+    receivers = whole["receivers"]
+    [config] = receivers.values()
+    assert config["scrapers"] == {
+        "load": None,
+        "memory": {"metrics": {"system.memory.usage": {"enabled": False}}},
+    }
