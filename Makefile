@@ -27,7 +27,8 @@ test: .venv/installed-for-development
 	scripts/test --numprocesses=4 --dist=loadfile --no-loadscope-reorder --ignore=tests/providers
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
-PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex
+PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex \
+	.venv/oracle/oracle
 
 tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
 	@scripts/setup-providers certified
@@ -40,6 +41,9 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 
 .venv/dex/dex: tests/providers/dex_build/go.sum | .venv/installed
 	@scripts/setup-providers dex
+
+.venv/oracle/oracle: tests/providers/template_oracle/go.sum tests/providers/template_oracle/main.go | .venv/installed
+	@scripts/setup-providers oracle
 
 # Real identity providers and a real browser.
 test-providers: .venv/installed-for-development $(PROVIDERS)

@@ -1,5 +1,6 @@
-"""docs/types.md: the built-in types of components for Collectors, made from their documents. `scripts/references` writes
-it.
+"""docs/types.md: the built-in types of components for Collectors, made from their documents.
+
+`scripts/references` writes it.
 """
 
 import json
@@ -14,21 +15,21 @@ PAGE = pages.ROOT / "docs" / "types.md"
 _HEAD = """\
 # Built-in types
 
-Types for today's OpenTelemetry Collectors, by kind and name. [Render](collectors.md) makes the Collector's configuration
-of them. `*` marks what is required; empty defaults are left out. The types that the service runs itself are
-[`webhook`](kinds/Destination.webhook.md) and [`file_storage`](kinds/Extension.md#the-type-file_storage); a source of type
-`otlp` also [routes log records](routing.md). `scripts/references` writes this page.
+Types for today's OpenTelemetry Collectors, by kind and name. [Collectors](collectors.md) says how a Collector's
+configuration is made of them. `*` marks what is required; empty defaults are left out. The service runs two other types
+itself: [`webhook`](kinds/Destination.webhook.md) and [`file_storage`](kinds/Extension.md#the-type-file_storage). A source
+of type `otlp` also [routes log records](routing.md). `scripts/references` writes this page.
 """
 
 
-def keys() -> list[Key]:
+def listed() -> list[Key]:
     """Return the types of the page, in its order."""
     return [key for key in builtins.built_in() if key.kind in components.TYPES and key not in builtins.RESERVED]
 
 
 def page() -> str:
     """Return the whole page."""
-    return _HEAD + "".join(map(_section, keys()))
+    return _HEAD + "".join(map(_section, listed()))
 
 
 def _section(key: Key) -> str:
