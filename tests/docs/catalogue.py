@@ -16,8 +16,8 @@ _HEAD = """\
 # Built-in types
 
 Types for today's OpenTelemetry Collectors, by kind and name. [Collectors](collectors.md) says how a Collector's
-configuration is made of them. `*` marks what is required; empty defaults are left out. The service runs two other types
-itself: [`webhook`](kinds/Destination.webhook.md) and [`file_storage`](kinds/Extension.md#the-type-file_storage). A source
+configuration is made of them. `*` marks what is required; empty defaults are left out. The service itself runs two
+more: [`webhook`](kinds/Destination.webhook.md) and [`file_storage`](kinds/Extension.md#the-type-file_storage). A source
 of type `otlp` also [routes log records](routing.md). `scripts/references` writes this page.
 """
 
