@@ -17,6 +17,7 @@ from api.responses import Empty, Json, json_answer
 from api.routing import Routes
 from reconciler.git import hooks
 from reconciler.git.hooks import SignatureCheck, SignatureVerdict
+from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
 from reconciler.review import kept_plans
@@ -246,7 +247,7 @@ async def _key(file: Path | None) -> tuple[bytes | None, str]:
     try:
         async with asyncio.timeout(READ_SECONDS):
             found = await asyncio.get_running_loop().run_in_executor(THREADS, hooks.read_secret, file or DECOY)
-    except hooks.UnusableSecret as unusable:
+    except UnusableFile as unusable:
         return None, UNSET if file is None else f"{file} {unusable}; write the webhook's secret into it"
     except TimeoutError:
         slow = f"{file} was not read within {READ_SECONDS:g} seconds; look whether its disk hangs"

@@ -31,12 +31,6 @@ MAX_BYTES = 256 << 20  # 256 MiB, of all files that are not committed: they are 
 
 SKIP_WORKTREE = 1 << 14  # GIT_INDEX_ENTRY_SKIP_WORKTREE, of the extended flags
 
-# By what libgit2 calls them: what an index may have that it cannot read.
-_EXTENSIONS = {
-    "extension: 'link'": "has a split index, which is not supported; `git update-index --no-split-index` ends that",
-    "extension: 'sdir'": "has a sparse index, which is not supported; `git sparse-checkout reapply --no-sparse-index`"
-    " ends that",
-}
 _FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _COMPARED = (
     DiffOption.INCLUDE_UNTRACKED
@@ -63,9 +57,7 @@ def worktree_tree(repository: MemoryRepository, place: Path, root: Path) -> str:
             finally:
                 worktree.free()
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        told = next((told for extension, told in _EXTENSIONS.items() if extension in str(error)), None)
-        told = told or f"cannot be read ({error}); see what `git status` says"
-        raise Refused(f"the worktree {root} {told}") from error
+        raise Refused(f"the worktree {root} cannot be read ({error}); see what `git status` says") from error
 
 
 def _tree(repository: MemoryRepository, worktree: pygit2.Repository, root: Path) -> str:
@@ -183,7 +175,6 @@ DEEPEN = "fetch the rest with `git fetch --unshallow`"
 NO_COMMITS = "the repository has no commits yet; commit something first"
 DAMAGED = "an object is missing or damaged in this repository; see what `git fsck` says, or clone it again"
 PARTIAL = "this is a partial clone, which lacks a file that is needed; clone it without --filter"
-EXTENSION = re.compile(r"unsupported extension name extensions\.([A-Za-z0-9-]{1,50})")
 
 
 class Checkout:
@@ -330,15 +321,5 @@ def _understood(folder: Path) -> Iterator[None]:
     try:
         yield
     except (pygit2.GitError, KeyError, ValueError, OSError) as error:
-        raise Refused(_told(folder, str(error))) from error
-
-
-def _told(folder: Path, error: str) -> str:
-    extension = EXTENSION.search(error)
-    if "object format" in error:
-        return f"{folder} uses SHA-256 object names, which are not supported; convert it to SHA-1"
-    if extension and extension[1].lower() == "refstorage":
-        return f"{folder} keeps its refs as reftable, which is not supported; migrate its refs to files"
-    if extension:
-        return f"{folder} uses the repository extension {extension[1]}, which is not supported; use a plain clone"
-    return f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
+        told = f"the Git repository at {folder} cannot be opened ({error}); see what `git fsck` says"
+        raise Refused(told) from error

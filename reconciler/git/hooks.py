@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from pathlib import Path
 
-from reconciler.settings import bounded_io
-from reconciler.settings.bounded_io import FileTooLarge, NotAFile
+from reconciler.git.remotes import credentials
+from reconciler.git.remotes.credentials import UnusableFile
 
 # Whether a delivery of a forge is signed with a repository's secret: over the bytes as they came, in constant time.
 #
@@ -144,28 +144,14 @@ MOST_BYTES = 64 * 1024
 FEWEST_CHARACTERS = 16  # whoever sees one delivery can try out shorter ones at home
 
 
-class UnusableSecret(Exception):
-    """There is no secret in the file; why, in words that follow the file's name, and hold nothing of what is in it."""
-
-
 def read_secret(path: Path) -> bytes:
-    """Return what the file holds, without one line end behind it. Raises Unusable."""
-    try:
-        return _checked(bounded_io.read_file(path, limit=MOST_BYTES))
-    except OSError as error:
-        raise UnusableSecret(f"cannot be read ({error.strerror})") from None
-    except NotAFile:
-        raise UnusableSecret("is not a file") from None
-    except FileTooLarge:
-        raise UnusableSecret(f"is larger than {MOST_BYTES // 1024} KiB") from None
-
-
-def _checked(data: bytes) -> bytes:
+    """Return what the file holds, without one line end behind it. Raises UnusableFile."""
+    data = credentials.file_content(path, limit=MOST_BYTES)
     secret = data.removesuffix(b"\n").removesuffix(b"\r") if data.endswith(b"\n") else data
     if len(secret.removeprefix(STANDARD_PREFIX)) < FEWEST_CHARACTERS:
-        raise UnusableSecret(f"holds fewer than {FEWEST_CHARACTERS} characters")
+        raise UnusableFile(f"holds fewer than {FEWEST_CHARACTERS} characters")
     if b"\n" in secret:
-        raise UnusableSecret("holds more than one line")
+        raise UnusableFile("holds more than one line")
     return secret
 
 

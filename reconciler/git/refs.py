@@ -227,12 +227,11 @@ def proposal_not_found(text: str, *, url: str) -> ProposalNotFound:
 def proposal_tip(listing: bytes, commit: str) -> str | None:
     """The ref that may be proposed and is at a commit, by what `git ls-remote` wrote; None when there is none.
 
-    Of several the first in the order of the patterns, and of their names. A long listing is searched, and not taken
-    apart.
+    Of several the first by name. A long listing is searched, and not taken apart.
     """
     lines = re.findall(rb"^%b\t([^\n]+)$" % commit.encode(), listing, re.MULTILINE)
     names = {line.decode("utf-8", "surrogateescape").removesuffix(PEELED) for line in lines}
-    return min((name for name in names if _is_proposable(name)), key=_rank, default=None)
+    return min(filter(_is_proposable, names), default=None)
 
 
 def _is_proposable(name: str) -> bool:
@@ -241,7 +240,3 @@ def _is_proposable(name: str) -> bool:
     except Refused:
         return False
     return is_allowed_proposal(name)
-
-
-def _rank(name: str) -> tuple[int, str]:
-    return next(index for index, pattern in enumerate(_ALLOWED) if pattern.fullmatch(name)), name

@@ -9,7 +9,6 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 import pygit2
@@ -393,27 +392,13 @@ def _date(seconds: int) -> datetime:
         return datetime.fromtimestamp(0, UTC)
 
 
-class _Damage:
-    """A class and no generator, which would cost three times that: every look at an object enters one."""
-
-    __slots__ = ("_told",)
-
-    def __init__(self, told: str) -> None:
-        self._told = told
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, (pygit2.GitError, KeyError, ValueError, OSError)):
-            raise GitFault(RepositoryState.MIRROR_CORRUPT, self._told) from error
-
-
-def damage(told: str) -> _Damage:
+@contextlib.contextmanager
+def damage(told: str) -> Iterator[None]:
     """Whatever the object store complains of is damage of the repository, never a file that is absent."""
-    return _Damage(told)
+    try:
+        yield
+    except (pygit2.GitError, KeyError, ValueError, OSError) as error:
+        raise GitFault(RepositoryState.MIRROR_CORRUPT, told) from error
 
 
 @functools.cache

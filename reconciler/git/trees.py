@@ -4,7 +4,6 @@ Pure. Names, sizes and counts come from whoever may push, so they are bounded an
 bytes come from is `snapshots`' business.
 """
 
-import contextlib
 import functools
 import re
 from collections.abc import Collection, Iterable, Iterator
@@ -191,16 +190,8 @@ def find(data: bytes, name: bytes) -> Raw | None:
 
 
 def named(entries: Iterable[Raw]) -> Iterator[TreeEntry]:
-    """Entries with their names as text. Nearly always all are harmless, which is found out for all at once."""
-    listed = list(entries)
-    with contextlib.suppress(UnicodeDecodeError):
-        # No name holds NUL, so joining with it neither makes nor hides a broken character.
-        names = b"\0".join(name for _, name, _ in listed).decode("utf-8").split("\0")
-        if not UNSAFE.search("".join(names)):
-            for name, (mode, _, entry) in zip(names, listed, strict=False):  # no entries still make one empty name
-                yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=False)
-            return
-    for mode, raw, entry in listed:
+    """Entries with their names as text."""
+    for mode, raw, entry in entries:
         name = escaped(raw)
         yield TreeEntry(name, int(mode, 8), entry.hex(), hostile=name.encode("utf-8") != raw)
 

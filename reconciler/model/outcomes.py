@@ -93,7 +93,6 @@ class Change(Enum):
     DELETE = auto()
     REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
     RENEW = auto()  # the same version, owner and place; its digest is computed in another way
-    RESTORE = auto()  # the same version, which is damaged, made anew of an equal document
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

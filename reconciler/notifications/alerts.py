@@ -30,6 +30,7 @@ from reconciler.delivery.http_client import (
     Unanswered,
 )
 from reconciler.git import hooks
+from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.model import errors, ids
 from reconciler.model.clock import rfc3339
 from reconciler.notifications import rendering
@@ -238,7 +239,7 @@ def _read(to: AlertTarget) -> tuple[str, bytes | None]:
         return url, None
     try:
         return url, hooks.read_secret(to.secret_file)
-    except hooks.UnusableSecret as problem:
+    except UnusableFile as problem:
         raise UnpreparedAlert(f"the file {to.secret_file} {problem}; put the secret into it") from None
 
 

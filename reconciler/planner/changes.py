@@ -59,10 +59,8 @@ class ChangeParts:
         return taken
 
 
-KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW, Change.RESTORE})
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
 """The changes that keep a resource's id."""
-
-RESTORED = "restored"  # what an audit event says of a version that is made anew
 
 
 ORIGIN_ID_BYTES = 8
@@ -120,7 +118,6 @@ class ChangeRows:
         self._before: dict[Key, records.StoredDocument] = {}  # what these outcomes and some others change
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
-        self.restored: dict[Key, bytes] = {}  # the damaged resources that were made anew, as a reader gets them
         self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
 
     def parts(self) -> Iterator[records.Changes]:
@@ -167,8 +164,6 @@ class ChangeRows:
             return self._move_head(outcome)
         if outcome.change is Change.RENEW:
             return self._renew(outcome)
-        if outcome.change is Change.RESTORE:
-            return self._restore(outcome)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
             self._parts.rows.removed.append(records.KeyRow(self.origin.project, *outcome.key))
@@ -234,25 +229,6 @@ class ChangeRows:
             drift: dict[str, Value] = {"repository": before.owner, "path": before.path, "line": before.line}
             status = rendering.with_drift(status, drift)
         return head._replace(owner=before.owner, path=before.path, line=before.line, status=status, drifted=1)
-
-    def _restore(self, outcome: Outcome) -> int:
-        """Add the damaged version made anew, under the number and the instant that it has; the bytes of it that weigh.
-
-        A repository's head is written with it: the document may have moved since.
-        """
-        assert outcome.stored is not None
-        key, document, stored = outcome.stored.key, self.decided.document(outcome), outcome.stored
-        before = self._before[key]
-        identity = ResourceIdentity(before.resource_id, stored.version, before.created_at)
-        ready = self._prepared(document, key, identity)
-        body = rendering.body(ready, identity=identity)
-        self._parts.rows.rewritten.append(
-            records.StoredVersion(self.origin.project, *key, identity.version, body, ready.secrets)
-        )
-        self.restored[key] = rendering.shown((body, before.status, before.head, before.tail, stored.path, stored.line))
-        self._audit(outcome, version_after=identity.version)
-        weight = len(body) + len(ready.secrets or b"")
-        return weight if document.place is None else weight + self._move_head(outcome)
 
     def _move_head(self, outcome: Outcome) -> int:
         """Add the head of the same version at another place, or adopted: all else of the source stays that of the
@@ -328,8 +304,6 @@ class ChangeRows:
         assert outcome.key is not None
         # What was done: a resource that is stored although deprecated was created.
         action = (UpdateStatus.CREATED if outcome.change is Change.CREATE else outcome.status).value
-        if outcome.change is Change.RESTORE:
-            action = RESTORED
         before = None if outcome.stored is None else outcome.stored.version
         at, project, actor = self.origin.at, self.origin.project, self.origin.actor
         run, request = self.origin.run, self.origin.request

@@ -282,8 +282,7 @@ class _Change:
                     if one.stored is not None and one.stored.incomplete:
                         were.append(one.key)
                     continue
-                moves = one.change is Change.RESTORE and batch.actor.repository
-                if one.change in (Change.REPLACE_HEAD, Change.RENEW) or moves:
+                if one.change in (Change.REPLACE_HEAD, Change.RENEW):
                     moved.add(one.key)
                 present = None if one.key is None else batch.stored.get(one.key)
                 if present is None:

@@ -8,7 +8,6 @@ decides about resources that disappear from a repository.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
 from typing import TypeAlias
 
 from msgspec.structs import replace
@@ -140,12 +139,6 @@ def refusals(outcomes: Iterable[Outcome], *, actor: Actor) -> tuple[Outcome, ...
     return tuple(outcome for outcome in outcomes if outcome.status in tripping)
 
 
-def damaged(outcomes: Iterable[Outcome], *, limit: int) -> tuple[tuple[str, str, int], ...]:
-    """Return kind, name and version of the damaged resources that were compared, the first `limit` of them."""
-    met = (one.stored for one in outcomes if one.stored is not None and one.stored.damaged)
-    return tuple((*stored.key, stored.version) for stored in islice(met, limit))
-
-
 def _refusal(ordinal: int, document: Desired, twice: Mapping[int, str], actor: Actor) -> Outcome | None:
     """Refuse a document whatever is stored: for the role first, then for every broken rule."""
     if not document.allowed or not _role_covers(actor, document.key):
@@ -175,8 +168,7 @@ def _planned(
         return replace(outcome, status=UpdateStatus.ERROR, change=Change.NONE, reason=document.conflict)
     if document.recent is not None:
         # A rule of this version alone: a document that an earlier one stored stays, with a note.
-        is_equal = outcome.status in (UpdateStatus.UNCHANGED, UpdateStatus.ERROR) or outcome.change is Change.RESTORE
-        if is_equal:
+        if outcome.status is UpdateStatus.UNCHANGED:
             return replace(outcome, notes=(*outcome.notes, *document.recent.split("\n")))
         return Outcome(document.key, UpdateStatus.INVALID, ordinal=ordinal, reason=document.recent)
     if document.fault is not None and not is_refused:
@@ -194,23 +186,15 @@ def _compared(
         status = UpdateStatus.DEPRECATED if document.deprecated else UpdateStatus.CREATED
         return Outcome(key, status, change, ordinal)
     is_own = is_free(present, actor=actor, suspended=suspended)
-    if present.digest != document.digest:
+    # The digest of a damaged version is that of the document that was stored; an equal one takes its place.
+    if present.digest != document.digest or present.damaged:
         if not is_own:
             return Outcome(key, UpdateStatus.FORBIDDEN, ordinal=ordinal, stored=present)
         return Outcome(key, UpdateStatus.CONFIGURED, Change.UPDATE, ordinal, stored=present)
-    if present.damaged and is_own:
-        # An equal document is all that it takes to make a damaged version anew, from an actor who may write it.
-        return Outcome(key, UpdateStatus.CONFIGURED, Change.RESTORE, ordinal, stored=present)
-    if not present.damaged:
-        change = Change.RENEW if present.renewed else Change.NONE
-        if _head_differs(document, present, actor):
-            change = Change.REPLACE_HEAD
-        return Outcome(key, UpdateStatus.UNCHANGED, change, ordinal, stored=present)
-    reason = (
-        f"what is stored of the {present.key.kind} {present.key.name} is damaged; "
-        f"the next full read of the repository {present.owner} restores it"
-    )
-    return Outcome(key, UpdateStatus.ERROR, ordinal=ordinal, stored=present, reason=reason)
+    change = Change.RENEW if present.renewed else Change.NONE
+    if _head_differs(document, present, actor):
+        change = Change.REPLACE_HEAD
+    return Outcome(key, UpdateStatus.UNCHANGED, change, ordinal, stored=present)
 
 
 def _planned_delete(

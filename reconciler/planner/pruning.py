@@ -208,11 +208,7 @@ def _count(reading: TreeReading, view: PlanningView, *, repository: str) -> int:
     return view.wanted_count(repository) - len(replaced)
 
 
-UNRELATED = "The head has no history in common with the commit that was applied last"
-LOST = (
-    "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror lacks"
-    " and the remote gives out no more"
-)
+UNRELATED = "The head has no known history in common with the commit that was applied last"
 LEAVE_OUT = "A file that is not meant for the service is left out with a `.serviceignore` or the setting `exclude`."
 
 
@@ -252,15 +248,14 @@ class PruneCircumstances:
     """The facts that are known before a head is judged.
 
     `window` is the last 24 hours. `approved` are the keys that an admin released, None without an approval.
-    `unrelated`: the commit has no history in common with the one that was applied last, or that is unknown, since the
-    latter is `lost`. `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last plan
-    kept though its head did not hold it.
+    `unrelated`: the commit has no history in common with the one that was applied last, or that is unknown.
+    `released`: the last plan held nothing, and was of this very tree. `stayed` is what the last plan kept though its
+    head did not hold it.
     """
 
     window: PruneWindow
     approved: Set[Key] | None
     unrelated: bool = False
-    lost: bool = False
     released: bool = False
     stayed: frozenset[HeldRow] = frozenset()
 
@@ -344,7 +339,7 @@ def decide_prune(
     lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)
     if around.unrelated and not covered:
-        return _unrelated(removed, wanted, lost=around.lost)
+        return _unrelated(removed, wanted)
     if removed.unreadable:  # told even when nothing is ever pruned: what is in such a file is not applied
         # What was in such a file is not known to be gone.
         paths = {path for path, _ in removed.unreadable}
@@ -421,7 +416,7 @@ def _reason(
     return None
 
 
-def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost: bool) -> Pruning:
+def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState]) -> Pruning:
     """Hold all of such a head. Unreadable files are reported with it, and must be mended first."""
     release = "release this with `reconciler approve`"
     if removed.unreadable:
@@ -429,7 +424,7 @@ def _unrelated(removed: RemovedResources, wanted: Sequence[StoredState], *, lost
     return Pruning(
         held=tuple(wanted),
         hold=PruneHold.UNRELATED_ROOT,
-        message=f"{LOST if lost else UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
+        message=f"{UNRELATED}, so nothing of it is applied{_would_go(len(wanted))}; push that "
         f"history back, or {release}.",
         approvable=0 if removed.unreadable else 1,
     )

@@ -25,8 +25,6 @@ from reconciler.store.records import Changes, StoredDocument, StoredVersion
 HOLDING = (*sorted(components.KINDS), "Configuration")
 """The kinds of resources that hold components."""
 
-MOST_TEXTS = 64  # that are looked for in a version before it is read
-
 
 @dataclass(frozen=True, slots=True)
 class MarkedSecret:
@@ -90,11 +88,7 @@ class Remasking:
     def _rows(self) -> Iterator[StoredVersion]:
         rewritten: set[tuple[Key, int]] = set()
         for key, marked in self._marked.items():
-            texts = {model_values.canonical_json(value) for _, value in marked.secrets}
             for version in self._view.versions(self._project, key):
-                # Looking for many texts in a long body costs more than reading it.
-                if len(texts) <= MOST_TEXTS and not any(text in version.body for text in texts):
-                    continue
                 row = self._row(version, marked)
                 if row is not None:
                     rewritten.add((key, version.version))

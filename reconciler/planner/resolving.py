@@ -245,9 +245,6 @@ def resolve(
     if any(target.kind == "Extension" for target in needed):
         _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
-    if not unfit and not faults and needed.issubset(coming.there):
-        # Nothing refers to anything else that comes: the most common change by far.
-        return Resolved({}, {}, fits, coming.there | coming.arriving)
     present = _present(coming, unfit | faults.keys())
     refused = (coming.judged.keys() | coming.invalid) - present
     # What another repository wants and is not stored is there, and is not as it should be.

@@ -29,7 +29,7 @@ from reconciler.model.routes import Routes
 from reconciler.model.secret_references import AvailableSecrets
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.store.contract import Store
-from reconciler.store.records import ChangedVersions, Changes, DamagedVersion, Record, ResourceChange
+from reconciler.store.records import ChangedVersions, Changes, Record, ResourceChange
 from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
 from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
@@ -248,7 +248,6 @@ class Applier:
             assert isinstance(planned, CommitPlanned)
             recorded = []
             for (one, record_of), found in zip(every, (planned, *planned.beside), strict=True):
-                self._suspect(project, found.damaged)
                 made = record_of(found)
                 if made is not None:
                     change = _change(found, project=project, origin=one.rules.name)
@@ -259,9 +258,6 @@ class Applier:
                 first, *others = recorded
                 await self._write(parts, replace(first, beside=tuple(others)), until=answered.locked_until)
             return planned
-
-    def _suspect(self, project: str, damaged: Iterable[tuple[str, str, int]]) -> None:
-        self._store.suspect(DamagedVersion(project, *one) for one in damaged)
 
     async def redact(self, key: Key, text: str, *, request: ApplyRequest, dry_run: bool) -> messages.RedactPlanned:
         """Take a text out of all versions of a resource, and out of what quotes them; nothing when it may not be.
@@ -381,7 +377,6 @@ class Applier:
         async with self._worker.planned(job, lock) as answered:
             planned = answered.planned
             assert isinstance(planned, RequestPlanned)
-            self._suspect(project, planned.damaged)
             if planned.changed:
                 change = _change(planned, project=project, origin=None)
                 record = Record(address=log_context.request_address(), change=change)

@@ -16,7 +16,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead, RefKind
 from reconciler.git.remotes import verification
 from reconciler.git.remotes.following import Following, Remotes
-from reconciler.git.remotes.proposals import Proposal, Proposing
+from reconciler.git.remotes.proposals import Proposal
 from reconciler.model import errors
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.secret_references import AvailableSecrets
@@ -100,7 +100,7 @@ class Reconciler:
         self._store = environment.store
         self._applier = environment.applier
         self._clock = environment.clock
-        self._following = following
+        self.following = following  # its side of the remote, which proposals come from too
         self._neighbours = neighbours
         self.group = group
         self._tell_group = tell_group
@@ -125,7 +125,7 @@ class Reconciler:
         A run that finds nothing new writes nothing, unless a person requested it.
         """
         run.started = self._clock()
-        generation = self._following.generation
+        generation = self.following.generation
         self.group.begin(self.watched.name)
         try:
             try:
@@ -134,7 +134,7 @@ class Reconciler:
                 if fault.state is not RepositoryState.MIRROR_CORRUPT:
                     raise
                 log.warning("The mirror of %s is corrupt and is made anew.", self.watched.name)
-                await self._following.rebuild(generation)
+                await self.following.rebuild(generation)
                 await self._steps(run)
         except errors.ReconcilerError as fault:
             run.fail(fault)
@@ -150,7 +150,7 @@ class Reconciler:
         await self._finish(run)
 
     async def _steps(self, run: Run) -> None:
-        watched, memory, following = self.watched, self.memory, self._following
+        watched, memory, following = self.watched, self.memory, self.following
 
         # Resume, if the time of the suspension is over.
         if self.is_suspension_over:
@@ -305,7 +305,7 @@ class Reconciler:
         A run stores what it could not find in a moment, of a first read above all, without lineage. The store knows
         what is left to find, also after a restart.
         """
-        if not self._following.is_ready:
+        if not self.following.is_ready:
             return
         name = self.watched.name
         try:
@@ -357,7 +357,7 @@ class Reconciler:
     @property
     def mirror(self) -> Path:
         """The folder with what was fetched; it may not exist yet."""
-        return self._following.path
+        return self.following.path
 
     @property
     def branch(self) -> str:
@@ -371,11 +371,6 @@ class Reconciler:
     def neighbour(self) -> ProjectRepository:
         """The repository, as one that may become the owner of what another drops."""
         return ProjectRepository(rules=self.watched.rules, branch=self.branch)
-
-    @property
-    def proposing(self) -> Proposing:
-        """The proposals of the remote."""
-        return self._following.proposing
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
         """Return the job that plans what merging a proposal would do, as the run after the merge would plan it.

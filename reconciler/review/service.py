@@ -120,7 +120,7 @@ class Reviewing:
     async def _planned(self, asked: PlanRequest) -> KeptPlan:
         async with self._locks[asked.repository]:
             reconciler = self._reconciler(asked)
-            proposed = await reconciler.proposing.propose(asked.head, base=asked.base)
+            proposed = await reconciler.following.propose(asked.head, base=asked.base)
             question = PlanQuestion(
                 reconciler.watched,
                 base=PlanTip(ref=proposed.base_ref, commit=proposed.base),
@@ -202,5 +202,5 @@ async def _tips(name: str, plans: Sequence[KeptPlan], repositories: Repositories
     refs = {side.ref for plan in plans if plan.repository == name for side in _named_sides(plan)}
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(LOOK_SECONDS):
-            return await reconciler.proposing.tips(refs)
+            return await reconciler.following.tips(refs)
     return {}

@@ -55,7 +55,7 @@ class Damage:
         log.error(told, one.version, one.kind, one.name, one.project)
 
     def tell(self, is_damaged: Callable[[DamagedVersion], bool]) -> list[DamagedVersion]:
-        """Return those that are damaged still."""
+        """Return those that are present and damaged still."""
         for one in [each for each in self._found if not is_damaged(each)]:
             del self._found[one]
         return sorted(self._found)

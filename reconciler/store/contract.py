@@ -14,7 +14,7 @@ what it is given. One suite of tests proves these promises on every engine (`tes
 - After `erase_traces` reports success, none of the store's files contains what a commit overwrote in versions. That it
   has still to be done survives a crash.
 - A damaged version is never shown as if it were intact: `get` raises `Damaged`, and lists, histories and events show a
-  placeholder; the others are not affected. A plan that compares it is told.
+  placeholder; the others are not affected. A plan knows of each resource that it compares whether it is damaged.
 - Every output has one order: lists by name in byte order, history and runs newest first.
 - Every transaction that shows audit events adds a link to their chain (see `audit_chain`), in the order of commits.
 - A store of a later version is refused with `NewerStore`; an earlier one is migrated, one numbered step at a time, each
@@ -106,10 +106,7 @@ class Store(Protocol):
         """Read every version in the background, and note the damaged ones for `damaged`. Raises `StoreFault`."""
 
     async def damaged(self) -> list[records.DamagedVersion]:
-        """Return the versions that were found damaged and still are, sorted."""
-
-    def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
-        """Note versions that a plan found damaged."""
+        """Return the present versions that were found damaged, sorted. The next version of a resource replaces one."""
 
     async def erase_traces(self) -> records.Traces:
         """Erase from the files what commits that rewrite versions wrote over, if any did since the last time.

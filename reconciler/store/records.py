@@ -110,8 +110,7 @@ class PastRouteRow(NamedTuple):
 class StoredVersion(NamedTuple):
     """One stored version, present or not, and its secrets, as in `StoredDocument`.
 
-    In a change it replaces what is stored: a value is masked or redacted, or a damaged present version is restored. Its
-    number, id, source and instant stay.
+    In a change it replaces what is stored: a value is masked or redacted. Its number, id, source and instant stay.
     """
 
     project: str

@@ -218,19 +218,16 @@ class SqliteStore:
         while last != before:
             before = last
             found, last = await self._read_apart(partial(database.damaged_versions, after=before))
-            self.suspect(found)
+            for one in found:
+                self._damage.note(one)
             await asyncio.sleep(EXAMINING_PAUSE)
 
     async def damaged(self) -> list[records.DamagedVersion]:
         return self._damage.tell(self._is_damaged)
 
-    def suspect(self, found: Iterable[records.DamagedVersion]) -> None:
-        for one in found:
-            self._damage.note(one)
-
     def _is_damaged(self, one: records.DamagedVersion) -> bool:
         row = self._first("version_shown", *one)
-        return row is not None and checksums.is_damaged_row(row)
+        return row is not None and row[1] is not None and checksums.is_damaged_row(row)
 
     def _showing(self, project: str) -> Callable[[Row], bytes]:
         """Return a function that shows a row of a project to a reader, and notes damage."""

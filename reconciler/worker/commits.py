@@ -30,7 +30,7 @@ from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change
 from reconciler.model.values import Value
 from reconciler.model.violations import Place
-from reconciler.planner import delivery_changes, planner, pruning
+from reconciler.planner import delivery_changes, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeRows, Origin, origin_row
 from reconciler.planner.dependants import NOTHING
@@ -149,8 +149,7 @@ class CommitReading:
         # remote gives that out. Without it, the mirror cannot tell if the head continues it, and a person has to
         # approve the head.
         applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
-        lost = applied is not None and not snapshot.has(applied)
-        unrelated = lost or (applied is not None and snapshot.is_unrelated(applied, job.commit))
+        unrelated = applied is not None and (not snapshot.has(applied) or snapshot.is_unrelated(applied, job.commit))
         approval = self.view.approval(repository)
         # In another history, only the commit that a person looked at is approved, and its descendants.
         if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
@@ -165,7 +164,6 @@ class CommitReading:
             window=self.view.pruned_since(repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
             approved=None if approval is None else approval.keys,
             unrelated=unrelated,
-            lost=lost,
             released=released,
             stayed=frozenset(self.view.stays(repository)),
         )
@@ -318,7 +316,6 @@ def _write(
         note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
-        damaged=planner.damaged(decision.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
         flows=tuple(flows_changed[: flows.MOST]),
         flow_counts=flows.count(flows_changed),

@@ -23,7 +23,6 @@ LENGTH = struct.Struct(">I")
 # Bytes. A part is at most 4 MiB and one resource, a resource at most 16 MiB of text that JSON escapes to six times as
 # much, an answer at most what `requests` allows: this only stops a confused peer.
 FRAME_LIMIT = 256 * 1024 * 1024
-MOST_DAMAGED = 1_000  # versions that one plan tells of; the rest is found when the store is looked through
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -244,7 +243,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     held_changed: bool = False
     index_changed: bool = False  # what is remembered of the files differs from before
     kinds: dict[str, dict[str, int]] = {}
-    damaged: tuple[tuple[str, str, int], ...] = ()  # kind, name and version of what was compared and is damaged
     changed_endpoints: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()  # at most `flows.MOST`
     flow_counts: dict[str, int] = {}  # of all
@@ -259,7 +257,6 @@ class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     answer: bytes
     changed: bool
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
-    damaged: tuple[tuple[str, str, int], ...] = ()
     changed_endpoints: tuple[str, ...] = ()  # as of a commit
 
 

@@ -108,7 +108,6 @@ def _plan(
         changed_flows = delivery_changes.find_flows([decided], world) if is_dry else ()
         fields = field_changes.would_change(decided, world, seed=context.seed) if is_dry else {}
     written = _written(parts)
-    bodies |= rows.restored
     restated = _restated(bodies, parts)
     shown = bodies | restated | (changes.without_hashes(written, decided) if is_dry else written)
     body: dict[str, object] = {
@@ -125,7 +124,6 @@ def _plan(
     return structs.replace(
         _answer(revision, status=202, body=body, changed=changed),
         touched=tuple(sorted(decided.standing.owners)) if changed else (),
-        damaged=planner.damaged(decided.outcomes, limit=messages.MOST_DAMAGED),
         changed_endpoints=endpoints,
     )
 

@@ -251,8 +251,8 @@ async def test_a_file_that_is_no_secret_refuses_everybody_alike_and_the_log_name
     assert await scene.post(forges.github(b"")) == REFUSED
     assert await scene.post(forges.github()) == REFUSED
     assert logged() == [
-        f"A delivery from 192.0.2.1 to /hooks/{scene.name} was refused: {scene.secret} cannot be read "
-        "(No such file or directory); write the webhook's secret into it."
+        f"A delivery from 192.0.2.1 to /hooks/{scene.name} was refused: {scene.secret} does not exist; "
+        "write the webhook's secret into it."
     ]
     scene.secret.write_bytes(SECRET)
     assert await scene.post(forges.github()) == ACCEPTED

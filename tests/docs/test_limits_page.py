@@ -14,7 +14,7 @@ from reconciler.delivery import contract, intake, manager
 from reconciler.delivery.queue import contract as queue_contract
 from reconciler.delivery.queue import memory
 from reconciler.git import file_selection, hooks, snapshots, trees
-from reconciler.git.remotes import following, mirrors, proposals, sources, ssh, verification
+from reconciler.git.remotes import following, mirrors, proposals, sources, verification
 from reconciler.model import cron, names, positions, type_definitions, validators, violations
 from reconciler.reconcile import apply, loop
 from reconciler.review import kept_plans, service
@@ -101,7 +101,7 @@ PROVIDER = discovery.LIMITS
             "the mirror of proposals, before a fetch into it",
             f"as many bytes as one fetch may bring, {mirrors.MANY_PACKS} packs",
         ),
-        ("refs of plans that are remembered", f"{proposals.MOST} of one remote"),
+        ("refs of plans that are remembered", f"{proposals.MOST_TIPS} of one remote"),
         ("documents in a file, empty ones included", f"{FILE.documents:,}"),
         ("nodes in a file, aliases counted in full", f"{FILE.nodes:,}"),
         ("text in a file, aliases counted in full", f"{FILE.text // MEBIBYTE} MiB"),
@@ -142,7 +142,6 @@ PROVIDER = discovery.LIMITS
         ("a file of signers", f"{verification.MOST_BYTES // MEBIBYTE} MiB"),
         ("a commit or tag whose signature is checked", f"{verification.MOST_OBJECT_BYTES // MEBIBYTE} MiB"),
         ("one run of git that checks a signature", f"{verification.SECONDS:g} s"),
-        ("opening a key that has a passphrase", f"{ssh.OPEN_SECONDS:g} s"),
         (
             "a request's line and headers",
             f"{connections.HEAD_BYTES // 1024} KiB, within {connections.HEAD_SECONDS:g} s",

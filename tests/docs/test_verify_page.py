@@ -1,15 +1,15 @@
 """docs/verify.md: its file of signers is one, its configuration signs, and the messages that it explains are there."""
 
 import re
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from reconciler.git.faults import GitFault
 from reconciler.git.refs import RefHead
-from reconciler.git.remotes import verification
+from reconciler.git.remotes import credentials, verification
 from reconciler.git.remotes.program import GitProgram
+from reconciler.git.remotes.verification import Verification
 from tests import daemons
 from tests.cli.conftest import Program
 from tests.docs import pages
@@ -19,7 +19,7 @@ from tests.signing import Signer, allow, sign_with
 PAGE = pages.read(pages.ROOT / "docs/verify.md")
 FILE = next(block for block in pages.blocks(PAGE, "") if "cert-authority" in block)
 CONFIGURATION = next(block for block in pages.blocks(PAGE, "sh") if "commit.gpgsign" in block)
-SOURCES = Path(str(verification.__file__)).read_text()
+SOURCES = "".join(Path(str(module.__file__)).read_text() for module in (verification, credentials))
 OF_SSH_KEYGEN = {"key has expired", "key is not yet valid", "key is not permitted"}
 ROWS = pages.table(pages.section(PAGE, "Messages"))
 CHANGING = re.compile(r"\b([0-9a-f]{12}|[0-9]{4}-[0-9-]{5}T[0-9:]{8}Z)\b")
@@ -43,18 +43,22 @@ def source(tmp_path: Path, ada: Signer) -> Repository:
 @pytest.mark.anyio
 async def test_the_configuration_signs_what_the_file_allows(tmp_path: Path, source: Repository, ada: Signer) -> None:
     allowed = tmp_path / "signers"
-    verify = partial(verification.verify_head, mirror=source.path / ".git", program=GitProgram(tmp_path / "home"))
+
+    async def verify(head: RefHead) -> None:
+        signers, program = verification.read_signers(allowed), GitProgram(tmp_path / "home")
+        await Verification(signers, mirror=source.path / ".git", program=program).verify(head)
+
     head = RefHead("refs/heads/main", source.commit())
     allowed.write_text(FILE)
     with pytest.raises(GitFault) as caught:
-        await verify(head, verification.read_signers(allowed))
+        await verify(head)
     # No line of it is one that cannot be read: those are told in brackets.
     why = f"is signed with the key {ada.fingerprint}, which is not allowed; "
     assert caught.value.message.startswith(f"the commit {head.commit[:12]} {why}")
     allowed.write_text(FILE + ada.line('valid-after="20230101",valid-before="20270101"') + ada.line('namespaces="git"'))
-    await verify(head, verification.read_signers(allowed))
+    await verify(head)
     source.git("tag", "--message=Tag", "v1")
-    await verify(head._replace(tag=source.head("v1")), verification.read_signers(allowed))
+    await verify(head._replace(tag=source.head("v1")))
 
 
 @pytest.mark.parametrize("text", [text for row in ROWS for text in QUOTED.findall(row["the message says"])])

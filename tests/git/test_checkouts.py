@@ -102,15 +102,15 @@ def test_is_refused_where_there_is_none(tmp_path: Path) -> None:
     [
         (
             "[core]\nrepositoryformatversion = 1\n[extensions]\nobjectFormat = sha256\n",
-            "uses SHA-256 object names, which are not supported; convert it to SHA-1",
+            "object format",
         ),
         (
             "[core]\nrepositoryformatversion = 1\n[extensions]\nrefStorage = reftable\n",
-            "keeps its refs as reftable, which is not supported; migrate its refs to files",
+            "extensions.refstorage",
         ),
         (
             "[core]\nrepositoryformatversion = 1\n[extensions]\nfoo = bar\n",
-            "uses the repository extension foo, which is not supported; use a plain clone",
+            "extensions.foo",
         ),
         ("[core]\nrepositoryformatversion = 9\n", "unsupported repository version 9"),
         ("[core", "failed to parse config file"),

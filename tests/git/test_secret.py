@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.git import hooks
-from reconciler.git.hooks import UnusableSecret
+from reconciler.git.remotes.credentials import UnusableFile
 
 
 @pytest.mark.parametrize(
@@ -35,13 +35,13 @@ def test_a_secret_is_what_the_file_holds_without_one_line_end(tmp_path: Path, co
         (b"whsec_canary-short", "holds fewer than 16 characters"),
         (b"canary-one-line-here\n\n", "holds more than one line"),
         (b"canary-one-line\ncanary-another\n", "holds more than one line"),
-        (b"x" * (hooks.MOST_BYTES + 1), "is larger than 64 KiB"),
+        (b"x" * (hooks.MOST_BYTES + 1), "has more than 65536 bytes"),
     ],
 )
 def test_what_is_no_secret_is_said_and_not_shown(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "secret"
     path.write_bytes(content)
-    with pytest.raises(UnusableSecret) as caught:
+    with pytest.raises(UnusableFile) as caught:
         hooks.read_secret(path)
     assert str(caught.value) == why
 
@@ -50,12 +50,12 @@ def test_what_is_no_file_makes_nobody_wait(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     told = {}
     for path in (tmp_path / "missing", tmp_path, tmp_path / "pipe", Path("/dev/zero"), Path("/dev/null")):
-        with pytest.raises(UnusableSecret) as caught:
+        with pytest.raises(UnusableFile) as caught:
             hooks.read_secret(path)
         told[path.name] = str(caught.value)
     missing = told.pop("missing")
-    assert missing == "cannot be read (No such file or directory)"
-    assert set(told.values()) == {"is not a file"}
+    assert missing == "does not exist"
+    assert set(told.values()) == {"is not a regular file"}
 
 
 def test_a_link_is_followed_and_another_file_counts_at_once(tmp_path: Path) -> None:

@@ -35,6 +35,7 @@ def wanted(
 
 FREE, OWN, FOREIGN = stored(None), stored("telemetry"), stored("other")
 FREE_TYPE = stored(None, key=TYPE)
+BROKEN, OWN_BROKEN = replace(FREE, damaged=True), replace(OWN, damaged=True)
 NONE = Change.NONE
 
 PLANS = [
@@ -79,6 +80,10 @@ PLANS = [
     ("another repository's", TELEMETRY, wanted(place=PLACE), FOREIGN, Status.FORBIDDEN, NONE),
     ("another repository's, equal", TELEMETRY, wanted(SAME, place=PLACE), FOREIGN, Status.UNCHANGED, NONE),
     ("another's, deprecated", TELEMETRY, wanted(deprecated=True, place=PLACE), FOREIGN, Status.FORBIDDEN, NONE),
+    # what is stored is damaged
+    ("damaged and equal", ADMIN, wanted(SAME), BROKEN, Status.CONFIGURED, Change.UPDATE),
+    ("damaged and equal, from Git", TELEMETRY, wanted(SAME, place=PLACE), OWN_BROKEN, Status.CONFIGURED, Change.UPDATE),
+    ("Git's, damaged and equal, by an admin", ADMIN, wanted(SAME), OWN_BROKEN, Status.FORBIDDEN, NONE),
 ]
 
 # What is stored is not looked at, so the outcome does not hold it.

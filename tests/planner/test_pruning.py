@@ -35,14 +35,13 @@ class Tree:
     documents: int
     missing: str | None = None
     unrelated: bool = False
-    lost: bool = False
     released: bool = False
 
     def removed(self, gone: Sequence[StoredState], *, owned: int) -> RemovedResources:
         return RemovedResources(gone, owned, self.unreadable, self.documents, self.missing)
 
     def circumstances(self, window: PruneWindow, approved: Set[Key] | None) -> PruneCircumstances:
-        return PruneCircumstances(window, approved, self.unrelated, self.lost, self.released)
+        return PruneCircumstances(window, approved, self.unrelated, self.released)
 
 
 A, B, C, D, E = (stored(name) for name in "abcde")
@@ -75,7 +74,7 @@ WAITS = (
     f"that document, or release this with `reconciler approve`. {LEFT_OUT}"
 )
 ROOT = (
-    "The head has no history in common with the commit that was applied last, so nothing of it is applied{}; "
+    "The head has no known history in common with the commit that was applied last, so nothing of it is applied{}; "
     "push that history back, or {}release this with `reconciler approve`{}."
 )
 NOTE = "Kept by the label `service/prune`, though the head does not hold it: Destination kept."

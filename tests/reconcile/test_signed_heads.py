@@ -85,7 +85,7 @@ def test_taking_a_signer_out_of_the_file_counts_at_the_next_poll(signed: Signed)
     allow(signed.file, signed.eve, signed.ada)
     assert signed.is_ready()["counts"] == {}
     signed.file.unlink()
-    gone = f"the file of signers {signed.file} does not exist; put it there, or correct `verify.signersFile`"
+    gone = f"the file of signers {signed.file} does not exist; mend that, or correct `verify.signersFile`"
     signed.stays(f"{gone}; until then no new head is applied", {"a": 1, "b": 1})
     allow(signed.file, signed.ada)
     assert signed.is_ready()["counts"] == {}

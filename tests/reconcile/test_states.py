@@ -357,7 +357,7 @@ CAUSES = {
     "another root": Cause(
         another_root,
         "unrelated-root",
-        "The head has no history in common with the commit that was applied last, so nothing of it is applied "
+        "The head has no known history in common with the commit that was applied last, so nothing of it is applied "
         "(1 would go); push that history back, or release this with `reconciler approve`.",
     ),
     "another root, and back": Cause(another_root_and_back, "ready", None),

@@ -49,7 +49,7 @@ class Known:
         async def tips(refs: Collection[str]) -> Mapping[str, str | None]:
             return dict.fromkeys(refs, "d" * 40) if name in self._moved else {}
 
-        return SimpleNamespace(watched=watched(name), proposing=SimpleNamespace(tips=tips))
+        return SimpleNamespace(watched=watched(name), following=SimpleNamespace(tips=tips))
 
 
 def watched(project: str) -> WatchedRepository:

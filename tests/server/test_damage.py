@@ -1,4 +1,4 @@
-"""A byte of a stored resource was flipped on the disk: nobody is served it, and Git restores what it owns."""
+"""A byte of a stored resource was flipped on the disk: nobody is served it, and the next version takes its place."""
 
 import contextlib
 import resource
@@ -65,7 +65,7 @@ def daemon(tmp_path: Path, source: Repository, whole: dict[str, Any]) -> Iterato
         yield daemon.start()
 
 
-def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
+def test_what_is_damaged_is_an_error_by_itself_until_another_version_is_stored(
     daemon: Daemon, source: Repository, whole: dict[str, Any]
 ) -> None:
     for name in ("a", "s", "x"):
@@ -75,32 +75,31 @@ def test_what_is_damaged_is_an_error_by_itself_until_it_is_restored(
     assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s", "x")}
     assert [one["metadata"]["name"] for one in daemon.resources("Destination")] == ["a", "b", "s", "x", "y"]
     daemons.until(lambda: "StoreDamaged" in daemon.opened(), "the damage is notified of")
-    # What Git owns, the API cannot restore; what the API owns, it can, with the document that was stored.
+    # What Git owns, the API cannot store anew; what the API owns, it can, with the document that was stored.
     of_git, of_api = daemon.apply(asked("a", f"{MARKER}-git"), asked("x", f"{MARKER}-api"))
-    reason = "what is stored of the Destination a is damaged; the next full read of the repository one restores it"
-    assert (of_git["status"], of_git["reason"]) == ("error", reason)
+    assert of_git["status"] == "forbidden"
     assert (of_api["status"], of_api["resource"]["metadata"]["description"]) == ("configured", f"{MARKER}-api")
-    assert daemon.resource("Destination", "x") == of_api["resource"] == whole["x"]
+    assert daemon.resource("Destination", "x") == of_api["resource"]
+    assert of_api["resource"]["spec"] == whole["x"]["spec"]
     assert broken(daemon) == {name: DAMAGED.format(name) for name in ("a", "s")}
     # Another setting of the repository has it read in full.
     daemon.follow(watched("one", source.path, acceptInvalid=True))
 
-    def is_restored() -> bool:
+    def is_whole() -> bool:
         return not broken(daemon)
 
-    daemons.until(is_restored, "the full read restores it")
+    daemons.until(is_whole, "the full read stores the next version")
     [run, *_] = [run for run in daemon.runs("one") if run["counts"].get("configured")]
     assert statuses(daemon.run(run["id"])) == {"a": "configured", "s": "configured"}
     for name in ("a", "s"):
         now = daemon.resource("Destination", name)
-        assert (now, daemon.history("Destination", name)) == (whole[name], [whole[name]])
+        assert now is not None
+        assert (now["spec"], now["metadata"]["version"]) == (whole[name]["spec"], 2)
+        assert daemon.history("Destination", name)[1]["status"]["error"] == DAMAGED.format(name)
     daemons.until(lambda: "StoreDamaged" not in daemon.opened(), "it is resolved")
-    events = daemon.get("/v1/audit-events?action=restored").body["events"]
-    assert sorted((one["name"], one["versionBefore"], one["versionAfter"]) for one in events) == [
-        ("a", 1, 1),
-        ("s", 1, 1),
-        ("x", 1, 1),
-    ]
+    events = daemon.get("/v1/audit-events?action=configured&kind=Destination").body["events"]
+    versions = [(one["name"], one["versionBefore"], one["versionAfter"]) for one in events]
+    assert sorted(versions) == [("a", 1, 2), ("s", 1, 2), ("x", 1, 2)]
     daemon.restart()
     assert (daemon.repository("one")["state"], broken(daemon)) == ("ready", {})
 

@@ -4,7 +4,7 @@ import base64
 import os
 import pwd
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -48,29 +48,6 @@ class Credentials:
 ANONYMOUS = Credentials()
 
 
-# The program that answers when git or ssh ask for a secret: it answers one question, and nobody who asks another.
-#
-# The secret itself is in no argument and no variable. That for git is in a file of memory, which it inherits open; ssh
-# closes what it inherits, so the passphrase is read from its own file.
-
-NAME = "askpass"
-
-# A proxy that wants a password, another host and another key ask other questions. The second wording is of other
-# versions: of git that write names percent-encoded, for instance.
-SCRIPT = """\
-#!/bin/sh
-[ "$1" = "$RECONCILER_QUESTION" ] || [ "$1" = "$RECONCILER_QUESTION_ENCODED" ] || exit 1
-IFS= read -r answer < "$RECONCILER_ANSWER" || [ -n "$answer" ] || exit 1
-printf '%s\\n' "${answer%"$(printf '\\r')"}"
-"""
-
-
-def install_askpass(home: Path) -> Path:
-    """Write the script, and give its path."""
-    replace_file(home / NAME, SCRIPT, mode=0o700)
-    return home / NAME
-
-
 def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     """Write a whole file or none of it: a program that reads it may be started at any moment."""
     temporary = path.with_name(f"{path.name}.new")
@@ -79,22 +56,12 @@ def replace_file(path: Path, text: str, *, mode: int = 0o600) -> None:
     temporary.replace(path)
 
 
-def askpass_variables(question: str, answer: str, *, encoded: str = "") -> dict[str, str]:
-    """The variables that make it answer one question with the first line of a file."""
-    return {
-        "RECONCILER_QUESTION": question,
-        "RECONCILER_QUESTION_ENCODED": encoded or question,
-        "RECONCILER_ANSWER": answer,
-    }
-
-
 # Taking secrets out of what a remote or a program wrote: a server may answer with the very header that it was sent.
 #
 # Pure. Which secrets there are is the caller's to know. What a text means is settled before: a secret may be a common
 # word.
 
 HIDDEN = b"(sensitive)"
-FEWEST_CHARACTERS = 6  # of a secret: a shorter one is in many words, and what is taken out of them would tell it
 
 
 def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
@@ -103,11 +70,6 @@ def secret_forms(secret: bytes, *, username: str = "") -> frozenset[bytes]:
     converted = secret.decode("latin-1").encode()  # git takes a page for Latin-1 unless that says what it is
     encoded = (base64.b64encode(secret), base64.b64encode(username.encode() + b":" + secret))
     return frozenset({secret, converted, percent, percent.lower(), *encoded, *(one.rstrip(b"=") for one in encoded)})
-
-
-def is_guessable(secrets: Collection[bytes]) -> bool:
-    """Return whether one of these is so short that a text without it would still tell it."""
-    return any(len(one.decode("utf-8", "replace")) < FEWEST_CHARACTERS for one in secrets)
 
 
 def redacted(text: bytes, secrets: Iterable[bytes]) -> bytes:
@@ -142,56 +104,12 @@ def inherited_path(descriptor: int) -> str:
     return f"/proc/self/fd/{descriptor}"
 
 
-# What of a repository on this machine its reader may not read. Git itself says only that there is no repository.
-
-INSIDE = ("HEAD", "config", "objects", "refs", "packed-refs")  # what git must read, save what it says itself
-
-
-def unreadable(folder: Path) -> Path | None:
-    """The first folder or file on the way into the repository that this process may not read; None when there is none.
-
-    A repository that does not exist is not unreadable.
-    """
-    try:
-        return next(_closed(folder), None)
-    except PermissionError as denied:  # behind a link, where no list of parents leads
-        return Path(os.fsdecode(denied.filename))
-
-
-def out_of_reach(url: str, folder: Path) -> str | None:
-    """The sentence for a repository that may not be read or is not there; None when it is something else."""
-    closed = unreadable(folder)
-    if closed is not None:
-        return f"{url} cannot be read by this user; let the user {this_user()} read {closed}"
-    return None if folder.exists() else f"{url} does not exist; put it there, or correct `url`"
-
-
 def this_user() -> str:
     """The name of the user that this process runs as, or the number when it has none."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:
         return str(os.geteuid())
-
-
-def _closed(folder: Path) -> Iterator[Path]:
-    # From the root down: what stands below a closed folder cannot even be asked about.
-    for parent in reversed(folder.parents):
-        if parent.is_dir() and not _allowed(parent, os.X_OK):
-            yield parent
-    yield from _closed_inside(folder, (".git",))
-    inner = folder / ".git"
-    yield from _closed_inside(inner if inner.is_dir() else folder, INSIDE)
-
-
-def _closed_inside(folder: Path, names: tuple[str, ...]) -> Iterator[Path]:
-    for place in (folder, *(folder / name for name in names)):
-        if place.exists() and not _allowed(place, os.R_OK | os.X_OK if place.is_dir() else os.R_OK):
-            yield place
-
-
-def _allowed(place: Path, mode: int) -> bool:
-    return os.access(place, mode, effective_ids=True)
 
 
 # Reading the files that credentials are in, at the moment of their use: what is put there counts from the next run on.
@@ -220,19 +138,30 @@ def secret_line(path: Path, setting: str) -> bytes:
 def secret_content(path: Path, setting: str, *, limit: int = MOST_BYTES) -> bytes:
     """All bytes of a regular file. Raises GitFault (unauthorized)."""
     try:
+        return file_content(path, limit=limit)
+    except UnusableFile as fault:
+        refuse_file(path, setting, str(fault), f"mend that, or correct {setting}")
+
+
+class UnusableFile(Exception):
+    """A file of the settings cannot be used; why, in words that follow its name, and hold nothing of what is in it."""
+
+
+def file_content(path: Path, *, limit: int) -> bytes:
+    """All bytes of a regular file, of which it may have `limit`. Raises UnusableFile."""
+    try:
         return bounded_io.read_file(path, limit=limit)
     except (FileNotFoundError, NotADirectoryError):
-        refuse_file(path, setting, "does not exist", f"put it there, or correct {setting}")
+        why = "does not exist"
     except PermissionError:
-        refuse_file(path, setting, "cannot be read", f"let the user {this_user()} read it")
+        why = f"cannot be read by the user {this_user()}"
     except OSError as error:
-        refuse_file(
-            path, setting, f"cannot be read ({os.strerror(error.errno or 0)})", f"mend that, or correct {setting}"
-        )
+        why = f"cannot be read ({os.strerror(error.errno or 0)})"
     except NotAFile:
-        refuse_file(path, setting, "is not a regular file", f"put one there, or correct {setting}")
+        why = "is not a regular file"
     except FileTooLarge:
-        refuse_file(path, setting, f"has more than {limit} bytes", "put less into it")
+        why = f"has more than {limit} bytes"
+    raise UnusableFile(why)
 
 
 def refuse_file(path: Path, setting: str, wrong: str, mend: str) -> NoReturn:

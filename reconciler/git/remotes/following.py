@@ -1,14 +1,15 @@
 """Which remotes are followed, by which repository, and until when."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from reconciler.git import refs as git_refs
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.refs import Followed, RefHead, RefKind
+from reconciler.git.refs import OBJECT_ID, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteTally
-from reconciler.git.remotes.proposals import Proposals, Proposing
+from reconciler.git.remotes.proposals import Proposal, Proposals
 from reconciler.git.remotes.remote import Address, Remote, RemotePlace
 from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.verification import AllowedSigners
@@ -28,8 +29,8 @@ class Following:
     """One repository's side of a remote."""
 
     def __init__(self, remote: Remote, source: Source, proposals: Proposals) -> None:
-        self.proposing = Proposing(proposals, source)
         self._remote = remote
+        self._proposals = proposals
         self._follows = source.follows
         self._taken = float("-inf")  # when the last look that it was told of began
         self._recalled_to: int | None = None  # the generation of the mirror that need not be filled any more
@@ -96,6 +97,40 @@ class Following:
     async def rebuild(self, generation: int) -> None:
         """Make the mirror of `generation` anew, once for all who share it. Raises GitFault."""
         await self._remote.rebuild(generation)
+
+    async def propose(self, head: str | None, *, base: str | None = None) -> Proposal:
+        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id, or None for what the
+        repository follows.
+
+        Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
+        may not be proposed, GitFault. Cancelled, it ends its git.
+        """
+        head_wanted, base_wanted = (
+            self._follows if name is None else git_refs.wanted_refs(name, follows=self._follows, url=self._remote.url)
+            for name in (head, base)
+        )
+        found = await self._proposals.find(head_wanted, base_wanted, follows=self._follows)
+        head_held, base_held = found[head_wanted], found[base_wanted]
+        return Proposal(
+            base_held.ref,
+            base_held.commit,
+            head_held.ref,
+            head_held.commit,
+            mirror=self.path,
+            proposals=head_held.folder or base_held.folder,
+            is_followed=base_wanted == self._follows,
+        )
+
+    async def tips(self, refs: Collection[str]) -> dict[str, str | None]:
+        """Return the commits of refs, as seen in the last half a minute; None for a ref that is not there.
+
+        One is left out of which nothing is known: the remote could not be asked, or another question was asked just
+        now. The commit that a commit's id is at is that commit. Raises nothing.
+        """
+        wanted = {ref for ref in refs if ref == self._follows.full or git_refs.is_allowed_proposal(ref)}
+        told = await self._proposals.tips(wanted)
+        fixed = {ref: ref for ref in refs if OBJECT_ID.fullmatch(ref)}
+        return dict(sorted({**told, **fixed}.items()))
 
 
 class Remotes:

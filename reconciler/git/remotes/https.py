@@ -1,9 +1,7 @@
 """HTTPS remotes: trust, proxy, passwords and tokens, and what the answers' headers say."""
 
 import base64
-import contextlib
 import re
-import ssl
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -149,18 +147,10 @@ NO_AUTHORITIES = "no-authorities"
 CONFIGURATION = """\
 [http]
 	followRedirects = false
-	sslVerify = true
 	sslVersion = tlsv1.2
 	version = HTTP/1.1
-	emptyAuth = false
 	lowSpeedLimit = 1
 	lowSpeedTime = 60
-[credential]
-	helper =
-[transfer]
-	credentialsInUrl = die
-[protocol]
-	version = 2
 """
 
 
@@ -216,19 +206,9 @@ class Https(Transport):
         """Return the present secret; empty if there is none. Raises GitFault for an unusable file."""
         given = self._credentials
         if given.ca_file is not None:
-            _check_authorities(given.ca_file)
+            credentials.secret_content(given.ca_file, CA_FILE, limit=credentials.MOST_LIST_BYTES)
         if given.password_file is not None:
             return credentials.secret_line(given.password_file, PASSWORD_FILE)
         if given.token_file is not None:
             return credentials.secret_line(given.token_file, TOKEN_FILE)
         return b""
-
-
-def _check_authorities(path: Path) -> None:
-    """Check the file of authorities. For a broken one, curl says only that it cannot connect."""
-    text = credentials.secret_content(path, CA_FILE, limit=credentials.MOST_LIST_BYTES)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    with contextlib.suppress(ssl.SSLError, ValueError):
-        context.load_verify_locations(cadata=text.decode("ascii", "ignore"))
-    if not context.cert_store_stats()["x509"]:
-        credentials.refuse_file(path, CA_FILE, "holds no certificate", "put the authorities there, in the PEM format")

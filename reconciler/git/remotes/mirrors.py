@@ -62,10 +62,8 @@ log = logging.getLogger(__name__)
 OWN_SECONDS = 60.0  # for what git does in our own mirror alone
 TIDY_SECONDS = 300.0  # for joining packs, which writes most of them again
 REFS_BYTES = 16 << 20  # of a list of our own refs
-MOST_ASKED = 256  # names in one command line, so that it stays below what the system takes
 SHA256_CHARACTERS = 64
 MANY_PACKS = 50  # every fetch adds one pack, and a read looks into all of them
-MANY_BYTES = 256 << 20  # 256 MiB, since they were joined: a pack may hold a copy of a whole large folder
 FETCH = (
     "fetch",
     "--progress",  # by which objects are counted
@@ -92,8 +90,6 @@ class Mirror:
         self.program = program
         self.url = url  # for what people read
         self._borrows = borrows
-        self._untidy_packs = 0  # as many as there were when they could not be joined
-        self._tidy_bytes: int | None = None  # of all packs, when that was last tried
 
     async def ensure(self) -> None:
         """Make the mirror exist and be free of what a killed process left. Call it before anything else."""
@@ -147,38 +143,25 @@ class Mirror:
             orders = "".join(f"delete {ref}\n" for ref in sorted(private_refs))
             await self._git("update-ref", "--stdin", stdin=orders)
 
-    async def adopt(self, followed: Followed, commit: str) -> bool:
-        """Follow a commit that the mirror holds with all its history, without a fetch; False when it does not."""
-        try:
-            await self._git("rev-list", "--objects", "--quiet", commit, "--not", "--all")
-        except GitFault:
-            return False
-        if commit not in (await self._peeled([commit])).values():
-            return False
-        await self._git("update-ref", followed.private_ref, commit)
-        return True
-
     async def poll(self, source: Source, followed: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
         """Return where each is, or the fault that is its own: branch-missing, empty, unsupported-format.
 
         Raises GitFault for what concerns them all. `source` gives the URL and the limits.
         """
-        found: dict[Followed, RefHead | Exception] = {}
         asked = sorted(followed)
-        is_empty = True
-        for first in range(0, len(asked), MOST_ASKED):
-            part = asked[first : first + MOST_ASKED]
-            # The remote's HEAD too: in most remotes it tells that they are not empty, without another call.
-            patterns = dict.fromkeys(pattern for one in part for pattern in (*one.patterns, refs.HEAD.full))
-            output = await self.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
-            if output.truncated:
-                raise GitFault(
-                    RepositoryState.UNSUPPORTED_FORMAT,
-                    f"{source.url} has too many refs whose names end like what is followed; remove some of them",
-                )
-            listing = refs.parse_listing(output.stdout)
-            is_empty = is_empty and not listing.refs
-            found |= {one: head for one in part if (head := one.found(listing)) is not None}
+        # The remote's HEAD too: in most remotes it tells that they are not empty, without another call.
+        patterns = dict.fromkeys(pattern for one in asked for pattern in (*one.patterns, refs.HEAD.full))
+        output = await self.ask(source, "ls-remote", "--symref", "--", source.operand, *patterns)
+        if output.truncated:
+            raise GitFault(
+                RepositoryState.UNSUPPORTED_FORMAT,
+                f"{source.url} has too many refs whose names end like what is followed; remove some of them",
+            )
+        listing = refs.parse_listing(output.stdout)
+        is_empty = not listing.refs
+        found: dict[Followed, RefHead | Exception] = {
+            one: head for one in asked if (head := one.found(listing)) is not None
+        }
         for one, result in found.items():
             if isinstance(result, RefHead) and len(result.commit) == SHA256_CHARACTERS:
                 found[one] = GitFault(
@@ -188,31 +171,7 @@ class Mirror:
         lacking = [one for one in asked if one not in found]
         if lacking and is_empty:
             is_empty = not (await self.ask(source, "ls-remote", "--", source.operand)).stdout
-        return found | {one: await self._absent(source, one, is_empty=is_empty) for one in lacking}
-
-    async def _absent(self, source: Source, one: Followed, *, is_empty: bool) -> GitFault:
-        if is_empty:
-            return GitFault(RepositoryState.EMPTY, f"{source.url} has no commit yet; commit something to it")
-        if one.kind is not RefKind.HEAD:
-            return errors.missing(source, one)
-        return GitFault(
-            RepositoryState.BRANCH_MISSING,
-            f"the HEAD of {source.url} names {await self._unborn(source)}, which does not exist; name another with"
-            " `branch`",
-        )
-
-    async def _unborn(self, source: Source) -> str:
-        """The branch that a HEAD without commit names: only a repository on this machine tells."""
-        if source.folder is not None:
-            limits = Limits(seconds=source.timeout)
-            with contextlib.suppress(TimeoutError):
-                output = await self.program.run(
-                    "-C", str(source.folder), "symbolic-ref", "--short", "HEAD", limits=limits
-                )
-                name = output.stdout.decode("utf-8", "replace").strip()
-                if output.status == 0 and name.isprintable():
-                    return f"the branch {name}"
-        return "a branch"
+        return found | {one: _absent(source, one, is_empty=is_empty) for one in lacking}
 
     async def fetch(self, source: Source, followed: Followed, head: RefHead) -> RefHead:
         """Bring the whole history of a head into the mirror; return what came, maybe newer. Raises GitFault.
@@ -273,22 +232,14 @@ class Mirror:
 
     async def _tidy(self) -> None:
         """Join small packs when there are many. Nothing is dropped: commits that a force-push removed are still wanted
-        for diffs. What came is of use as it is, so a fault is told and waits until as many packs again have come.
+        for diffs. What came is of use as it is, so a fault is told, and the next fetch tries again.
         """
-        packs, size = await asyncio.to_thread(measure_packs, self.path)
-        if self._tidy_bytes is None:
-            self._tidy_bytes = size
-        if packs <= MANY_PACKS + self._untidy_packs and size <= self._tidy_bytes + MANY_BYTES:
-            return
-        self._untidy_packs, self._tidy_bytes = packs, size
-        try:
-            await self._git(*REPACK, seconds=TIDY_SECONDS)
-            self._untidy_packs, self._tidy_bytes = 0, None
-        except GitFault as fault:
-            log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
-        finally:
-            if self._untidy_packs:  # a killed repack leaves what it has written
-                sweep_mirror(self.path)
+        packs, _ = await asyncio.to_thread(measure_packs, self.path)
+        if packs > MANY_PACKS:
+            try:
+                await self._git(*REPACK, seconds=TIDY_SECONDS)
+            except GitFault as fault:
+                log.warning("The packs of the mirror of %s were not joined: %s", self.url, fault.message)
 
     async def _git(
         self,
@@ -320,6 +271,15 @@ class Mirror:
         return self.path.with_name(f".{self.path.name}.{suffix}")
 
 
+def _absent(source: Source, one: Followed, *, is_empty: bool) -> GitFault:
+    if is_empty:
+        return GitFault(RepositoryState.EMPTY, f"{source.url} has no commit yet; commit something to it")
+    if one.kind is not RefKind.HEAD:
+        return errors.missing(source, one)
+    told = f"the HEAD of {source.url} names a branch that does not exist; name another with `branch`"
+    return GitFault(RepositoryState.BRANCH_MISSING, told)
+
+
 async def _to_its_end(act: Callable[[Path], None], path: Path) -> None:
     """Change files in a thread. Cancelled, it returns no sooner: nothing ends a thread, and whoever comes next writes
     the same files.
@@ -340,14 +300,12 @@ GONE = re.compile(r"\..+\.[0-9]+\.gone")
 def retire_folder(folders: Iterable[Path]) -> list[Path]:
     """Rename those that are there; under which names. What comes again under its own name cannot meet its removal."""
     aside: list[Path] = []
-    problems: list[OSError] = []
     for folder in folders:
         if folder.is_dir() and not folder.is_symlink():
             try:
                 aside.append(folder.rename(_unused(folder)))
             except OSError as problem:
-                problems.append(problem)
-    _tell(problems)
+                _tell(problem)
     return aside
 
 
@@ -358,24 +316,19 @@ def remove_retired(folders: Sequence[Path]) -> None:
 
 
 def _remove(folders: Sequence[Path]) -> None:
-    problems: list[OSError] = []
     for folder in folders:
         try:
             shutil.rmtree(folder)
         except OSError as problem:
-            problems.append(problem)
-    _tell(problems)
+            _tell(problem)
 
 
-def _tell(problems: Sequence[OSError]) -> None:
-    """One line, however many there are: nothing depends on the removal but the disk's space."""
-    if problems:
-        log.warning(
-            "Folders of repositories that are no longer in the settings could not be removed (%d, the first: %s); "
-            "mend the permissions, and the next start removes them.",
-            len(problems),
-            problems[0],
-        )
+def _tell(problem: OSError) -> None:
+    log.warning(
+        "A folder of repositories that are no longer in the settings could not be removed (%s); mend the permissions,"
+        " and the next start removes it.",
+        problem,
+    )
 
 
 def _unused(path: Path) -> Path:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from reconciler.model.errors import ReconcilerError, Refused, Transient, system_reason
+from reconciler.model.errors import Refused, Transient, system_reason
 from reconciler.settings import bounded_io
 
 CHUNK_BYTES = 64 * 1024
@@ -30,10 +30,6 @@ REAP_SECONDS = 5.0  # a process that survives SIGKILL for so long hangs in the k
 WAKE_SECONDS = 1.0  # how often a thread checks whether its program was killed, though something keeps its pipes open
 
 Watch = Callable[[bytes], str | None]
-
-
-class FolderGone(Transient):
-    """The folder in which a program was to run is not there any more."""
 
 
 class Finished(NamedTuple):
@@ -78,8 +74,8 @@ def environment(home: Path) -> dict[str, str]:
 async def run_command(command: Command) -> Finished:
     """Run a program to its end.
 
-    Raises TimeoutError when it takes longer than its limit, Refused when there is no such program, FolderGone when
-    there is no such folder, Transient when it cannot be started now. However this call ends, no process of it stays.
+    Raises TimeoutError when it takes longer than its limit, Refused when there is no such program, Transient when it
+    cannot be started now. However this call ends, no process of it stays.
     """
     run = _Run(command)
     ended = bounded_io.on_thread(run.finish)
@@ -136,8 +132,8 @@ class _Run:
         finally:
             self._reap(process)
         status = process.returncode
-        if status == NOT_FOUND and _is_missing(self._command):  # which the shell only says
-            raise missing_program(self._command.arguments[0], folder=self._command.folder)
+        if status == NOT_FOUND:  # which the shell only says
+            _check_program(self._command)
         errors = bytes(self._stderr)
         if self._is_cut:  # of a part of a line nobody could tell whose it is, nor whether a part of a secret is in it
             errors = errors.partition(b"\n")[2]
@@ -204,22 +200,16 @@ def _started(command: Command) -> "subprocess.Popen[bytes]":
             pass_fds=command.descriptors,
             start_new_session=True,  # a process group of its own, so that what it starts ends with it
         )
-    except FileNotFoundError as error:
-        raise missing_program(command.arguments[0], folder=command.folder) from error
     except OSError as error:
+        if isinstance(error, FileNotFoundError):  # of the program, or of the folder to run it in
+            _check_program(command)
         told = f"the program {command.arguments[0]} cannot be started ({system_reason(error)})"
         raise Transient(f"{told}; it is tried again") from error
 
 
-def missing_program(program: str, *, folder: Path) -> ReconcilerError:
-    """Return why a program was not found: the system says the same of a missing folder to run it in."""
-    if not folder.is_dir():
-        return FolderGone(f"the folder {folder} is gone; it is made again")
-    return Refused(f"the program {program} is not on PATH; install it")
-
-
-def _is_missing(command: Command) -> bool:
-    return shutil.which(command.arguments[0], path=command.environment.get("PATH")) is None
+def _check_program(command: Command) -> None:
+    if shutil.which(command.arguments[0], path=command.environment.get("PATH")) is None:
+        raise Refused(f"the program {command.arguments[0]} is not on PATH; install it")
 
 
 def _bounded(command: Command) -> tuple[str, ...]:

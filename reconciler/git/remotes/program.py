@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import signal
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -15,8 +14,8 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes import processes
 from reconciler.git.remotes.credentials import ANONYMOUS, Credentials, replace_file
 from reconciler.git.remotes.https import Access, Https, Transport, quoted_path, split_trace
-from reconciler.git.remotes.processes import Command, Finished, FolderGone
-from reconciler.git.remotes.sources import CONTROL, MAX_MEMORY_BYTES
+from reconciler.git.remotes.processes import Command, Finished
+from reconciler.git.remotes.sources import MAX_MEMORY_BYTES
 from reconciler.git.remotes.ssh import Ssh
 from reconciler.model import clock
 from reconciler.model.clock import Clock
@@ -25,6 +24,7 @@ from reconciler.model.errors import Refused, Transient
 # Notes on a run, by which `errors` knows the cause.
 REDIRECTED = "redirected to "
 NO_SMART_PROTOCOL = "the remote does not speak Git's smart protocol"
+TOO_MANY_OBJECTS = "it sends too many objects"
 
 # Why a fetch has to be stopped early, read off what git tells of its progress: it brings too many objects, or goes on
 # by the older protocol of http, by which objects come that nobody checks or counts.
@@ -49,9 +49,8 @@ class FetchWatch:
         """Why the fetch has to be stopped; None as long as it may go on."""
         text = self._rest + piece
         self._rest = text[max(text.rfind(b"\n"), text.rfind(b"\r"), len(text) - LINE_BYTES, 0) :]
-        coming = max((int(found) for found in _RECEIVING.findall(text)), default=0)
-        if coming > self._most:
-            return f"it sends {coming} objects, and one fetch may bring {self._most}"
+        if any(int(found) > self._most for found in _RECEIVING.findall(text)):
+            return TOO_MANY_OBJECTS
         return NO_SMART_PROTOCOL if self._is_traced and _STRAYED.search(text) else None
 
 
@@ -67,15 +66,10 @@ class FetchWatch:
 CONFIGURATION = """\
 [core]
 	hooksPath = /dev/null
-	logAllRefUpdates = false
 	bigFileThreshold = 32m
-	fsmonitor = false
-[init]
-	defaultRefFormat = files
 [fetch]
 	fsckObjects = true
 	unpackLimit = 1
-	writeCommitGraph = false
 [fetch "fsck"]
 	hasDot = ignore
 	hasDotdot = ignore
@@ -86,14 +80,6 @@ CONFIGURATION = """\
 [pack]
 	threads = 2
 	windowMemory = 64m
-[transfer]
-	bundleURI = false
-[gc]
-	auto = 0
-[maintenance]
-	auto = false
-[protocol "ext"]
-	allow = never
 """
 
 # For what `git upload-pack` packs here, of a repository on this machine. To compress a folder of many files, or to find
@@ -162,8 +148,8 @@ class GitProgram:
         self._url = url
         self._safe_directories = frozenset(safe_directories)
         self._transport = _transport(url, credentials, home=home)
-        self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
         self._is_installed = False
+        self._installing = threading.Lock()  # a caller that is cancelled leaves its thread behind
 
     def environment(self, *, protocol: str = "file") -> dict[str, str]:
         """The variables that every run sees; nothing is inherited but the search path for programs."""
@@ -175,7 +161,6 @@ class GitProgram:
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_ALLOW_PROTOCOL": protocol,
             "GIT_NO_LAZY_FETCH": "1",
-            "GIT_OPTIONAL_LOCKS": "0",
             "GIT_ADVICE": "0",
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
@@ -196,7 +181,7 @@ class GitProgram:
         """
         try:
             async with asyncio.timeout(limits.seconds):
-                if not self._is_installed:
+                if not self._is_installed or not self.configuration.exists():
                     await asyncio.to_thread(self._install)
                 transport = self._transport if remote else Transport("file")
                 async with transport.access() as access:
@@ -216,9 +201,6 @@ class GitProgram:
                         watch=watch,
                     )
                     return self._output(await processes.run_command(command), access)
-        except FolderGone as gone:
-            self._is_installed = False
-            raise GitFault(RepositoryState.UNREACHABLE, gone.message) from gone
         except Transient as fault:
             raise GitFault(RepositoryState.UNREACHABLE, fault.message) from fault
         except Refused as refused:
@@ -227,8 +209,6 @@ class GitProgram:
     def _install(self) -> None:
         """Write what every run needs. No run comes before it: git takes a missing configuration for an empty one."""
         with self._installing:
-            if self._is_installed:
-                return
             try:
                 self.home.mkdir(mode=0o700, parents=True, exist_ok=True)
                 is_local = self._transport.protocol == "file"
@@ -249,7 +229,8 @@ class GitProgram:
             # Git takes any page for a repository of the oldest kind, which has no refs: it would seem to be empty.
             notes.append(NO_SMART_PROTOCOL)
             finished = finished._replace(status=FAILED, stdout=b"")
-        notes.append(_killed(finished))
+        if finished.status < 0 and not finished.truncated and finished.stopped is None:
+            notes.append("a signal ended git")  # of somebody else, which says nothing of the repository
         return Output(
             finished.status,
             finished.stdout,
@@ -259,17 +240,6 @@ class GitProgram:
             tuple(note for note in notes if note is not None),
             access.secrets,
         )
-
-
-def _killed(finished: Finished) -> str | None:
-    """By which signal somebody else ended git, which says nothing itself then."""
-    if finished.status >= 0 or finished.truncated or finished.stopped is not None:
-        return None
-    try:
-        name = signal.Signals(-finished.status).name
-    except ValueError:  # one of those for real time
-        name = str(-finished.status)
-    return f"the signal {name} ended git"
 
 
 def _transport(url: str, credentials: Credentials, *, home: Path) -> Transport:
@@ -286,7 +256,6 @@ def _safe_section(directories: Iterable[Path]) -> str:
 
 
 def _trusted(path: str) -> str:
-    # A lone or trailing asterisk would trust more than one folder, and a control character could end the line.
-    if not path.startswith("/") or path.endswith("/*") or CONTROL.search(path):
-        raise Refused(f"{path!r} cannot be trusted as the folder of a repository; give an absolute path")
+    if path.endswith("/*"):  # which would trust more than one folder
+        raise Refused(f"{path!r} cannot be trusted as the folder of a repository; rename it")
     return quoted_path(path)

@@ -10,7 +10,7 @@ or fails delays no poll and changes no state.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from reconciler.git import refs as git_refs
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.refs import HEAD, OBJECT_ID, Followed, RefHead, RefKind
+from reconciler.git.refs import HEAD, Followed, RefHead, RefKind
 from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.concurrency import ConcurrencyLimit
 from reconciler.git.remotes.mirrors import MANY_PACKS, Mirror
@@ -26,7 +26,6 @@ from reconciler.git.remotes.remote import Remote, RetryAfter
 from reconciler.git.remotes.sources import Source
 
 MOST_HELD = 50  # proposals whose commits may be named by their ids: those that were asked for last
-PAUSE_SECONDS = 30.0  # after a fault of the remote, until it is asked for a proposal again
 LISTING_BYTES = 16 << 20  # of all refs that may be proposed, among which a commit is looked for
 ABSENT = frozenset({RepositoryState.BRANCH_MISSING, RepositoryState.EMPTY})  # states that say that there is no such ref
 
@@ -102,10 +101,8 @@ class SecondMirror:
             mirrors.remove_retired(await asyncio.to_thread(mirrors.retire_folder, [gone]))
 
 
-# Where refs were when somebody last looked, so that asking whether they moved costs a remote next to nothing.
-
-SECONDS = 30.0  # between two looks for this alone, and how long what was seen counts
-MOST = 256  # refs that are remembered and asked for in one look
+TIP_SECONDS = 30.0  # between two looks only to know where refs are, and how long what was seen counts
+MOST_TIPS = 256  # refs that are remembered and asked for in one look
 
 
 class RefTip(NamedTuple):
@@ -113,41 +110,6 @@ class RefTip(NamedTuple):
 
     at: float
     commit: str | None
-
-
-class RefCache:
-    """Of one remote. `clock` is in seconds."""
-
-    def __init__(self, clock: Callable[[], float]) -> None:
-        self._clock = clock
-        self._known: dict[str, RefTip] = {}  # those that were asked for last come last
-        self._asked = float("-inf")
-
-    def note(self, ref: str, commit: str | None, *, at: float) -> None:
-        """Somebody looked."""
-        known = self._known.get(ref)
-        if known is None or known.at <= at:
-            self._known[ref] = RefTip(at, commit)
-        while len(self._known) > MOST:
-            del self._known[next(iter(self._known))]
-
-    def are_due(self, wanted: Collection[str]) -> bool:
-        """Return whether to look again on behalf of these."""
-        now = self._clock()
-        is_old = any(ref not in self._known or now - self._known[ref].at >= SECONDS for ref in wanted)
-        return is_old and now - self._asked >= SECONDS
-
-    def begin(self, wanted: Collection[str]) -> list[str]:
-        """A look begins now: the refs that it is to ask for, these and as many of all others as fit."""
-        self._asked = self._clock()
-        newest = [ref for ref in reversed(self._known) if ref not in wanted]
-        return sorted([*sorted(wanted), *newest][:MOST])
-
-    def told(self, wanted: Collection[str]) -> dict[str, str | None]:
-        """Return where they were, in the order of their names; without those of which nothing is known."""
-        found = {ref: self._known.pop(ref) for ref in sorted(wanted) if ref in self._known}
-        self._known |= found  # as the newest
-        return {ref: tip.commit for ref, tip in found.items()}
 
 
 class FoundCommit(NamedTuple):
@@ -175,50 +137,6 @@ class Proposal:
     is_followed: bool
 
 
-class Proposing:
-    """One repository's side: a proposal is compared with what that follows."""
-
-    def __init__(self, proposals: "Proposals", source: Source) -> None:
-        self._proposals = proposals
-        self._source = source
-
-    async def propose(self, head: str | None, *, base: str | None = None) -> Proposal:
-        """Return where `head` and `base` are now, fetched; each a ref in full or a commit's id, or None for what the
-        repository follows.
-
-        Takes at most the repository's `timeout`. Raises Refused for what is neither, NotFound for what is not there or
-        may not be proposed, GitFault. Cancelled, it ends its git.
-        """
-        follows = self._source.follows
-        head_wanted = follows if head is None else self._wanted(head)
-        base_wanted = follows if base is None else self._wanted(base)
-        found = await self._proposals.find(head_wanted, base_wanted, follows=follows)
-        head_held, base_held = found[head_wanted], found[base_wanted]
-        return Proposal(
-            base_held.ref,
-            base_held.commit,
-            head_held.ref,
-            head_held.commit,
-            mirror=self._proposals.mirror,
-            proposals=head_held.folder or base_held.folder,
-            is_followed=base_wanted == follows,
-        )
-
-    async def tips(self, refs: Collection[str]) -> dict[str, str | None]:
-        """Return the commits of refs, as seen in the last half a minute; None for a ref that is not there.
-
-        One is left out of which nothing is known: the remote could not be asked, or another question was asked just
-        now. The commit that a commit's id is at is that commit. Raises nothing.
-        """
-        wanted = {ref for ref in refs if ref == self._source.follows.full or git_refs.is_allowed_proposal(ref)}
-        told = await self._proposals.tips(wanted)
-        fixed = {ref: ref for ref in refs if OBJECT_ID.fullmatch(ref)}
-        return dict(sorted({**told, **fixed}.items()))
-
-    def _wanted(self, text: str) -> Followed:
-        return git_refs.wanted_refs(text, follows=self._source.follows, url=self._source.url)
-
-
 class Proposals:
     """Of one remote, for all who follow something of it: one is found at a time. `limit` bounds the calls of all."""
 
@@ -226,17 +144,13 @@ class Proposals:
         self._remote = remote
         self._limit = limit
         self._second = SecondMirror()
-        self._tips = RefCache(remote.clock)
+        self._tips: dict[str, RefTip] = {}  # those that were seen last come last
+        self._waiting: set[asyncio.Timeout] = set()
+        self._asked = float("-inf")  # when the remote was asked for tips alone
         self._rest = RetryAfter(remote.clock)
         self._finding = asyncio.Lock()
         self._looking = asyncio.Lock()  # whoever looks for tips alone
-        self._bounds: set[asyncio.Timeout] = set()  # of all who wait
         self._is_closed = False
-
-    @property
-    def mirror(self) -> Path:
-        """The first mirror's folder."""
-        return self._remote.place.mirror
 
     @property
     def folders(self) -> list[Path]:
@@ -250,7 +164,7 @@ class Proposals:
         """
         # What a commit's id names may come with what a ref names.
         asked = sorted(dict.fromkeys(wanted), key=lambda one: one.is_fixed)
-        async with self._bounded(), self._finding, self._limit.slot(self._remote.host):
+        async with self._bounded(self._finding):
             first = await self._remote.ready()
             await self._second.prepare(self._remote.generation, max_bytes=self._remote.source().max_bytes)
             try:
@@ -264,47 +178,55 @@ class Proposals:
     async def tips(self, wanted: Collection[str]) -> dict[str, str | None]:
         """Return where refs are, as far as that is known, by their names."""
         began, seen = self._remote.polled
-        for head in seen.values():
-            if isinstance(head, RefHead):
-                self._tips.note(head.ref, head.commit, at=began)
-        if self._tips.are_due(wanted):
+        self._note(seen, at=began)
+        now = self._remote.clock()
+        is_old = any(ref not in self._tips or now - self._tips[ref].at >= TIP_SECONDS for ref in wanted)
+        if is_old and now - self._asked >= TIP_SECONDS:
+            self._asked = now
+            names = sorted([*wanted, *(ref for ref in reversed(self._tips) if ref not in wanted)][:MOST_TIPS])
             with contextlib.suppress(GitFault):
-                async with self._bounded(), self._looking:
-                    if self._tips.are_due(wanted):  # else somebody else has looked meanwhile
-                        names = self._tips.begin(wanted)
-                        async with self._limit.slot(self._remote.host):
-                            await self._look(
-                                [HEAD if name == HEAD.full else Followed(RefKind.REF, name) for name in names]
-                            )
-        return self._tips.told(wanted)
+                async with self._bounded(self._looking):
+                    await self._look([HEAD if name == HEAD.full else Followed(RefKind.REF, name) for name in names])
+        return {ref: self._tips[ref].commit for ref in sorted(wanted) if ref in self._tips}
+
+    def _note(self, heads: Mapping[Followed, RefHead | Exception], *, at: float) -> None:
+        """Remember where refs were when somebody looked."""
+        for one, head in heads.items():
+            ref = head.ref if isinstance(head, RefHead) else one.full
+            is_absent = isinstance(head, GitFault) and head.state in ABSENT
+            if not isinstance(head, RefHead) and not is_absent:
+                continue
+            known = self._tips.pop(ref, None)
+            tip = RefTip(at, head.commit if isinstance(head, RefHead) else None)
+            self._tips[ref] = tip if known is None or known.at <= at else known
+        while len(self._tips) > MOST_TIPS:
+            del self._tips[next(iter(self._tips))]
 
     async def close(self) -> None:
         """Nobody may ask any more; whoever waits is told so, and ends its git."""
         self._is_closed = True
-        for bound in self._bounds:
+        for bound in self._waiting:
             if not bound.expired():
                 bound.reschedule(asyncio.get_running_loop().time())
         async with self._finding, self._looking:
             pass
 
     @contextlib.asynccontextmanager
-    async def _bounded(self) -> AsyncIterator[None]:
-        """Around waiting, for as long as the repositories allow git."""
+    async def _bounded(self, lock: asyncio.Lock) -> AsyncIterator[None]:
+        """Around waiting for the remote, for as long as the repositories allow git; one at a time."""
         url, seconds = self._remote.url, self._remote.source().timeout
-        gone = GitFault(RepositoryState.UNREACHABLE, f"{url} is not followed any more by these settings; ask again")
-        if self._is_closed:
-            raise gone
         try:
-            async with asyncio.timeout(seconds) as bound:
-                self._bounds.add(bound)
+            async with asyncio.timeout(0 if self._is_closed else seconds) as bound:
+                self._waiting.add(bound)
                 try:
-                    yield
+                    async with lock, self._limit.slot(self._remote.host):
+                        yield
                 finally:
-                    self._bounds.discard(bound)
+                    self._waiting.discard(bound)
         except TimeoutError:
-            if self._is_closed:
-                raise gone from None
             told = f"{url} did not give what was proposed within {seconds:g} seconds; ask again, or raise `timeout`"
+            if self._is_closed:
+                told = f"{url} is not followed any more by these settings; ask again"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
 
     # The steps of `find`: in the mirrors, else by asking the remote, and fetched into the second one.
@@ -339,7 +261,7 @@ class Proposals:
                 raise result
             return wanted, result
         source = self._remote.source()
-        await self._remote.inspect(())
+        await self._remote.inspect()
         with self._asking():
             arguments = ("ls-remote", "--", source.operand, *git_refs.PATTERNS)
             listing = await first.ask(source, *arguments, output_bytes=LISTING_BYTES)
@@ -353,22 +275,17 @@ class Proposals:
     async def _look(self, wanted: Collection[Followed]) -> Mapping[Followed, RefHead | Exception]:
         """Return where refs are by the remote, or the fault of each. Raises GitFault, also that of a moment ago."""
         first = await self._remote.ready()
-        await self._remote.inspect(one.full for one in wanted)
+        await self._remote.inspect()
         began = self._remote.clock()
         with self._asking():
             heads = await first.poll(self._remote.source(), wanted)
-        for one, head in heads.items():
-            if isinstance(head, RefHead):
-                self._tips.note(head.ref, head.commit, at=began)
-            elif isinstance(head, GitFault) and head.state in ABSENT:
-                self._tips.note(one.full, None, at=began)
+        self._note(heads, at=began)
         return heads
 
     async def _fetched(self, first: Mirror, by: Followed, head: RefHead) -> RefHead:
         remote, source = self._remote, self._remote.source()
         remote.rejected.check(by, head, source)
-        names = {by.full, head.ref}
-        await remote.inspect(names)
+        await remote.inspect()
         try:
             with self._asking():
                 came = await self._second.hold(first, source, by, head)
@@ -376,7 +293,7 @@ class Proposals:
             remote.rejected.note(by, head, source, fault)
             raise
         try:
-            await remote.inspect(names)
+            await remote.inspect()
         except GitFault:
             await self._second.leave()  # what came may come from elsewhere
             raise
@@ -384,9 +301,7 @@ class Proposals:
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
-        """Around whatever asks the remote. Raises GitFault when it failed a moment ago, whoever asked."""
-        pause = 0.0 if self._remote.source().is_local else PAUSE_SECONDS  # to ask a folder costs nobody anything
-        for rest in (self._remote.rest, self._rest):
-            rest.check(pause=pause)
+        """Around whatever asks the remote. Raises GitFault while it wants to be left alone."""
+        self._remote.rest.check()
         with self._rest.asking():
             yield

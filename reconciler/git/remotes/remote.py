@@ -1,7 +1,7 @@
 """One remote, shared by all repositories that follow it with the same credentials."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -10,22 +10,19 @@ from typing import NamedTuple, TypeAlias
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import Followed, RefHead
-from reconciler.git.remotes import verification
 from reconciler.git.remotes.concurrency import ConcurrencyLimit, RemoteCall, RemoteTally
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.local_repositories import check_repository
 from reconciler.git.remotes.mirrors import SLOW_DISK, Mirror
 from reconciler.git.remotes.program import GitProgram
 from reconciler.git.remotes.sources import Source, host_of
-from reconciler.git.remotes.verification import AllowedSigners
+from reconciler.git.remotes.verification import AllowedSigners, Verification
 from reconciler.model.errors import ReconcilerError
 from reconciler.settings.bounded_io import BoundedIO, DiskHangs
 
 Address: TypeAlias = tuple[str, Credentials]
 
 MOST_REJECTED = 1000  # heads that are remembered
-# States that say how the remote fares, not what it has.
-OF_ALL = frozenset({RepositoryState.UNREACHABLE, RepositoryState.UNAUTHORIZED})
 
 
 class RemotePlace(NamedTuple):
@@ -47,27 +44,19 @@ class PollAnswer(NamedTuple):
 
 
 class RetryAfter:
-    """Until when one remote wants to be left alone, by `Retry-After`; and how it fared when it was asked last.
-
-    `clock` is in seconds.
-    """
+    """Until when one remote wants to be left alone, by `Retry-After`. `clock` is in seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._until = float("-inf")
         self._fault: GitFault | None = None
-        self._met: tuple[float, GitFault] | None = None  # when it was asked last, should that have failed
 
-    def check(self, *, insists: bool = False, pause: float = 0.0) -> None:
-        """Raise the GitFault of a remote that wants to be left alone, with the time left, unless a person `insists`;
-        and that of one that was asked in vain less than `pause` seconds ago.
-        """
+    def check(self, *, insists: bool = False) -> None:
+        """Raise the GitFault of a remote that wants to be left alone, with the time left, unless a person `insists`."""
         left = self._until - self._clock()
         if self._fault is not None and left > 0 and not insists:
             fault = self._fault
             raise GitFault(fault.state, fault.message, retry_after=left, lasting=fault.lasting)
-        if self._met is not None and self._clock() - self._met[0] < pause:
-            raise self._met[1].with_traceback(None)
 
     @contextmanager
     def asking(self, *, insists: bool = False) -> Iterator[None]:
@@ -76,17 +65,13 @@ class RetryAfter:
         Once it gave a person what it was asked for, it is asked again.
         """
         self.check(insists=insists)
-        before = self._fault
         try:
             yield
         except GitFault as fault:
             if fault.retry_after is not None:
                 self._until, self._fault = self._clock() + fault.retry_after, fault
-            self._met = (self._clock(), fault) if fault.state in OF_ALL and not fault.of_head else None
             raise
-        self._met = None
-        if self._fault is before:  # else it was asked before it said so
-            self._fault = None
+        self._fault = None
 
 
 class RejectedHeads:
@@ -195,13 +180,9 @@ class Remote:
 
     async def _found(self, asked: Collection[Followed], *, insists: bool) -> Mapping[Followed, RefHead | Exception]:
         mirror = await self.ready()
-        names = {one.full for one in asked}
-        await self.inspect(names)
+        await self.inspect()
         with self.rest.asking(insists=insists):
-            found = await mirror.poll(self.source(), asked)
-        if any(self.polled.found.get(one) != head for one, head in found.items()):
-            await self.inspect(names)  # what is new may come from elsewhere, if it was changed under git's eyes
-        return found
+            return await mirror.poll(self.source(), asked)
 
     async def fetch(self, followed: Followed, head: RefHead, *, insists: bool) -> RefHead:
         """Fetch a head with all its history into the mirror; return the head that it holds, maybe a newer one.
@@ -218,7 +199,7 @@ class Remote:
             known = self.polled.found.get(followed)
             if isinstance(known, RefHead):
                 head = known  # somebody polled since, and HEAD may name another branch
-            if not await self._holds(mirror, followed, head):
+            if not head.is_held_as(self._heads.get(followed.private_ref)):
                 head = await self._fetch(mirror, followed, head, insists=insists)
             self._heads[followed.private_ref] = head
             await self._drop(mirror)  # not before: what was followed until now may be where the new one is
@@ -229,10 +210,10 @@ class Remote:
         async with self._limit.slot(self.host, insists=insists):
             try:
                 with self._tally.counting(RemoteCall.FETCH):
-                    await self.inspect({followed.full, head.ref})
+                    await self.inspect()
                     with self.rest.asking(insists=insists):
                         came = await mirror.fetch(source, followed, head)
-                    await self.inspect({followed.full})
+                    await self.inspect()  # what came may come from elsewhere, if it was changed under git's eyes
             except GitFault as fault:
                 self.rejected.note(followed, head, source, fault)
                 if fault.transient:  # a server that refuses each second run of git would refuse each fetch
@@ -282,9 +263,9 @@ class Remote:
         """Return when a head that the mirror holds is signed by one of these. Raises GitFault, Transient."""
         mirror = await self.ready()
         async with self._own_limit.slot(""):
-            await verification.verify_head(head, allowed, mirror=mirror.path, program=mirror.program)
+            await Verification(allowed, mirror=mirror.path, program=mirror.program).verify(head)
 
-    async def inspect(self, refs: Iterable[str]) -> None:
+    async def inspect(self) -> None:
         """Judge what git is about to open, which whoever owns the repository may have changed since the last time.
 
         Raises GitFault: unreachable, also when the disk is slow.
@@ -292,19 +273,12 @@ class Remote:
         source = self.source()
         if source.folder is None:
             return
-        check = partial(check_repository, self.url, source.folder, sorted(refs), state=self.place.state)
+        check = partial(check_repository, self.url, source.folder, state=self.place.state)
         try:
             await self._files.answer(check, seconds=source.timeout)
         except DiskHangs:
             told = f"{self.url} did not answer within {source.timeout:g} seconds; {SLOW_DISK}"
             raise GitFault(RepositoryState.UNREACHABLE, told) from None
-
-    async def _holds(self, mirror: Mirror, followed: Followed, head: RefHead) -> bool:
-        """Return whether the mirror holds a head, of which our ref may not know yet."""
-        if head.is_held_as(self._heads.get(followed.private_ref)):
-            return True
-        is_known = followed.is_fixed or self.has_head(head.commit)
-        return is_known and not head.tag and await mirror.adopt(followed, head.commit)
 
     async def _drop(self, mirror: Mirror) -> None:
         """Drop our refs that none of the sources follows any more, those of a former process included."""

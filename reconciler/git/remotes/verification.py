@@ -10,11 +10,10 @@ from reconciler.git import faults
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes import credentials
+from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.git.remotes.program import GitProgram, Limits, Output
 from reconciler.model.errors import Transient
 from reconciler.model.text import visible
-from reconciler.settings import bounded_io
-from reconciler.settings.bounded_io import FileTooLarge, NotAFile
 
 # The file that says who may sign: `verify.signersFile`, in the form of OpenSSH's allowed signers (ssh-keygen(1)).
 
@@ -38,18 +37,9 @@ class AllowedSigners:
 def read_signers(path: Path) -> AllowedSigners:
     """The file as it is now. Raises GitFault unsigned for one that cannot be read or names nobody."""
     try:
-        content = bounded_io.read_file(path, limit=MOST_BYTES)
-    except FileNotFoundError:
-        raise _fault(path, "does not exist; put it there, or correct `verify.signersFile`") from None
-    except PermissionError:
-        told = f"cannot be read by this user; let the user {credentials.this_user()} read it"
-        raise _fault(path, told) from None
-    except OSError as error:
-        raise _fault(path, f"cannot be read ({error.strerror or 'unknown reason'}); mend that") from None
-    except NotAFile:
-        raise _fault(path, "is not a file; correct `verify.signersFile`") from None
-    except FileTooLarge:
-        raise _fault(path, f"has more than {MOST_BYTES} bytes; name fewer signers") from None
+        content = credentials.file_content(path, limit=MOST_BYTES)
+    except UnusableFile as fault:
+        raise _fault(path, f"{fault}; mend that, or correct `verify.signersFile`") from None
     if not any(line.strip() and not line.lstrip().startswith(b"#") for line in content.splitlines()):
         raise _fault(path, "names nobody; write a line for each who may sign")
     return AllowedSigners(path, BLANK.sub(b"#", content))
@@ -77,22 +67,19 @@ _KEY = re.compile(r"^Good \"git\" signature with .* key (SHA256:\S+)$", re.MULTI
 _THIS_KEY = ": key "  # has expired, is not yet valid, is not permitted for something
 
 
-async def verify_head(head: RefHead, signers: AllowedSigners, *, mirror: Path, program: GitProgram) -> None:
-    """Return when the head is signed by one of the signers: the tag, when it has a signature, else the commit.
+class Verification:
+    """Heads of one mirror against these signers. `program` runs git in the mirror."""
 
-    `program` runs git in the mirror. Raises GitFault unsigned, and mirror-corrupt for an object that is not there;
-    Transient.
-    """
-    await _Verification(signers, mirror=mirror, program=program).verify(head)
-
-
-class _Verification:
     def __init__(self, signers: AllowedSigners, *, mirror: Path, program: GitProgram) -> None:
         self._signers = signers
         self._mirror = mirror
         self._program = program
 
     async def verify(self, head: RefHead) -> None:
+        """Return when the head is signed by one of the signers: the tag, when it has a signature, else the commit.
+
+        Raises GitFault unsigned, and mirror-corrupt for an object that is not there; Transient.
+        """
         kind, name = (TAG, head.tag) if head.tag else (COMMIT, head.commit)
         signed: tuple[str, str] | None = None
         for _ in range(MOST_TAGS):
@@ -133,12 +120,6 @@ class _Verification:
         if output.status == 0:
             return
         said = output.stderr.replace(file.name, str(self._signers.path))
-        if "cannot run ssh-keygen" in said:
-            raise GitFault(
-                RepositoryState.UNSIGNED,
-                "no signature can be checked, so no new head is applied: the program ssh-keygen is not on PATH;"
-                " install it",
-            )
         if found is None:
             raise self._unsigned(f"{told} is not signed")
         if found[1] is None:

@@ -14,12 +14,12 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Collection, Generator
 from pathlib import Path
+from typing import TypeAlias
 
 import watchfiles
 from watchfiles.main import FileChange
 
-from reconciler.git.remotes import local_repositories
-from reconciler.git.remotes.local_repositories import RefFact, RefIdentity, RefPlaces
+from reconciler.git.remotes.local_repositories import LocalRepository
 from reconciler.model.errors import Transient
 
 log = logging.getLogger(__name__)
@@ -28,8 +28,12 @@ STEP_MILLISECONDS = 10  # how long refs must be quiet before an event is told; 5
 DEBOUNCE_MILLISECONDS = 100  # when refs are never quiet, an event is told after so long
 TICK_MILLISECONDS = 200  # how often the few files outside `refs` are looked at
 REPOSITORIES_A_TICK = 5  # whose few files are looked at in one tick; with more, each is looked at more rarely
+MOST_REFS = 100_000  # in files and folders of one repository
 THREAD_NAME = "watch repositories"
 ERRORS = (OSError, RuntimeError, ValueError)  # watchfiles' own error is a RuntimeError
+
+FolderIdentity: TypeAlias = tuple[int, int]  # device and inode: of another one than before, the watch tells nothing
+FileFact: TypeAlias = tuple[int, ...] | None  # what stat(2) tells of a file that was replaced or removed
 
 
 class WatchEnded(Transient):
@@ -151,12 +155,9 @@ def _kernel_watch(watches: "list[Watch]", *, stop: Watcher) -> Generator[None]:
     """Watch the refs of many repositories: yield once the watch stands, and then after each tick, which takes a tenth
     of a second at most. Raises ERRORS.
     """
-    # A folder that has two paths would be told under one of them alone.
-    places: dict[RefIdentity, str] = {}
     by_refs: dict[str, list[Watch]] = {}
     for watch in watches:
-        refs = places.setdefault(watch.refs_identity, str(watch.places.refs))
-        by_refs.setdefault(refs, []).append(watch)
+        by_refs.setdefault(str(watch.refs), []).append(watch)
     changes = watchfiles.watch(
         *by_refs,
         watch_filter=None,  # the default one leaves out everything in `.git`
@@ -193,16 +194,17 @@ def _watched_folder(name: str, watched: Collection[str]) -> str:
 class Watch:
     """One repository, as the thread knows it."""
 
-    places: RefPlaces
-    refs_identity: RefIdentity
+    refs: Path  # watched with everything below it
 
     def __init__(self, path: Path, wake: Callable[[], None]) -> None:
         self.path = path
         self.wake = wake  # whoever listens; from any thread
         self.failure: WatchEnded | None = None
         self.is_new = True
-        self._identities: list[RefIdentity] = []
-        self._facts: list[RefFact] = []
+        self._folders: tuple[Path, ...] = ()
+        self._identities: list[FolderIdentity] = []
+        self._files: tuple[Path, ...] = ()  # replaced whenever they change; and the folder of branches
+        self._facts: list[FileFact] = []
 
     def is_there(self) -> bool:
         """Return whether it is where it was, without a fault; of a new one, whether it is a repository."""
@@ -216,7 +218,7 @@ class Watch:
     def is_closed(self) -> bool:
         """Return whether its folder of refs leads nowhere else, so that the kernel is told of nothing else."""
         try:
-            local_repositories.check_refs(self.places.refs)
+            _check_refs(self.refs)
         except ERRORS as error:
             self.fail(error)
         return self.failure is None
@@ -230,7 +232,7 @@ class Watch:
     def look(self) -> None:
         """Look at what the kernel does not tell of."""
         if self.is_there():
-            before, self._facts = self._facts, [local_repositories.ref_fact(file) for file in self.places.files]
+            before, self._facts = self._facts, list(map(_fact, self._files))
             if self._facts != before:
                 self.wake()
 
@@ -242,10 +244,37 @@ class Watch:
         self.wake()
 
     def _check(self) -> None:
-        if not self._identities:
-            self.places = local_repositories.find_ref_places(self.path)
-            self._identities = [local_repositories.ref_identity(folder) for folder in self.places.folders]
-            self.refs_identity = local_repositories.ref_identity(self.places.refs)
-            self._facts = [local_repositories.ref_fact(file) for file in self.places.files]
-        elif self._identities != [local_repositories.ref_identity(folder) for folder in self.places.folders]:
+        if not self._folders:
+            own, common = LocalRepository(self.path, reader=os.geteuid()).folders()
+            self.refs = common / "refs"
+            self._folders = (self.path, common, self.refs)
+            self._identities = list(map(_identity, self._folders))
+            # watchfiles empties its list of changes after it has looked at it, and what comes in between is lost. So
+            # the folder of branches is looked at as well: its time changes with every branch that is written in it.
+            names = ("HEAD", "packed-refs", "reftable/tables.list", "refs/heads")
+            self._files = (own / "HEAD", *(common / name for name in names))
+            self._facts = list(map(_fact, self._files))
+        elif self._identities != list(map(_identity, self._folders)):
             raise FileNotFoundError(0, "its folder was removed or replaced")
+
+
+def _identity(folder: Path) -> FolderIdentity:
+    status = folder.stat()
+    return status.st_dev, status.st_ino
+
+
+def _fact(file: Path) -> FileFact:
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size
+
+
+def _check_refs(refs: Path) -> None:
+    """Raise ValueError when to watch a folder of refs is to watch what is not in it: links are followed."""
+    for number, path in enumerate(refs.rglob("*")):
+        if number == MOST_REFS:
+            raise ValueError(f"it has more than {MOST_REFS} refs in files of their own")
+        if path.is_symlink():
+            raise ValueError("there is a link among its refs")

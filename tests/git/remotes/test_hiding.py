@@ -3,7 +3,7 @@
 import base64
 from urllib.parse import quote
 
-from reconciler.git.remotes.credentials import HIDDEN, is_guessable, redacted, secret_forms
+from reconciler.git.remotes.credentials import HIDDEN, redacted, secret_forms
 
 SECRET = b"canary-p@ss word"
 
@@ -21,10 +21,3 @@ def test_hides_the_longer_of_two_secrets_of_which_one_is_in_the_other() -> None:
 def test_leaves_a_text_without_secrets_as_it_is() -> None:
     assert redacted(b"fatal: no", []) == b"fatal: no"
     assert redacted(b"fatal: no", [b""]) == b"fatal: no"
-
-
-def test_tells_a_secret_that_is_short_by_its_characters() -> None:
-    assert is_guessable({b"canary-password", b"canar"})
-    assert is_guessable(secret_forms("äöüß".encode(), username="ada"))
-    assert not is_guessable(secret_forms(b"canary", username="ada"))
-    assert not is_guessable(frozenset())

@@ -31,11 +31,11 @@ async def test_tells_what_is_wrong_with_it_and_when_that_is_mended(
 ) -> None:
     following, url = remotes.follow(source(origin)), origin.path
     (tmp_path / "state").mkdir()
-    packed = origin.path / ".git/packed-refs"
-    packed.symlink_to(tmp_path / "state")
-    why = "its packed-refs leads into `stateDir`; let its owner mend that, or correct `url`"
+    alternates = origin.path / ".git/objects/info/alternates"
+    alternates.write_text(f"{tmp_path}/state\n")
+    why = "its objects are in `stateDir`; let its owner mend that, or correct `url`"
     assert await told(following, url) == (RepositoryState.UNREACHABLE, f"URL is not read, since {why}", True)
-    packed.unlink()
+    alternates.unlink()
     assert (await following.poll()).commit == origin.head()
     (origin.path / ".git/HEAD").write_text("nonsense")
     none = "URL is not a Git repository; make one there, or correct `url`"
@@ -52,9 +52,9 @@ async def test_a_disk_that_hangs_holds_few_threads_until_it_answers(
     await following.poll()  # so that the mirror is there
     answers, before = threading.Event(), threading.active_count()
 
-    def hanging(url: str, folder: Path, refs: list[str], *, state: Path | None) -> None:
+    def hanging(url: str, folder: Path, *, state: Path) -> None:
         answers.wait(LONG)
-        check_repository(url, folder, refs, state=state)
+        check_repository(url, folder, state=state)
 
     monkeypatch.setattr(remote, "check_repository", hanging)
     slow = "URL did not answer within 2 seconds; look whether its disk hangs, or raise `timeout`"

@@ -127,7 +127,7 @@ async def test_a_remote_that_wants_to_be_left_alone_is_asked_by_people_alone(ser
             (HEAD, False, 0),
         ):
             following = remotes.follow(Source(url=server.url(), follows=follows))
-            with pytest.raises(GitFault, match="gets too many requests and asks to wait") as found:
+            with pytest.raises(GitFault, match="answers with HTTP 429") as found:
                 await following.poll(insists=insists, patience=0 if insists else 1000)
             waits.append(found.value.retry_after)
             now += seconds
@@ -230,11 +230,11 @@ async def test_once_a_remote_answered_a_person_it_is_no_more_left_alone(served: 
     with https.serving(served) as server:
         server.refusal = https.too_many(seconds=40)
         one, two = (remotes.follow(Source(url=server.url(), follows=follows)) for follows in (HEAD, branch("main")))
-        with pytest.raises(GitFault, match="asks to wait"):
+        with pytest.raises(GitFault, match="answers with HTTP 429"):
             await one.poll()
         server.refusal = None
         now += 1
-        with pytest.raises(GitFault, match="asks to wait"):
+        with pytest.raises(GitFault, match="answers with HTTP 429"):
             await two.poll()
         head = await one.poll(insists=True)
         now += 1

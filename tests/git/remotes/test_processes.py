@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.remotes import processes as ours
-from reconciler.git.remotes.processes import Command, FolderGone
-from reconciler.model.errors import Refused
+from reconciler.git.remotes.processes import Command
+from reconciler.model.errors import Refused, Transient
 from tests.servers import processes
 from tests.waiting import until
 
@@ -97,9 +97,9 @@ async def test_says_whether_the_program_or_its_folder_is_missing(tmp_path: Path,
     assert caught.value.message == "the program no-such-program is not on PATH; install it"
     finished = await ours.run_command(replace(command(tmp_path, "sh", "-c", "exit 127"), data_bytes=data_bytes))
     assert finished.status == 127
-    with pytest.raises(FolderGone) as gone:
+    with pytest.raises(Transient) as gone:
         await ours.run_command(replace(command(tmp_path / "none", "true"), data_bytes=data_bytes))
-    assert gone.value.message == f"the folder {tmp_path / 'none'} is gone; it is made again"
+    assert gone.value.message == "the program true cannot be started (No such file or directory); it is tried again"
 
 
 async def test_a_program_sees_no_variable_but_what_it_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,9 +5,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.git.remotes.program import NO_SMART_PROTOCOL, FetchWatch
+from reconciler.git.remotes.program import NO_SMART_PROTOCOL, TOO_MANY_OBJECTS, FetchWatch
 
-TOO_MANY = "it sends 4000 objects, and one fetch may bring 1000"
 PROGRESS = (
     b"remote: Counting objects: 100% (9999/9999), done.\nremote: Receiving objects: 1% (1/9999)\n"
     b"Receiving objects:   0% (1/4000)\rReceiving objects:   1% (40/4000)\r"
@@ -15,7 +14,7 @@ PROGRESS = (
 
 
 def test_stops_a_fetch_as_soon_as_git_says_how_much_comes() -> None:
-    assert FetchWatch(1000)(PROGRESS) == TOO_MANY
+    assert FetchWatch(1000)(PROGRESS) == TOO_MANY_OBJECTS
     assert FetchWatch(4000)(PROGRESS) is None
 
 
@@ -26,7 +25,7 @@ def test_believes_git_and_not_the_remote() -> None:
 
 
 def test_counts_from_the_first_byte_on() -> None:
-    assert FetchWatch(1)(b"Indexing objects: 50% (1/2)\r") == "it sends 2 objects, and one fetch may bring 1"
+    assert FetchWatch(1)(b"Indexing objects: 50% (1/2)\r") == TOO_MANY_OBJECTS
 
 
 @given(cuts=st.lists(st.integers(0, len(PROGRESS)), max_size=8))
@@ -34,7 +33,7 @@ def test_finds_the_same_in_whatever_pieces_it_comes(cuts: list[int]) -> None:
     watch = FetchWatch(1000)
     edges = [0, *sorted(cuts), len(PROGRESS)]
     found = [watch(PROGRESS[start:end]) for start, end in pairwise(edges)]
-    assert {one for one in found if one is not None} == {TOO_MANY}
+    assert {one for one in found if one is not None} == {TOO_MANY_OBJECTS}
 
 
 REFS = b"12:00:00.0 http.c:701  => Send header: GET /a.git/info/refs?service=git-upload-pack HTTP/1.1\n"

@@ -59,12 +59,12 @@ def listing(*lines: tuple[str, str]) -> bytes:
     return "".join(f"{commit}\t{ref}\n" for commit, ref in lines).encode()
 
 
-def test_the_tip_is_the_first_ref_that_may_be_proposed() -> None:
+def test_the_tip_is_the_first_ref_by_name_that_may_be_proposed() -> None:
     other = "2" * 40
     refs = ["refs/pull/7/head", "refs/tags/v1^{}", "refs/heads/b", "refs/heads/a", "refs/heads/0..1", "refs/notes/x"]
     for count in range(len(refs), 0, -1):
         lines = listing((other, "refs/heads/0"), *((COMMIT, ref) for ref in refs[:count]))
-        expected = ["refs/pull/7/head", "refs/tags/v1", "refs/heads/b", *["refs/heads/a"] * 3][count - 1]
+        expected = ["refs/pull/7/head", "refs/pull/7/head", "refs/heads/b", *["refs/heads/a"] * 3][count - 1]
         assert git_refs.proposal_tip(lines, COMMIT) == expected
     for lines in (b"", listing((COMMIT, "refs/notes/x")), COMMIT.encode(), listing((other, COMMIT))):
         assert git_refs.proposal_tip(lines, COMMIT) is None

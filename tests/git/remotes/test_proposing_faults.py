@@ -12,7 +12,6 @@ import pytest
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.following import PROPOSED_OF_ONE_HOST, Following, Remotes
-from reconciler.git.remotes.proposals import PAUSE_SECONDS
 from reconciler.git.remotes.sources import Source
 from tests.git.remotes.followings import brought, place, until
 from tests.git.remotes.proposals import PULL, files_of, followed, fork, propose
@@ -58,7 +57,7 @@ async def at(watch: Watch, folder: Path) -> AsyncIterator[Remotes]:
 
 async def told(following: Following, named: str = PULL) -> GitFault:
     with pytest.raises(GitFault) as found:
-        await following.proposing.propose(named)
+        await following.propose(named)
     return found.value
 
 
@@ -71,7 +70,7 @@ async def test_the_credentials_are_those_of_the_repository(remotes: Remotes, for
         following = remotes.follow(Source(url=server.url(), credentials=credentials, timeout=30))
         await brought(following)
         for named in (PULL, forge.head):
-            found = await following.proposing.propose(named)
+            found = await following.propose(named)
             assert (found.head, files_of(found)) == (forge.head, ["a.yaml", "b.yaml"])
         password.write_text("canary-another")
         assert (await told(following)).state is RepositoryState.UNAUTHORIZED
@@ -80,39 +79,7 @@ async def test_the_credentials_are_those_of_the_repository(remotes: Remotes, for
 async def test_over_git_too(remotes: Remotes, forge: Forge, tmp_path: Path) -> None:
     with gitd.serving(forge.folder, log=tmp_path / "log") as server:
         following = await followed(remotes, server.url())
-        assert (await following.proposing.propose(forge.head)).head == forge.head
-
-
-async def test_a_remote_in_error_is_asked_twice_a_minute(forge: Forge, tmp_path: Path) -> None:
-    watch = Watch()
-    async with at(watch, tmp_path) as remotes:
-        with https.serving(forge.folder) as server:
-            following = await followed(remotes, server.url())
-            server.refusal = https.Refusal(503)
-            first, asked = await told(following), len(server.requests)
-            server.refusal = None
-            watch.now += PAUSE_SECONDS - 1
-            assert (await told(following)).message == first.message
-            assert len(server.requests) == asked
-            assert (await following.poll()).ref == "refs/heads/main"  # which knows nothing of it
-            watch.now += 1
-            assert (await following.proposing.propose(PULL)).head == forge.head
-
-
-async def test_the_fault_of_the_last_look_is_the_answer(forge: Forge, tmp_path: Path) -> None:
-    watch = Watch()
-    async with at(watch, tmp_path) as remotes:
-        with https.serving(forge.folder) as server:
-            following = await followed(remotes, server.url())
-            server.refusal = https.Refusal(503)
-            with pytest.raises(GitFault) as found:
-                await following.poll()
-            asked = len(server.requests)
-            assert (await told(following)).message == found.value.message
-            assert len(server.requests) == asked
-            server.refusal = None
-            await following.poll()
-            assert (await following.proposing.propose(PULL)).head == forge.head
+        assert (await following.propose(forge.head)).head == forge.head
 
 
 @pytest.mark.parametrize("is_of_proposal", [True, False])
@@ -122,8 +89,8 @@ async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: 
         with https.serving(forge.folder) as server:
             following = await followed(remotes, server.url())
             server.refusal = https.too_many(seconds=90)
-            with pytest.raises(GitFault, match="asks to wait"):
-                await (following.proposing.propose(PULL) if is_of_proposal else following.poll())
+            with pytest.raises(GitFault, match="HTTP 429"):
+                await (following.propose(PULL) if is_of_proposal else following.poll())
             server.refusal = None
             watch.now += 80
             asked = len(server.requests)
@@ -132,16 +99,16 @@ async def test_a_remote_that_asks_to_wait_is_left_alone(forge: Forge, tmp_path: 
             if is_of_proposal:
                 await following.poll()
             watch.now += 11
-            assert (await following.proposing.propose(PULL)).head == forge.head
+            assert (await following.propose(PULL)).head == forge.head
 
 
 async def test_a_commit_that_is_here_needs_no_remote(remotes: Remotes, forge: Forge) -> None:
     with https.serving(forge.folder) as server:
         following = await followed(remotes, server.url())
-        await following.proposing.propose(PULL)
+        await following.propose(PULL)
         server.refusal = https.Refusal(503)
         base = forge.repository.head("main")
-        assert (await following.proposing.propose(forge.head, base=base)).head == forge.head
+        assert (await following.propose(forge.head, base=base)).head == forge.head
         assert (
             await told(following, forge.head)
         ).state is RepositoryState.UNREACHABLE  # where the base is now, only it knows
@@ -154,17 +121,15 @@ async def test_a_folder_that_was_gone_is_found_at_once(remotes: Remotes, origin:
     with pytest.raises(GitFault):
         await following.poll()
     away.rename(origin.path)
-    assert (await following.proposing.propose("refs/heads/main")).head == origin.head()
+    assert (await following.propose("refs/heads/main")).head == origin.head()
 
 
 async def test_a_repository_on_this_machine_leads_nowhere_else(
     remotes: Remotes, origin: Repository, tmp_path: Path
 ) -> None:
     following = await followed(remotes, origin.path)
-    (tmp_path / "state/refs").mkdir()
-    (tmp_path / "state/refs/x").write_text(origin.commit())
-    (origin.path / ".git/refs/heads/x").symlink_to(tmp_path / "state/refs/x")
-    fault = await told(following, "refs/heads/x")
+    (origin.path / ".git/objects/info/alternates").write_text(f"{tmp_path}/state\n")
+    fault = await told(following, "refs/heads/main")
     assert "is not read, since" in fault.message
 
 
@@ -177,7 +142,7 @@ async def test_a_slow_proposal_ends_in_time_and_delays_nothing_that_is_followed(
     head = propose(copy, origin)
     shim.act_on(command, "exec sleep 987")
     began, before = time.monotonic(), shim.count(command)
-    asking = asyncio.create_task(following.proposing.propose(PULL))
+    asking = asyncio.create_task(following.propose(PULL))
     await until(lambda: shim.count(command) > before)
     shim.act("")
     new = origin.commit()
@@ -185,7 +150,7 @@ async def test_a_slow_proposal_ends_in_time_and_delays_nothing_that_is_followed(
     with pytest.raises(GitFault, match="within 1 seconds") as found:
         await asking
     assert (found.value.state, 0.9 < time.monotonic() - began < 20) == (RepositoryState.UNREACHABLE, True)
-    assert (await following.proposing.propose(PULL)).head == head
+    assert (await following.propose(PULL)).head == head
 
 
 async def test_slow_proposals_take_no_slot_of_what_is_followed(
@@ -198,7 +163,7 @@ async def test_slow_proposals_take_no_slot_of_what_is_followed(
             for number in range(PROPOSED_OF_ONE_HOST + 2)
         ]
         shim.act('case " $* " in *" ls-remote "*) exec sleep 987;; esac')
-        stuck = [asyncio.create_task(one.proposing.propose(PULL)) for one in followed]
+        stuck = [asyncio.create_task(one.propose(PULL)) for one in followed]
         await until(lambda: shim.count("ls-remote") == PROPOSED_OF_ONE_HOST)
         shim.act("")
         for one in followed:

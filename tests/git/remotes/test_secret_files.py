@@ -36,7 +36,7 @@ def test_takes_the_line_without_its_end(tmp_path: Path, content: bytes) -> None:
         (b"\n", "is empty; write the secret into it"),
         (b"canary-a\ncanary-b\n", "holds more than one line, or control characters; write the secret alone into it"),
         (b"canary-a\0", "holds more than one line, or control characters; write the secret alone into it"),
-        (b"canary-" + b"a" * 65536, "has more than 65536 bytes; put less into it"),
+        (b"canary-" + b"a" * 65536, f"has more than 65536 bytes; mend that, or correct {SETTING}"),
     ],
 )
 def test_refuses_what_is_no_secret(tmp_path: Path, content: bytes, said: str) -> None:
@@ -46,7 +46,7 @@ def test_refuses_what_is_no_secret(tmp_path: Path, content: bytes, said: str) ->
 
 def test_refuses_what_is_no_file_and_waits_for_nobody(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
-    said = f"is not a regular file; put one there, or correct {SETTING}"
+    said = f"is not a regular file; mend that, or correct {SETTING}"
     assert refusal(tmp_path / "pipe") == said
     assert refusal(tmp_path) == said
     assert refusal(Path("/dev/zero")) == said
@@ -55,7 +55,7 @@ def test_refuses_what_is_no_file_and_waits_for_nobody(tmp_path: Path) -> None:
 
 
 def test_says_what_is_missing(tmp_path: Path) -> None:
-    said = f"does not exist; put it there, or correct {SETTING}"
+    said = f"does not exist; mend that, or correct {SETTING}"
     assert refusal(tmp_path / "none") == said
     (tmp_path / "file").touch()
     assert refusal(tmp_path / "file" / "beneath") == said
@@ -65,4 +65,4 @@ def test_says_what_is_missing(tmp_path: Path) -> None:
 def test_says_who_has_to_be_let_in(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("canary-a")
     (tmp_path / "file").chmod(0)
-    assert refusal(tmp_path / "file").startswith("cannot be read; let the user ")
+    assert refusal(tmp_path / "file").startswith("cannot be read by the user ")

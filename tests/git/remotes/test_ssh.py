@@ -1,7 +1,6 @@
 """The ssh that git runs."""
 
 import os
-import re
 import shlex
 import subprocess
 from pathlib import Path
@@ -9,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes import ssh as ours
+from reconciler.git.remotes import errors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.program import GitProgram, Limits, Output
+from reconciler.git.remotes.sources import Source
 from reconciler.git.remotes.ssh import Ssh, ssh_command
 from tests import needs
 from tests.canaries import leaks
@@ -53,7 +53,7 @@ def test_does_what_the_settings_say_and_nothing_else(tmp_path: Path) -> None:
         "updatehostkeys": "false",
         "verifyhostkeydns": "false",
         "canonicalizehostname": "false",
-        "requesttty": "false",
+        "requesttty": "auto",  # none for a command whose input is no terminal
         "connecttimeout": "30",
         "serveraliveinterval": "15",
         "user": "ada",
@@ -84,43 +84,15 @@ async def refusal(credentials: Credentials, home: Path) -> str:
     return caught.value.message
 
 
-@pytest.mark.parametrize("content", ["", "\n# nobody\n  # yet\n"])
-async def test_refuses_hosts_that_are_none(tmp_path: Path, content: str) -> None:
-    hosts = tmp_path / "hosts"
-    hosts.write_text(content)
-    assert await refusal(Credentials(known_hosts_file=hosts), tmp_path) == (
-        f"{hosts}, the file of credentials.knownHostsFile, names no host; write the server's line of `ssh-keyscan` into"
-        " it, once you know that the key is the server's"
-    )
-    assert "does not exist" in await refusal(Credentials(known_hosts_file=tmp_path / "none"), tmp_path)
-
-
-@pytest.mark.parametrize("content", ["ssh-ed25519 AAAA ada", "", "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAA\n"])
-async def test_refuses_a_key_that_is_none(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "key"
-    file.write_text(content)
-    file.chmod(0o600)
-    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
-        f"{file}, the file of credentials.sshKeyFile, holds no private key; put one there, or correct"
-        " credentials.sshKeyFile"
-    )
-
-
-async def test_refuses_a_key_that_others_may_read(tmp_path: Path) -> None:
-    file = ssh.make_key(tmp_path / "key").private
-    file.chmod(0o640)
-    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
-        f"{file}, the file of credentials.sshKeyFile, may be read by others, so ssh does not use it; make its mode 0600"
-    )
-
-
-@pytest.mark.parametrize("form", ["RFC4716", "PEM", "PKCS8"])
-async def test_refuses_a_key_whose_passphrase_it_does_not_have(tmp_path: Path, form: str) -> None:
-    file = ssh.make_key(tmp_path / "key", "rsa", passphrase=PASSPHRASE, form=form).private
-    assert await refusal(Credentials(ssh_key_file=file), tmp_path) == (
-        f"{file}, the file of credentials.sshKeyFile, holds a key that has a passphrase; name the file of the"
-        " passphrase in credentials.sshPassphraseFile"
-    )
+async def test_refuses_files_that_are_not_there(tmp_path: Path) -> None:
+    for given in (
+        Credentials(known_hosts_file=tmp_path / "none"),
+        Credentials(ssh_key_file=tmp_path / "none"),
+        Credentials(ssh_passphrase_file=tmp_path / "none"),
+    ):
+        assert f"{tmp_path}/none, the file of credentials.ssh" in (await refusal(given, tmp_path)).replace(
+            "knownHosts", "sshKnownHosts"
+        )
 
 
 async def test_takes_a_key_without_passphrase(tmp_path: Path) -> None:
@@ -200,41 +172,62 @@ async def test_opens_a_key_with_the_passphrase_in_a_file(tmp_path: Path, written
 
 
 @pytest.mark.slow
-async def test_says_that_the_passphrase_is_wrong_until_either_file_is_another(tmp_path: Path) -> None:
-    credentials = locked(tmp_path, "canary-wrong")
-    made = transport(credentials, tmp_path / "home")
-    wrong = (
-        f"{tmp_path / 'passphrase'}, the file of credentials.sshPassphraseFile, does not open the key"
-        f" {credentials.ssh_key_file}; correct it, or credentials.sshKeyFile"
-    )
-    for _ in range(2):
-        with pytest.raises(GitFault, match=re.escape(wrong)) as caught:
-            async with made.access():
-                pytest.fail("the passphrase opened the key")
-        assert caught.value.state is RepositoryState.UNAUTHORIZED
-    (tmp_path / "passphrase").write_text(PASSPHRASE)
-    async with made.access():
-        pass
-    ssh.make_key(tmp_path / "key", passphrase="canary-other")
-    with pytest.raises(GitFault, match="does not open the key"):
-        async with made.access():
-            pytest.fail("the passphrase opened the key")
+async def test_says_that_the_passphrase_is_wrong_until_it_is_right(served: Path, tmp_path: Path) -> None:
+    made = ssh.make_key(tmp_path / "key", passphrase=PASSPHRASE)
+    (tmp_path / "passphrase").write_text("canary-wrong\n")
+    with ssh.serving(tmp_path / "sshd", authorized=[made]) as server:
+        credentials = Credentials(
+            ssh_key_file=made.private,
+            ssh_passphrase_file=tmp_path / "passphrase",
+            known_hosts_file=server.known_hosts(tmp_path / "hosts"),
+        )
+        url = server.url(served / "telemetry.git")
+        source = Source(url=url, credentials=credentials)
+        git = GitProgram(tmp_path / "home", url=url, credentials=credentials)
+        fault = errors.explain(source, await listed(git, url))
+        told = (
+            f"{url} refuses the ssh key in {made.private} (`credentials.sshKeyFile`); allow its public key there, write"
+            " another into that file, or correct its passphrase in `credentials.sshPassphraseFile` or the user in `url`"
+        )
+        assert (fault.state, fault.message) == (RepositoryState.UNAUTHORIZED, told)
+        (tmp_path / "passphrase").write_text(PASSPHRASE)
+        assert (await listed(git, url)).status == 0
 
 
-@pytest.mark.slow
-async def test_says_that_the_key_takes_too_long_to_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ours, "OPEN_SECONDS", 0.5)
-    slow = tmp_path / "bin/ssh-keygen"
-    credentials = locked(tmp_path)
-    slow.parent.mkdir()
-    slow.write_text("#!/bin/sh\nexec sleep 987\n")
-    slow.chmod(0o700)
-    monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
-    with pytest.raises(GitFault) as caught:
-        async with transport(credentials, tmp_path / "home").access():
-            pytest.fail("the key was opened")
-    assert (caught.value.state, caught.value.message) == (
-        RepositoryState.UNAUTHORIZED,
-        f"{credentials.ssh_key_file}, the file of credentials.sshKeyFile, takes more than 0.5 seconds to open; make the"
-        " key anew with fewer rounds (`ssh-keygen -a`)",
+def answered(question: str, variables: dict[str, str]) -> tuple[int, str, str]:
+    """What our askpass says to a question, as (status, output, errors)."""
+    done = subprocess.run(
+        [variables["SSH_ASKPASS"], question],
+        env={"PATH": os.environ["PATH"], **variables},
+        capture_output=True,
+        text=True,
+        timeout=10,
+        check=False,
     )
+    return done.returncode, done.stdout, done.stderr
+
+
+PASSPHRASE_QUESTION = "Enter passphrase for key 'identity': "
+
+
+@pytest.mark.parametrize(
+    ("question", "answer"),
+    [
+        (PASSPHRASE_QUESTION, (0, "canary-  p@ss\\n $word%s 'é\" \n")),
+        (PASSPHRASE_QUESTION + "x", (1, "")),
+        ("Enter passphrase for key '/etc/key': ", (1, "")),
+        ("Are you sure you want to continue connecting (yes/no/[fingerprint])? ", (1, "")),
+        ("", (1, "")),
+    ],
+)
+async def test_answers_one_question_of_ssh_and_no_other(tmp_path: Path, question: str, answer: tuple[int, str]) -> None:
+    passphrase = tmp_path / "passphrase"
+    passphrase.write_text("canary-  p@ss\\n $word%s 'é\" \r\n")
+    key = ssh.make_key(tmp_path / "key").private
+    program = Ssh(Credentials(ssh_key_file=key, ssh_passphrase_file=passphrase), home=tmp_path)
+    program.install()
+    async with program.access() as access:
+        variables = {name: value for name, value in access.environment.items() if not name.startswith("GIT_")}
+        assert "canary-" not in str(variables)
+    assert answered(question, variables) == (*answer, "")
+    assert (tmp_path / "askpass").stat().st_mode & 0o777 == 0o700

@@ -9,6 +9,7 @@ from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes import verification
 from reconciler.git.remotes.program import GitProgram
+from reconciler.git.remotes.verification import Verification
 from reconciler.model.errors import Transient
 from tests.git.remotes.shims import Shim
 from tests.repositories import Repository
@@ -57,7 +58,8 @@ class Scene:
     async def verify(self, head: RefHead) -> None:
         """Ask."""
         mirror = self.repository.path / ".git"
-        await verification.verify_head(head, verification.read_signers(self.file), mirror=mirror, program=self._program)
+        signers = verification.read_signers(self.file)
+        await Verification(signers, mirror=mirror, program=self._program).verify(head)
 
     async def refuses(self, head: RefHead, why: str) -> None:
         """The head is not applied, for this reason."""
@@ -250,10 +252,7 @@ async def test_cannot_be_judged_without_the_program(
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin/git").symlink_to(scene.repository.git("--exec-path") + "/git")
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
-    told = (
-        r"^no signature can be checked, so no new head is applied: the program ssh-keygen is not on PATH; install it$"
-    )
-    with pytest.raises(GitFault, match=told) as caught:
+    with pytest.raises(GitFault, match=r"has a signature that cannot be checked .*ssh-keygen") as caught:
         await scene.verify(head)
     assert caught.value.state is RepositoryState.UNSIGNED
 
@@ -283,20 +282,23 @@ def unusable(path: Path) -> str:
 
 def test_a_file_of_signers_that_cannot_be_used_says_why(tmp_path: Path) -> None:
     path = tmp_path / "signers"
-    assert unusable(path) == "does not exist; put it there, or correct `verify.signersFile`"
+    assert unusable(path) == "does not exist; mend that, or correct `verify.signersFile`"
     path.write_text("")
     nobody = "names nobody; write a line for each who may sign"
     assert unusable(path) == nobody
     path.write_text(" \n# a@x ssh-ed25519 AAAA\n\t\n")
     assert unusable(path) == nobody
     path.write_bytes(b"a\n" * verification.MOST_BYTES)
-    assert unusable(path) == "has more than 1048576 bytes; name fewer signers"
+    assert unusable(path) == "has more than 1048576 bytes; mend that, or correct `verify.signersFile`"
     path.unlink()
     os.mkfifo(path)
-    assert unusable(path) == "is not a file; correct `verify.signersFile`"
+    assert unusable(path) == "is not a regular file; mend that, or correct `verify.signersFile`"
     path.unlink()
     path.symlink_to(path)
-    assert unusable(path) == "cannot be read (Too many levels of symbolic links); mend that"
+    assert (
+        unusable(path)
+        == "cannot be read (Too many levels of symbolic links); mend that, or correct `verify.signersFile`"
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
@@ -304,4 +306,4 @@ def test_a_file_of_signers_that_is_closed_says_who_must_read_it(tmp_path: Path) 
     path = tmp_path / "signers"
     path.write_text("x")
     path.chmod(0)
-    assert unusable(path).startswith("cannot be read by this user; let the user ")
+    assert unusable(path).startswith("cannot be read by the user ")

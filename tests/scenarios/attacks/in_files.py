@@ -242,12 +242,12 @@ _REPOSITORY = (
     _file(
         "packed-refs that is a link to the first admin's password",
         linked("packed-refs", "state/initial-admin-password"),
-        f"unreachable: URL is not read, since its packed-refs leads into `stateDir`; {MEND}",
+        "unreachable: URL cannot be read (`git fsck` there says why); mend that, and it is read",
     ),
     _file(
         "shallow that is a link to a stored secret",
         linked("shallow", "state/secrets/default/token"),
-        f"unreachable: URL is not read, since its shallow leads into `stateDir`; {MEND}",
+        "ready: None",
     ),
     _file(
         "packed-refs that is a link to a secret elsewhere",
@@ -257,17 +257,17 @@ _REPOSITORY = (
     _file(
         "a branch that is a link into the state directory",
         linked("refs/heads/main", "state/secrets/default/token"),
-        f"unreachable: URL is not read, since its refs/heads/main leads into `stateDir`; {MEND}",
+        "unreachable: URL cannot be read (`git fsck` there says why); mend that, and it is read",
     ),
     _file(
         "the objects of another repository's mirror as alternates",
         alternates_of_a_mirror,
-        f"unreachable: URL is not read, since its objects/info/alternates leads into `stateDir`; {MEND}",
+        f"unreachable: URL is not read, since its objects are in `stateDir`; {MEND}",
     ),
     _file(
         "a pipe where the repository names another folder",
         pipe,
-        f"unreachable: URL is not read, since its commondir is neither a file nor a folder; {MEND}",
+        f"unreachable: URL is not read, since its commondir is not a file; {MEND}",
     ),
     _file("another repository in place of the watched one", moved_away, "refused, unrelated-root"),
     _file("the files of the store", readable_by_others, "0o700, files for others: []"),

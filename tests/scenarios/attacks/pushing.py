@@ -269,7 +269,7 @@ _PRUNES = (
     _row(
         "another history",
         another_history,
-        "refused, unrelated-root\nThe head has no history in common with the commit that was applied last, so "
+        "refused, unrelated-root\nThe head has no known history in common with the commit that was applied last, so "
         "nothing of it is "
         "applied; push that history back, or release this with `reconciler approve`.\nconfigured Destination/d0",
     ),

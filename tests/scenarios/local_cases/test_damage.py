@@ -369,9 +369,8 @@ def test_an_applied_commit_that_is_nowhere_any_more_holds_an_amended_one_until_s
     run = shared.daemon.run_of(shared.next, commit)
     assert (run["outcome"], run["rewound"]) == ("refused", True)
     assert shared.daemon.state_of(shared.next, "unrelated-root")["message"] == (
-        "Nobody knows whether the head has history in common with the commit that was applied last, which the mirror "
-        "lacks and the remote gives out no more, so nothing of it is applied; push that history back, or release this "
-        "with `reconciler approve`."
+        "The head has no known history in common with the commit that was applied last, so nothing of it is applied; "
+        "push that history back, or release this with `reconciler approve`."
     )
     answer = shared.daemon.post(f"/v1/repositories/{shared.next}/approve", {"commit": commit})
     assert shared.daemon.finished(answer.body["run"])["counts"] == {"configured": 1}
@@ -409,7 +408,7 @@ def test_a_git_that_is_killed_in_the_middle_of_a_fetch_leaves_nothing_behind(lar
     for fetching in caught(followed.daemon):
         os.killpg(fetching, signal.SIGKILL)
     shown = followed.daemon.state_of(followed.name, "unreachable")
-    assert shown["message"] == f"{large.path} cannot be read (the signal SIGKILL ended git); mend that, and it is read"
+    assert shown["message"] == f"{large.path} cannot be read (a signal ended git); mend that, and it is read"
     until(lambda: followed.versions() == {"a": 1, "b": 1}, "it is fetched again")
     assert [path.name for path in packs(mirror(followed.daemon)) if "tmp" in path.name] == []
     recovers(followed)

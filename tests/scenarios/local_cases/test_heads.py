@@ -24,7 +24,7 @@ def test_a_head_that_names_no_branch_deletes_nothing_until_it_does(followed: Fol
     source = followed.source
     follow_head(followed)
     source.git("symbolic-ref", "HEAD", "refs/heads/nowhere")
-    told = f"the HEAD of {source.path} names the branch nowhere, which does not exist; name another with `branch`"
+    told = f"the HEAD of {source.path} names a branch that does not exist; name another with `branch`"
     stays(followed, "branch-missing", told)
     source.git("symbolic-ref", "HEAD", "refs/heads/main")
     recovers(followed)

@@ -47,14 +47,13 @@ def test_a_look_that_finds_nothing_new_writes_nothing(followed: Followed, git: G
     until(is_quiet, "what followed the first read is written, and nothing more")
 
 
-def test_other_names_of_the_same_head_fetch_nothing_and_change_nothing(followed: Followed, git: Git) -> None:
+def test_other_names_of_the_same_head_change_nothing(followed: Followed) -> None:
     source = followed.source
     source.branch("also")
     for branch in ("also", "", "main"):
         followed.change(interval=OFTEN, branch=branch)
         run = followed.daemon.reconcile(followed.name)
         assert (run["outcome"], run["commit"], run["rewound"]) == ("succeeded", source.head(), False)
-    assert fetches(git, followed) == 1
     assert followed.versions() == {"a": 1, "b": 1}
 
 

@@ -136,7 +136,7 @@ def test_a_passphrase_that_is_missing_or_wrong_is_told_and_nobody_is_asked_for_i
     if given is not None:
         secret_file(file, given)
     remote = follow(server.url(upstream.bare.path), credentials=chosen)
-    remote.fails("unauthorized", str(own.private) if given is None else str(file))
+    remote.fails("unauthorized", *([str(file)] if given == "" else [str(own.private), "sshPassphraseFile"]))
     secret_file(file, PASSPHRASE)
     if given is None:
         remote.follow(credentials=credentials(own, hosts, sshPassphraseFile=file))
