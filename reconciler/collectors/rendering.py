@@ -29,7 +29,7 @@ NOTHING: Final[dict[str, Value]] = {
     "exporters": {"nop": {}},
     "service": {"pipelines": {"logs": {"receivers": ["nop"], "exporters": ["nop"]}}},
 }
-"""What a Collector runs for a Configuration that joins nothing: a Collector refuses to start without a pipeline."""
+"""The result for a Configuration that joins nothing: a Collector refuses to start without a pipeline."""
 
 Lookup = Callable[[Key], Value]
 """Returns the masked spec of a resource; None if it is missing or cannot be read."""
@@ -184,7 +184,7 @@ class _Enabled(NamedTuple):
 
     @property
     def holders(self) -> tuple[dict[str, Value], ...]:
-        """What may hold processors: the resource, and the entry that names it."""
+        """Return what may hold processors: the resource, and the entry that names it."""
         return (self.resource,) if self.resource is self.component else (self.resource, self.component)
 
 
