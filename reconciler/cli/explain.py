@@ -121,8 +121,11 @@ def _object(node: Value, root: Value) -> Value:
 
 def _resolved(node: Value, root: Value) -> Value:
     """Return the target of a local reference (`#/$defs/...`); members beside the reference are kept."""
-    while isinstance(node, dict) and (reference := text(node, "$ref")):
+    for _ in range(DEEPEST):  # a schema of another server may refer to itself
+        reference = text(node, "$ref") if isinstance(node, dict) else ""
+        if not isinstance(node, dict) or not reference:
+            return node
         target = at(root, *reference.removeprefix("#/").split("/"))
         beside = {key: value for key, value in node.items() if key != "$ref"}
         node = {**target, **beside} if isinstance(target, dict) else beside
-    return node
+    return None
