@@ -25,7 +25,7 @@ from tests.store import rows
 pytestmark = pytest.mark.anyio
 
 TYPE = "SourceType"  # custom, file and otlp are built in
-BUILT_IN = ["custom", "file", "otlp"]
+BUILT_IN = ["custom", "file", "filelog", "hostmetrics", "journald", "otlp", "prometheus", "syslog"]
 
 
 def body(name: str, labels: dict[str, str] | None, *, number: int = 1) -> bytes:
@@ -82,9 +82,9 @@ def test_nothing_else_is_built_in() -> None:
 
 async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["Z", "a", "g", "z"])], record=Record())
-    assert await names(store, wanted()) == ["Z", "a", "custom", "file", "g", "otlp", "z"]
-    assert await names(store, wanted(after="custom", limit=3)) == ["file", "g", "otlp"]
-    assert await names(store, wanted("SourceType", after="otlp")) == ["z"]
+    assert await names(store, wanted()) == sorted(["Z", "a", "g", "z", *BUILT_IN])
+    assert await names(store, wanted(after="custom", limit=3)) == ["file", "filelog", "g"]
+    assert await names(store, wanted("SourceType", after="syslog")) == ["z"]
     assert await names(store, wanted("Destination")) == []
 
 
@@ -102,7 +102,7 @@ async def test_what_is_stored_shadows_what_is_built_in_until_it_is_deleted(store
 async def test_a_selector_is_asked_of_the_one_that_is_shown(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"], labels={"team": "edge"})], record=Record())
     assert await names(store, wanted(selector="team=edge")) == ["file"]
-    assert await names(store, wanted(selector="!team")) == ["custom", "otlp"]
+    assert await names(store, wanted(selector="!team")) == [name for name in BUILT_IN if name != "file"]
     assert await names(store, wanted(selector="team!=edge", limit=1)) == ["custom"]
 
 

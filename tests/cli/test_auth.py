@@ -30,7 +30,6 @@ def test_each_project_is_shown_with_its_role_and_the_rule_that_made_it(alone: Pr
         f"payments   admin   {OWN}\n"
         f"search     user    {FALLBACK}\n"
         "\n"
-        "Skipped: 1 malformed entry of service_projects (direct claims 5).\n"
         "Skipped: there is no project ghost.\n"
         f"{NO_OTHER}\n"
         f"{FIRST_TIME}\n",

@@ -57,7 +57,7 @@ def test_records_arrive_by_the_last_good_route_until_an_endpoint_is_another_one(
         incomplete(line, timeout=3)
         line.sent("incomplete")
         [told] = daemons.until(lambda: notified(daemon) or None, "it is notified")
-        assert told.startswith(f"An earlier version stays in force for {line.name}, or ")
+        assert told.startswith(f"{line.name}. The last version that delivered stays in force.")
         daemon.stop()
         daemon.start()
         line.becomes(lambda found: found["configurations"] == [line.name], "it is routed to again")

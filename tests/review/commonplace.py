@@ -16,7 +16,8 @@ _ROWS = [
     r"- and \d+ more files?",
     rf"### Plan for {_SPAN}(?: {_WORDS})?: {_TOLD}",
     rf"Merging {_SPAN}(?: \({_SPAN}\))? into {_SPAN}(?: \({_SPAN}\))?\.",
-    rf"\*\*Note:\*\* {_SPAN} has every commit of this already, so there is nothing to merge\.",
+    rf"\*\*Note:\*\* {_SPAN} has every commit of this already, so there is nothing to merge"
+    r"(?:; with --worktree it plans what is not committed)?\.",
     rf"\*\*Note:\*\* {_SPAN} moved: [\d]+ commits? that this branch lacks (?:is|are) part of the plan\.",
     r"\*\*Note:\*\* this plan is stale: [a-z ;]+\.",
     rf"\*\*Note:\*\* nothing of the entry {_SPAN} would be stored: [a-z ,]+\.",

@@ -70,9 +70,9 @@ def test_holds_a_resource_that_shadows_what_is_built_in_once(project: Project) -
     project.apply(type_of("otlp"))
     listed = project.ask("GET", "/v1/resources/DestinationType").body["resources"]
     names = [one["metadata"]["name"] for one in listed]
-    assert names == ["custom", "otlp", "webhook"]
-    assert listed[1] == project.get("DestinationType", "otlp")
-    assert listed[1]["status"]["source"]["type"] == "api"
+    assert names == ["custom", "debug", "otlp", "otlphttp", "webhook"]
+    assert listed[2] == project.get("DestinationType", "otlp")
+    assert listed[2]["status"]["source"]["type"] == "api"
     project.delete(type_of("otlp"))
     assert project.get("DestinationType", "otlp")["status"] == {"latest": True, "source": {"type": "builtin"}}
 
