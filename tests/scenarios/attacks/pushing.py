@@ -235,7 +235,11 @@ EMPTY = (
 IGNORE_UNREAD = ".serviceignore:1:1: says which files count and cannot be read, so nothing below its folder changes: "
 
 _PRUNES = (
-    _row("a .serviceignore of everything", pushing("*\n", path=".serviceignore"), re.compile(f"{re.escape(EMPTY)}( {re.escape(IGNORING)})?")),
+    _row(
+        "a .serviceignore of everything",
+        pushing("*\n", path=".serviceignore"),
+        re.compile(f"{re.escape(EMPTY)}( {re.escape(IGNORING)})?"),
+    ),
     _row(
         "a .serviceignore that takes for ever",
         lambda scene: scene.push(
