@@ -12,7 +12,10 @@ from tests.worlds import Options, World
 BROKEN_TEXT = "receivers: [otlp"
 NO_YAML = "/spec/raw: does not parse as YAML, so that no collector can load it; mend the text"
 UNKNOWN = "/spec/parameters/0/type: is not a type of parameters; did you mean `string`?"
-OTHER = "/spec/parameters/1/relevantIf/0/value: is another type than `on` has, which is `bool`; compare with a value of that"
+OTHER = (
+    "/spec/parameters/1/relevantIf/0/value: is another type than `on` has, which is `bool`; "
+    "compare with a value of that"
+)
 
 
 def conditional(value: Any) -> Resource:
