@@ -35,6 +35,7 @@ FIRST_RETRY = 2.0
 LONGEST_RETRY = 600.0  # jitter included
 JITTER = 0.1  # of a delay, so that many repositories do not try again together
 MOST = 3  # failing polls in a WINDOW: of up to three requests each
+MOST_LOCAL = 4  # the same of a repository on this machine, which no request reaches
 WINDOW = 60.0
 DOUBLINGS = 20  # more make no difference, and would end beyond what a float holds
 
@@ -51,7 +52,8 @@ class PollPace:
     phase: float = 0.0
     failures: int = 0  # in a row
     may_pass: bool = True  # the last failure may end without a person
-    ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most MOST
+    most: int = MOST  # failing polls in a WINDOW
+    ended: tuple[float, ...] = ()  # when the last polls of these failures ended, at most so many
     corrected: tuple[float, ...] = ()  # when the last corrections were acted on, at most MOST
     left_until: float = 0.0  # the remote asked not to be called sooner
 
@@ -65,12 +67,12 @@ def after_poll(pace: PollPace, fault: ReconcilerError | None, *, now: float, ask
         return replace(pace, failures=0, ended=(), corrected=(), left_until=0.0)
     git_fault = fault if isinstance(fault, GitFault) else None
     # To find that no fetch can get a head takes seven requests.
-    counted = MOST if git_fault is not None and git_fault.of_head else 1
+    counted = MOST if git_fault is not None and git_fault.of_head and pace.most == MOST else 1
     return replace(
         pace,
         failures=max(1, pace.failures + (not asked)),
         may_pass=isinstance(fault, Transient) if git_fault is None else git_fault.transient,
-        ended=(*pace.ended, *[now] * counted)[-MOST:],
+        ended=(*pace.ended, *[now] * counted)[-pace.most :],
         left_until=now + ((git_fault and git_fault.retry_after) or 0.0),
     )
 
@@ -93,8 +95,8 @@ def event_delay(pace: PollPace, *, now: float, is_correction: bool = False) -> f
 
     A correction waits only for other corrections, and for as long as the remote asked.
     """
-    before = pace.corrected if is_correction else pace.ended
-    window_ends = before[0] + WINDOW if len(before) == MOST else now
+    before, most = (pace.corrected, MOST) if is_correction else (pace.ended, pace.most)
+    window_ends = before[0] + WINDOW if len(before) == most else now
     return max(0.0, window_ends - now, pace.left_until - now)
 
 
@@ -134,8 +136,13 @@ class Loop:
     def start(self, trigger: Trigger) -> None:
         """Begin with one run, then continue until `stop`. Queued runs that are not stored yet are merged into it."""
         self._work, self._stop = asyncio.Event(), asyncio.Event()
-        interval = self.reconciler.watched.interval
-        self._pace = PollPace(interval=interval, full_due=self._next_full(), phase=_now() + interval * _randomness())
+        watched = self.reconciler.watched
+        self._pace = PollPace(
+            interval=watched.interval,
+            full_due=self._next_full(),
+            phase=_now() + watched.interval * _randomness(),
+            most=MOST_LOCAL if watched.source.is_local else MOST,
+        )
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
         self.ask(trigger, actor="system")
         name = self.reconciler.watched.name
