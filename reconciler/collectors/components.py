@@ -70,10 +70,6 @@ class CollectorType:
                 given = options.get("metricCategories") if isinstance(options, dict) else None
                 self._categories.setdefault(parameter, given if isinstance(given, list) else [])
 
-    def runs_on_collectors(self) -> bool:
-        """Return True if it has any template."""
-        return any(True for _ in self._texts())
-
     def render(self, resource: str, given: list[Value]) -> Rendered:
         """Return the components of a resource of this name with these parameters. Raises Unrenderable."""
         values = self._values(given)

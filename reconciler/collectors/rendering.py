@@ -128,10 +128,10 @@ class _Parts:
                 name = f"{name}-{each.position}"
             if any(end.name == name for end in found):
                 raise Unrenderable(f"{each.called} is named twice; name it once")
+            entries = [one for holder in each.holders for one in routes.component_entries(holder.get("processors"))]
             under = [
                 self._rendered(one, f"{name}__processor{one.position}")
-                for value in each.holders
-                for one in self._enabled("Processor", value.get("processors"))
+                for one in self._enabled("Processor", [*entries])
             ]
             if each.component.get("routes"):
                 raise Unrenderable(f"{each.called} has `routes`, which are not rendered; remove them")

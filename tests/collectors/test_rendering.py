@@ -72,11 +72,19 @@ def test_the_order_of_processors() -> None:
     )
     assert pipelines(whole)["logs/app__out-0"]["processors"] == [
         "batch/app__processor0",
-        "resource/app__processor0",
+        "resource/app__processor1",
         "attributes/processor0",
         "batch/out-0__processor0",
-        "redaction/out-0__processor0",
+        "redaction/out-0__processor1",
     ]
+
+
+def test_a_resource_and_the_entry_that_names_it_may_have_a_processor_of_one_type() -> None:
+    source: Value = {"name": "app", "processors": [component("batch", timeout=3)]}
+    whole = result({"sources": [source], "destinations": [component("debug")]}, LIBRARY)
+    names = pipelines(whole)["logs/app__destination0-0"]["processors"]
+    assert names == ["batch/app__processor0", "batch/app__processor1"]
+    assert [whole["processors"][name]["timeout"] for name in names] == ["1ms", "3ms"]
 
 
 def test_the_same_destination_may_come_twice() -> None:

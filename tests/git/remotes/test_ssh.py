@@ -195,7 +195,7 @@ async def test_says_that_the_passphrase_is_wrong_until_it_is_right(served: Path,
 
 
 def answered(question: str, variables: dict[str, str]) -> tuple[int, str, str]:
-    """What our askpass says to a question, as (status, output, errors)."""
+    """Ask our askpass a question, and return (status, output, errors)."""
     done = subprocess.run(
         [variables["SSH_ASKPASS"], question],
         env={"PATH": os.environ["PATH"], **variables},
