@@ -207,7 +207,7 @@ class Loop:
             log.exception("The end of the run %s of %s met a fault of the program.", run.id, name)
         finally:
             self.running = None
-        if run.planned is not None or run.trigger is Trigger.START:
+        if run.trigger is Trigger.START or (run.planned is not None and run.planned.unexplained):
             self._is_unexplained.set()
         self._pace = after_poll(self._pace, fault, now=_now(), asked=run.is_requested)
         if is_full_due and fault is None:

@@ -154,10 +154,11 @@ select k.value, r.kind, r.name
 from json_each(?3) k
 cross join resource r on r.owner = ?1 and r.project = ?2 and r.path > k.value || '/' and r.path < k.value || '0';
 
+-- Without the index's name, SQLite reads all rows of the repository.
 -- name: wanted_of
 select w.repository, w.path, w.position, w.kind, w.name, w.digest, w.unconverged
 from json_each(?2) k
-cross join wanted w on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
+cross join wanted w indexed by wanted_by_key on w.repository = ?1 and w.kind = json_extract(k.value, '$[0]')
                    and w.name = json_extract(k.value, '$[1]');
 
 -- What the repositories of a project want of these and the store does not have.

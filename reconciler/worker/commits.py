@@ -273,7 +273,9 @@ def write_commits(
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else changes
-        planned[number] = _write(commit, decision, changes, flows_changed=told[number], revision=revision, emit=emit)
+        planned[number] = _write(
+            commit, decision, changes, changed_by, flows_changed=told[number], revision=revision, emit=emit
+        )
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -284,6 +286,7 @@ def _write(
     commit: CommitReading,
     decision: HeadDecision,
     changes: Sequence[ChangeRows],
+    changed_by: Mapping[str, Value],
     *,
     flows_changed: Sequence[Flow],
     revision: int,
@@ -319,6 +322,7 @@ def _write(
         changed_endpoints=endpoints,
         flows=tuple(flows_changed[: flows.MOST]),
         flow_counts=flows.count(flows_changed),
+        unexplained=not decision.paths <= changed_by.keys(),
     )
 
 

@@ -246,6 +246,7 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     changed_endpoints: tuple[str, ...] = ()
     flows: tuple[Flow, ...] = ()  # at most `flows.MOST`
     flow_counts: dict[str, int] = {}  # of all
+    unexplained: bool = False  # the commits that changed some of the files are still to be searched for
     beside: tuple["CommitPlanned", ...] = ()  # of the jobs beside it, in their order
 
 
