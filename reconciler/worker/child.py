@@ -88,7 +88,7 @@ class Worker:
             elif order.is_wanted:
                 self._go_on(order.number, self._ready.pop(order.number))
             else:
-                self._ready.pop(order.number).close()
+                self._ready.pop(order.number, None)  # it may be done by now
         except BaseException:
             _end()  # nobody would be told
 
@@ -110,7 +110,6 @@ class Worker:
 
     def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         send = partial(self._send, envelope.number)
-        send(messages.Begun())
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
 

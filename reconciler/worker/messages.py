@@ -192,10 +192,6 @@ Order: TypeAlias = Envelope | Proceed
 """Everything that the service sends."""
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """The job does not wait any more: what ends the child from now on may be this one's doing."""
-
-
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     """Everything that the job reads without the project's lock is read: it waits for `Proceed`."""
 
@@ -336,7 +332,7 @@ class Exhausted(GitFault):
 Planned: TypeAlias = (
     CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned | Compared
 )
-Answer: TypeAlias = Begun | Ready | At | Part | Planned | Failed
+Answer: TypeAlias = Ready | At | Part | Planned | Failed
 
 
 class Reply(msgspec.Struct, frozen=True):

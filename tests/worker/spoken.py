@@ -3,7 +3,7 @@
 worker = SpokenWorker(folder)
 async with worker.started() as process:
     task = await worker.asked(process, 1, job)
-    worker.say(1, Begun())
+    worker.say(1, Ready())
 """
 
 import asyncio
