@@ -165,10 +165,8 @@ def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, 
     for (commit, _, world), decision in zip(read, decided, strict=True):
         parts: list[Changes] = []
         # The others of them are stored meanwhile, which is what it was judged for.
-        with view.snapshot() as revision:
-            planned = commits.write_commits(
-                [commit], [decision], world, revision=revision, changed_by={}, emit=parts.append
-            )
+        with view.snapshot():
+            planned = commits.write_commits([commit], [decision], world, changed_by={}, emit=parts.append)
         row = RepositoryRow(
             name=commit.rules.name,
             project=world.project,

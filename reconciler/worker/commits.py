@@ -228,7 +228,7 @@ def plan_commit(
                 for commit, reading in zip(commits, readings, strict=True)
             ]
             decided = decide(commits, readings, world)
-        return write_commits(commits, decided, world, revision=revision, changed_by=changed_by, emit=emit)
+        return write_commits(commits, decided, world, changed_by=changed_by, emit=emit)
 
 
 def decide(
@@ -259,11 +259,10 @@ def write_commits(
     decided: Sequence[HeadDecision],
     world: StoreSnapshot,
     *,
-    revision: int,
     changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
-    """Make the rows of decisions, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    """Make the rows of decisions, inside a snapshot; `changed_by` as `lineage_of_run` finds it."""
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
     applied = [() if one.refused else one.decisions for one in decided]
@@ -273,7 +272,7 @@ def write_commits(
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else changes
-        planned[number] = _write(commit, decision, changes, flows_changed=told[number], revision=revision, emit=emit)
+        planned[number] = _write(commit, decision, changes, flows_changed=told[number], emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -286,7 +285,6 @@ def _write(
     changes: Sequence[ChangeRows],
     *,
     flows_changed: Sequence[Flow],
-    revision: int,
     emit: Emit,
 ) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
@@ -300,7 +298,6 @@ def _write(
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
-        revision=revision,
         tree=decision.reading.tree,
         full=decision.reading.full,
         counts=outcomes.summed_statuses(kinds.values()),

@@ -223,7 +223,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     not define them. `changed_endpoints` are as in `planner.delivery`.
     """
 
-    revision: int
     tree: str
     full: bool
     counts: dict[str, int]
@@ -248,10 +247,9 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     """The end of a planned request: the HTTP status and body that answer it once its parts are stored."""
 
-    revision: int
     status: int
     answer: bytes
-    changed: bool
+    changed: bool = False
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
     changed_endpoints: tuple[str, ...] = ()  # as of a commit
 
@@ -269,7 +267,6 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     with the text was the last good route of a Configuration that cannot deliver by its present version.
     """
 
-    revision: int
     exists: bool
     versions: tuple[int, ...] = ()
     places: int = 0
@@ -278,17 +275,16 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
 
 
 class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
-    """The end of a compilation, as of a revision. `restated`: the number of Configurations whose stored status of
-    delivery is outdated; the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
+    """The end of a compilation. `restated`: the number of Configurations whose stored status of delivery is outdated;
+    the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
     """
 
-    revision: int
     restated: int
     routes: bytes
 
     def __repr__(self) -> str:
         """Without the destinations, in which secrets are in clear."""
-        return f"RoutesFound({self.revision}, {self.restated}, {len(self.routes)} bytes)"
+        return f"RoutesFound({self.restated}, {len(self.routes)} bytes)"
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):

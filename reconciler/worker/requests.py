@@ -16,7 +16,6 @@ from msgspec import structs
 from reconciler.model import (
     builtins,
     desired,
-    error_codes,
     flows,
     positions,
     rendering,
@@ -73,7 +72,7 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
         yield
         return _plan(job, items, found, view, emit=emit)
     except _Refused as problem:
-        return _answer(0, status=problem.status, body=problem.body)
+        return RequestPlanned(problem.status, msgspec.json.encode(problem.body))
 
 
 def _plan(
@@ -82,7 +81,7 @@ def _plan(
     """Plan what was read, while the project is locked. `found` are the resources of an apply."""
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
-    with view.snapshot() as revision:
+    with view.snapshot():
         world = StoreSnapshot(
             view,
             context.project,
@@ -121,8 +120,13 @@ def _plan(
         body = {"errors": [_line(outcome) for outcome in refused], **body}
     if changed_flows:
         body["flows"] = [flows.shown(flow) for flow in changed_flows[: flows.MOST]]
-    return structs.replace(
-        _answer(revision, status=202, body=body, changed=changed),
+    answer = msgspec.json.encode(body)
+    if len(answer) > messages.FRAME_LIMIT // 2:
+        raise _Refused(413, (f"The answer would hold {len(answer):,} bytes; send fewer resources at once.",))
+    return RequestPlanned(
+        202,
+        answer,
+        changed=changed,
         touched=tuple(sorted(decided.standing.owners)) if changed else (),
         changed_endpoints=endpoints,
     )
@@ -394,14 +398,6 @@ def _why(outcome: Outcome) -> str | None:
     return f"managed by the repository {owner}; change it there"
 
 
-def _answer(revision: int, *, status: int, body: dict[str, object], changed: bool = False) -> RequestPlanned:
-    answer = msgspec.json.encode(body)
-    if len(answer) > messages.FRAME_LIMIT // 2:
-        told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
-        return _answer(0, status=413, body=error_codes.body([told], ErrorCode.TOO_LARGE))
-    return RequestPlanned(revision=revision, status=status, answer=answer, changed=changed)
-
-
 class _Obstacle(Exception):
     """Nothing may be rewritten; the message says why."""
 
@@ -411,17 +407,17 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactP
     Raises StoreFault.
     """
     search = _Redaction(job, view)
-    with view.snapshot() as revision:
+    with view.snapshot():
         if not view.last_versions(search.project, [search.key]):
-            return RedactPlanned(revision, exists=False)
+            return RedactPlanned(exists=False)
         try:
             for part in search.parts():
                 if not job.dry_run:
                     emit(part)
         except _Obstacle as obstacle:
-            return RedactPlanned(revision, exists=True, obstacle=str(obstacle))
+            return RedactPlanned(exists=True, obstacle=str(obstacle))
     versions = tuple(sorted(search.versions))
-    return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
+    return RedactPlanned(exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
 
 
 class _Redaction:

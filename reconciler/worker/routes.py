@@ -56,7 +56,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFoun
     encoded = msgspec.msgpack.encode(found)
     if len(encoded) > MOST_BYTES:
         raise errors.Refused(TOO_MANY.format(project=project))
-    return RoutesFound(revision, restated, encoded)
+    return RoutesFound(restated, encoded)
 
 
 class _Search:

@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anyio
 
 CONTEXT = Context("store.db", "default", b"key", frozenset(), "2026-11-22T00:00:00Z", 0, b"seed")
 REDACT = RedactJob(CONTEXT, "Destination", "siem", "text", "admin", "request", dry_run=True)
-PLANNED = RequestPlanned(7, 202, b"{}", changed=False)
+PLANNED = RequestPlanned(202, b"{}")
 FILE = "Reading the file that Git knows as"
 LARGE = 8 * 2**20  # bytes: more than a pipe holds, and what a request may hold
 
