@@ -207,7 +207,7 @@ def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> li
     """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
     scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     try:
-        found, _, _ = trees.considered(snapshot, scope=scope)
+        found, _ = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
         if fault.state is not RepositoryState.PATH_MISSING:
             raise

@@ -117,10 +117,11 @@ class Worker:
             send(messages.Part(self._encoder.encode(changes)))
 
         def at(blob: str) -> None:
-            send(messages.At(blob))
+            if envelope.careful:
+                send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
-        allowance = Allowance(aside=envelope.aside, at=at if envelope.careful else None)
+        allowance = Allowance(aside=envelope.aside, at=at)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:

@@ -112,7 +112,7 @@ class CommitReading:
             if fault.state is not RepositoryState.PATH_MISSING:
                 raise
             reading = TreeReading(tree=git_trees.EMPTY, full=True, files=(), missing=fault.message)
-        self.allowance.no_file()
+        self.allowance.at("")
         return reading
 
     def world(self) -> StoreSnapshot:

@@ -475,7 +475,7 @@ def _read(
     base: dict[Key, Desired] = {}
     for change in differing:
         base |= _documents(merged.base, change, allowance=allowance, rules=commit.documents)
-    allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
+    allowance.at("")  # what follows goes through the whole tree, which is no file's doing
     # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
     reading = commit.read(also=differing)
     changed, world = frozenset(change.path for change in differing), commit.world()
