@@ -34,7 +34,7 @@ from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
 from reconciler.store.audit_chain import ChainAnchor, ChainHead
 
-C = TypeVar("C", records.ResourceChange, records.DirectoryChange)
+C = TypeVar("C", records.ResourceChange, Amendment)
 
 
 class StoreFault(errors.Transient):
@@ -61,7 +61,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every `ResourceChange` or `DirectoryChange`, whatever part of the process wrote it.
+        """Call `listener` after every `ResourceChange` or `Amendment`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -267,16 +267,14 @@ class PlanningView(Protocol):
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
 
-    def versions_naming(
-        self, project: str, kinds: Sequence[str], types: Iterable[str]
-    ) -> Iterator[records.StoredVersion]:
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[records.VersionRow]:
         """Every stored version of these kinds that names one of these types, also of what was deleted since.
 
         Types of another kind may have the same name; of more than 32 types, versions come that name none. One look at
         every version of the project, a row at a time.
         """
 
-    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
         """Every stored version under this key, present or not, or the one with this number; the newest first, a row at
         a time.
         """

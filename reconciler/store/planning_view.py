@@ -52,19 +52,17 @@ class SqlitePlanningView:
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
 
-    def versions_naming(
-        self, project: str, kinds: Sequence[str], types: Iterable[str]
-    ) -> Iterator[records.StoredVersion]:
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[records.VersionRow]:
         needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
         with closing(self._reader.run("versions_naming", *arguments)) as rows:
             for kind, name, version, *held in rows:
-                yield records.StoredVersion(project, kind, name, version, *_whole(*held))
+                yield records.VersionRow(project, kind, name, version, *_whole(*held))
 
-    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
         with closing(self._reader.run("versions", project, *key, number)) as rows:
             for version, *held in rows:
-                yield records.StoredVersion(project, *key, version, *_whole(*held))
+                yield records.VersionRow(project, *key, version, *_whole(*held))
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         return dict(self._reader.run("past_routes", project))

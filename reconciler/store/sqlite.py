@@ -143,7 +143,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: records.ResourceChange | records.DirectoryChange) -> None:
+    def _announce(self, change: records.ResourceChange | Amendment) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -290,7 +290,7 @@ class SqliteStore:
 
     async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
         await self._write(lambda writer: _amend(writer, amendment, audit=audit))
-        self._announce(records.DirectoryChange(amendment))
+        self._announce(amendment)
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._write(lambda writer: commits.tell(writer, events))

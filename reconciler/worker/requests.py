@@ -452,7 +452,7 @@ class _Redaction:
             self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
             yield len(left.body) + len(left.secrets or b"")
 
-    def _left(self, version: records.StoredVersion, *, is_present: bool) -> rendering.RedactedVersion | None:
+    def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
         """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
         text, context = self._job.text, self._job.context
         secrets = None if self._job.dry_run or is_present else version.secrets

@@ -21,7 +21,7 @@ from reconciler.planner import delivery as planner_delivery
 from reconciler.planner import stored as planner_stored
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, StoredVersion
+from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, VersionRow
 from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
 
@@ -194,7 +194,7 @@ class _Search:
         return None
 
 
-def _spec_of(key: Key, held: StoredDocument | StoredVersion) -> Value:
+def _spec_of(key: Key, held: StoredDocument | VersionRow) -> Value:
     with suppress(Damaged):
         return planner_stored.document_in_clear(key, held)["spec"]
     return None
