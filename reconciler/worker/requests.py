@@ -17,20 +17,20 @@ from reconciler.model import (
     builtins,
     desired,
     flows,
-    positions,
     rendering,
+    request_bodies,
     resource,
     stale_routes,
     values,
     violations,
 )
-from reconciler.model import documents as model_documents
 from reconciler.model.desired import Desired, DocumentRules
-from reconciler.model.error_codes import OF_STATUS, ErrorCode
+from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
+from reconciler.model.request_bodies import RequestRefused
 from reconciler.model.stale_routes import Past
-from reconciler.model.values import Value, pointer_text
+from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
@@ -44,21 +44,8 @@ from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
-NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
 REQUEST_SECONDS = 20.0  # of processor time: ten thousand resources that are as they should be take one
 BATCH = 100  # resources looked up before their bytes are counted
-
-
-class _Refused(Exception):
-    """The request is answered with errors, one line for each problem, and nothing is stored."""
-
-    def __init__(self, status: int, errors: Sequence[str], *codes: ErrorCode) -> None:
-        super().__init__(errors)
-        self.status = status
-        self.body: dict[str, object] = {"errors": errors, "codes": codes or [_CODES[status]] * len(errors)}
-
-
-_CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
 
 
 def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[RequestPlanned]:
@@ -66,12 +53,14 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
     nothing may be stored, 413 when it is too large or takes too long. Raises StoreFault.
     """
     try:
-        items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
+        items = request_bodies.read_resources(
+            job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE
+        )
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
         yield
         return _plan(job, items, found, view, emit=emit)
-    except _Refused as problem:
+    except RequestRefused as problem:
         return RequestPlanned(problem.status, msgspec.json.encode(problem.body))
 
 
@@ -122,7 +111,7 @@ def _plan(
         body["flows"] = [flows.shown(flow) for flow in changed_flows[: flows.MOST]]
     answer = msgspec.json.encode(body)
     if len(answer) > messages.FRAME_LIMIT // 2:
-        raise _Refused(413, (f"The answer would hold {len(answer):,} bytes; send fewer resources at once.",))
+        raise RequestRefused(413, (f"The answer would hold {len(answer):,} bytes; send fewer resources at once.",))
     return RequestPlanned(
         202,
         answer,
@@ -133,7 +122,7 @@ def _plan(
 
 
 def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desired], world: StoreSnapshot) -> Decided:
-    """Decide about an apply. Raises _Refused where it is atomic and something of it is refused."""
+    """Decide about an apply. Raises RequestRefused where it is atomic and something of it is refused."""
     stored = world.stored(one.key for one in found if one.key is not None)
     conflicts = decisions.id_conflicts(found, stored, world)
     wanted = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
@@ -150,12 +139,12 @@ def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desir
     refusals = planner.refusals(decided.outcomes, actor=job.actor) if job.options.atomic else ()
     if refusals:
         codes = [OF_STATUS[outcome.status] for outcome in refusals]
-        raise _Refused(409, [_line(outcome) for outcome in refusals], *codes)
+        raise RequestRefused(409, [_line(outcome) for outcome in refusals], *codes)
     return decided
 
 
 def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot) -> Decided:
-    """Decide about a delete. Raises _Refused where a resource has none of the versions that are asked for."""
+    """Decide about a delete. Raises RequestRefused where a resource has none of the versions that are asked for."""
     named = (resource.identify(item) for item in items)  # only kind and name are read, and judged
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
     stored = world.removable(one.key for one in wanted if one.key is not None)
@@ -163,7 +152,7 @@ def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot
     outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=world.suspended)
     others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, world)
     if others:
-        raise _Refused(412, others)
+        raise RequestRefused(412, others)
     return Decided((), outcomes)
 
 
@@ -218,10 +207,10 @@ class _TimeLeft:
         self._end = time.thread_time() + REQUEST_SECONDS
 
     def check(self) -> None:
-        """Raises _Refused when it is used up."""
+        """Raises RequestRefused when it is used up."""
         if time.thread_time() > self._end:
             told = f"The resources take more than {REQUEST_SECONDS:g} s to judge; send them in several requests."
-            raise _Refused(413, (told,))
+            raise RequestRefused(413, (told,))
 
     def each(self, items: Iterable[Value]) -> Iterator[Value]:
         """The items, as long as there is time."""
@@ -240,57 +229,6 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], w
         for stored in going
         if not {"*", str(stored.version), hashes.get(stored.key)} & set(matching)
     ]
-
-
-def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
-    """The resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too."""
-    try:
-        documents = model_documents.read(
-            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
-        )
-    except model_documents.DocumentError as error:
-        raise _Refused(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
-    value = documents[0].value if documents else None
-    if bare_array and isinstance(value, list):
-        prefix: tuple[str, ...] = ()
-        items, problems = value, list[str]()
-    else:
-        prefix, (items, problems) = ("resources",), _wrapped(value, bare_array=bare_array)
-    if len(items) > max_resources:
-        raise _Refused(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
-    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
-    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
-    if problems:
-        raise _Refused(400, tuple(problems))
-    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
-        _check_sizes(items, prefix)
-    return items
-
-
-def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
-    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
-    large = [
-        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
-    ]
-    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
-    if large:
-        raise _Refused(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
-
-
-def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
-    """The array in `{"resources": [...]}`, and what is wrong around it."""
-    if not isinstance(value, dict):
-        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
-        raise _Refused(400, (f"The body must be {shape}.",))
-    problems = [
-        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
-    ]
-    items = value.get("resources")
-    if "resources" not in value:
-        problems.append("/resources: is required")
-    elif not isinstance(items, list):
-        problems.append("/resources: must be an array")
-    return items if isinstance(items, list) else [], problems
 
 
 def _origin(job: RequestJob) -> Origin:
@@ -344,7 +282,9 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: 
         found = view.bodies(project, shown[start : start + BATCH])
         size += sum(map(len, found.values()))
         if size > ANSWER_BYTES and len(outcomes) > 1:  # one resource alone is always shown
-            raise _Refused(413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",))
+            raise RequestRefused(
+                413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",)
+            )
         bodies |= found
     return bodies
 
