@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model import errors, text
-from reconciler.store import audit_chain, checksums, database
-from reconciler.store.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
+from reconciler.model import audit_chain, errors, text
+from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
+from reconciler.store import checksums, database
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
@@ -121,22 +121,12 @@ def render_event_page(
     """The next events as of this moment, the newest first, each with the versions that it refers to when `documents`
     are wanted, and behind which one to go on; None at the end. Raises sqlite3.Error.
     """
-    projects = None if wanted.projects is None else json.dumps(sorted(wanted.projects))
+    projects, *others, after = wanted
+    within = None if projects is None else json.dumps(sorted(projects))
     shown: list[bytes] = []
     size, most = 0, min(limit, PAGE)
     with database.transaction(connection, kind="deferred"):
-        found = connection.run(
-            "audit_events",
-            *(wanted.after or NEWEST),
-            wanted.since,
-            wanted.until,
-            projects,
-            wanted.kind,
-            wanted.action,
-            wanted.actor,
-            most,
-            wanted.name,
-        )
+        found = connection.run("audit_events", *(after or NEWEST), within, *others, most)
         with closing(found):
             for link, number, *event in found:
                 place = AuditPlace(link, number)

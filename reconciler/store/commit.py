@@ -16,9 +16,10 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
+from reconciler.model import audit_chain
+from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import audit_chain, checksums, database, records
-from reconciler.store.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.store import checksums, database, records
 from reconciler.store.contract import Moved, StoreFault
 from reconciler.store.database import Connection
 

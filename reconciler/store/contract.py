@@ -28,11 +28,11 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from reconciler.model import errors
+from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
-from reconciler.store.audit_chain import ChainAnchor, ChainHead
 
 C = TypeVar("C", records.ResourceChange, Amendment)
 

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -20,12 +20,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from reconciler.model import directory, rendering
+from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.principals import Role, Scope
 from reconciler.store import audit, checksums, database, records
 from reconciler.store import commit as commits
-from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
 from reconciler.store.database import Connection, Row
@@ -424,14 +424,10 @@ def _amend(connection: Connection, amendment: Amendment, *, audit: records.Audit
     connection.each("remove_key", ((one.id,) for one in amendment.revoked_keys))
     connection.each("insert_key", map(_key_row, amendment.keys))
     connection.each("remove_invitation", ((one.id,) for one in amendment.ended_invitations))
-    connection.each("insert_invitation", map(_values, amendment.invitations))
+    connection.each("insert_invitation", map(astuple, amendment.invitations))
     if amendment.auth_type:
         connection.run("put_auth_type", amendment.auth_type)
     commits.tell(connection, (audit,))
-
-
-def _values(one: directory.User | directory.Invitation | directory.Key) -> list[Any]:
-    return [getattr(one, each.name) for each in fields(one)]
 
 
 def _user(row: Row) -> directory.User:
@@ -442,7 +438,7 @@ def _user(row: Row) -> directory.User:
 
 
 def _user_row(user: directory.User) -> list[Any]:
-    *others, identity, email, losses = _values(user)
+    *others, identity, email, losses = astuple(user)
     return [*others, *(identity or (None, None)), email, losses]
 
 
@@ -452,6 +448,6 @@ def _key(row: Row) -> directory.Key:
 
 
 def _key_row(key: directory.Key) -> list[Any]:
-    values = _values(key)
+    values = list(astuple(key))
     values[6] = " ".join(sorted(key.scopes))
     return values
