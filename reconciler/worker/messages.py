@@ -25,7 +25,15 @@ LENGTH = struct.Struct(">I")
 FRAME_LIMIT = 256 * 1024 * 1024
 
 
-class Context(msgspec.Struct, frozen=True):
+class SecretMessage(msgspec.Struct, frozen=True):
+    """A message with secrets in clear, or a key: its text is its name."""
+
+    def __repr__(self) -> str:
+        """Without the fields."""
+        return f"{type(self).__name__}(...)"
+
+
+class Context(SecretMessage, frozen=True):
     """The inputs of every plan: time, randomness and keys are arguments.
 
     `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
@@ -41,10 +49,6 @@ class Context(msgspec.Struct, frozen=True):
     seed: bytes
     secrets: AvailableSecrets = NO_SECRETS
     refuse_unknown: bool = False  # the setting `resources.unknownParameters`
-
-    def __repr__(self) -> str:
-        """Without the key."""
-        return f"Context({self.project} at {self.at})"
 
 
 class ProjectRepository(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ class ApplyOptions(msgspec.Struct, frozen=True, kw_only=True):
     matching: tuple[str, ...] | None = None  # None: any; `*` stands for any that there is
 
 
-class RequestJob(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
+class RequestJob(SecretMessage, frozen=True, kw_only=True, tag="request"):
     """Plan the body of an apply or delete request."""
 
     context: Context
@@ -103,10 +107,6 @@ class RequestJob(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     max_resources: int
     options: ApplyOptions = ApplyOptions()
 
-    def __repr__(self) -> str:
-        """Without the body, in which secrets are in clear."""
-        return f"RequestJob({self.verb} {self.request} by {self.actor.name}, {len(self.body)} bytes)"
-
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     """Find the commit that changed the file of each resource of a repository, where it is unknown."""
@@ -116,7 +116,7 @@ class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     mirror: str
 
 
-class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
+class RedactJob(SecretMessage, frozen=True, tag="redact"):
     """Find the versions of a resource, and sentences that quote them, with a text that should not be stored."""
 
     context: Context
@@ -126,10 +126,6 @@ class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
     actor: str
     request: str
     dry_run: bool
-
-    def __repr__(self) -> str:
-        """Without the text, which is a secret."""
-        return f"RedactJob({self.kind} {self.name})"
 
 
 class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
@@ -202,14 +198,10 @@ class At(msgspec.Struct, frozen=True, tag="at"):
     blob: str
 
 
-class Part(msgspec.Struct, frozen=True, tag="part"):
+class Part(SecretMessage, frozen=True, tag="part"):
     """One part of the change: `store.records.Changes` in msgpack, decoded only where it is written."""
 
     changes: bytes
-
-    def __repr__(self) -> str:
-        """Without the rows, in which secrets are in clear."""
-        return f"Part({len(self.changes)} bytes)"
 
 
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
@@ -274,17 +266,13 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     ends_routes: bool = False
 
 
-class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
+class RoutesFound(SecretMessage, frozen=True, tag="routes-found"):
     """The end of a compilation. `restated`: the number of Configurations whose stored status of delivery is outdated;
     the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
     """
 
     restated: int
     routes: bytes
-
-    def __repr__(self) -> str:
-        """Without the destinations, in which secrets are in clear."""
-        return f"RoutesFound({self.restated}, {len(self.routes)} bytes)"
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
