@@ -10,8 +10,9 @@ import os
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -89,20 +90,8 @@ class Busy(errors.Transient):
         super().__init__("The service is busy with other requests; try again in a moment.")
 
 
-class JobLock:
-    """The lock that a job needs once it is `Ready`. The caller of the plan releases it."""
-
-    def __init__(self, lock: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext) -> None:
-        self._lock = lock
-        self._held = contextlib.AsyncExitStack()
-
-    async def acquire(self) -> None:
-        """Wait for the lock. Raises what the lock raises."""
-        await self._held.enter_async_context(self._lock())
-
-    async def release(self) -> None:
-        """Release the lock if it is held."""
-        await self._held.aclose()
+Lock: TypeAlias = Callable[[], AbstractAsyncContextManager[object]]
+"""The lock that a job needs once it is `Ready`."""
 
 
 @dataclass(slots=True)
@@ -234,9 +223,16 @@ class WorkerProcess:
         await asyncio.shield(self._life)
 
     async def plan(
-        self, number: int, job: Job, lock: JobLock, *, aside: frozenset[str] = frozenset(), careful: bool = False
+        self,
+        number: int,
+        job: Job,
+        *,
+        lock: Lock,
+        held: AsyncExitStack,
+        aside: frozenset[str] = frozenset(),
+        careful: bool = False,
     ) -> Answered:
-        """Have a job planned, with its lock from when it is ready. The lock is held when this returns. `aside` and
+        """Have a job planned, with its lock from when it is ready. When this returns, `held` releases it. `aside` and
         `careful` are as in the envelope.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
@@ -253,7 +249,7 @@ class WorkerProcess:
             envelope = messages.Envelope(number, __version__, job, aside, careful)
             work = await self._follow(envelope, job, seconds.run)
             if isinstance(work.found.result(), messages.Ready):
-                await lock.acquire()
+                await held.enter_async_context(lock())
                 await lane.acquire()
                 limit = seconds.locked or seconds.run
                 locked_until = asyncio.get_running_loop().time() + limit
@@ -263,7 +259,7 @@ class WorkerProcess:
             return Answered(planned, locked_until, work.changes)
         except BaseException:
             self._send(messages.Proceed(number, tag, is_wanted=False))  # if it is ready for its lock, or will be
-            await lock.release()
+            await held.aclose()
             raise
 
     async def _follow(self, order: messages.Order, job: Job, limit: float) -> _Work:

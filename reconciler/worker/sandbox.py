@@ -162,7 +162,7 @@ _RULE_PATH_BENEATH = 1
 _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1 << 1, 1 << 2, 1 << 3
 
 # What each version of the kernel's rules can forbid: so many bits of rights on files (to execute, write, read, make,
-# remove; refer; truncate; devices' ioctl), on TCP (to bind, to connect), and scopes (sockets of others, signals to them).
+# remove; refer; truncate; devices' ioctl), on TCP (to bind, to connect), and scopes (sockets and signals of others).
 _HANDLED_BITS = {1: (13, 0, 0), 2: (14, 0, 0), 3: (15, 0, 0), 4: (15, 2, 0), 5: (16, 2, 0), 6: (16, 2, 2)}
 
 NO_LANDLOCK = {

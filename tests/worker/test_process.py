@@ -30,10 +30,10 @@ from reconciler.worker.messages import (
     ReviewJob,
     Verb,
 )
-from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.worker.process import SECONDS, Busy, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.waiting import until
-from tests.worker.spoken import SpokenWorker
+from tests.worker.spoken import SpokenWorker, plan
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(
 async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(worker: SpokenWorker) -> None:
     async with worker.started({RedactJob: WorkerSeconds(run=0.2)}) as child:
         hanging = await worker.asked(child, 1, REDACT)
-        behind = asyncio.create_task(child.plan(2, REDACT, JobLock()))
+        behind = asyncio.create_task(plan(child, 2, REDACT))
         await cancelled(hanging)
         with pytest.raises(WorkerGone) as gone:
             await behind
@@ -94,7 +94,7 @@ async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(work
 async def test_a_job_that_waits_for_another_of_its_kind_is_sent_after_that(worker: SpokenWorker) -> None:
     async with worker.started() as child:
         first = await worker.asked(child, 1, REDACT)
-        second = asyncio.create_task(child.plan(2, REDACT, JobLock()))
+        second = asyncio.create_task(plan(child, 2, REDACT))
         other = await worker.asked(child, 3, request())  # another kind waits for neither
         assert [order.number for order in worker.orders()] == [1, 3]
         worker.say(1, Failed("It is not done."))
@@ -185,8 +185,8 @@ class Lock:
 async def test_a_job_goes_on_when_its_lock_is_held_which_its_caller_releases(worker: SpokenWorker) -> None:
     lock = Lock()
     async with worker.started() as child:
-        held = JobLock(lock.hold)
-        asked = await worker.asked(child, 1, request(), held)
+        held = contextlib.AsyncExitStack()
+        asked = await worker.asked(child, 1, request(), lock=lock.hold, held=held)
         worker.say(1, Ready())
         await lock.wanted()
         assert [type(order) for order in worker.orders()] == [Envelope]
@@ -195,7 +195,7 @@ async def test_a_job_goes_on_when_its_lock_is_held_which_its_caller_releases(wor
         worker.say(1, PLANNED)
         assert (await asked).planned == PLANNED
         assert lock.seen == ["wanted", "held"]
-        await held.release()
+        await held.aclose()
         assert lock.seen == ["wanted", "held", "released"]
 
 
@@ -204,7 +204,7 @@ async def test_a_job_that_waits_for_its_lock_has_no_limit_of_its_own_and_is_not_
 ) -> None:
     lock = Lock()
     async with worker.started({RequestJob: WorkerSeconds(run=0.2, locked=0.2)}) as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
         worker.say(1, Ready())
         await lock.wanted()
         await asyncio.sleep(0.5)
@@ -222,7 +222,7 @@ async def test_a_job_that_hangs_or_crashes_under_its_lock_releases_it(worker: Sp
     lock = Lock()
     lock.free.set()
     async with worker.started({RequestJob: WorkerSeconds(run=8.0, locked=0.2 if end == "overdue" else 8.0)}) as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
         worker.say(1, Ready())
         await until(lambda: Proceed(1, "request") in worker.orders())
         if end == "crash":
@@ -239,7 +239,7 @@ async def test_a_job_whose_caller_is_gone_is_abandoned_where_it_would_need_its_l
 ) -> None:
     lock = Lock()
     async with worker.started() as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
         if moment == "while it waits":
             worker.say(1, Ready())
             await lock.wanted()
@@ -257,7 +257,7 @@ async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) ->
         yield
 
     async with worker.started() as child:
-        asked = await worker.asked(child, 1, request(), JobLock(refused))
+        asked = await worker.asked(child, 1, request(), lock=refused)
         worker.say(1, Ready())
         with pytest.raises(Busy):
             await asked
@@ -295,7 +295,7 @@ async def test_nobody_waits_for_a_pipe_that_what_a_worker_started_holds_open(
     monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
     told: list[str] = []
     child = await WorkerProcess.start(("sh", "-c", f"sleep 1 & {last}"), seconds=SECONDS, unasked=told.append)
-    hanging = asyncio.create_task(child.plan(1, REDACT, JobLock()))
+    hanging = asyncio.create_task(plan(child, 1, REDACT))
     await asyncio.sleep(0.1)
     await child.end()
     with pytest.raises(WorkerGone) as gone:
@@ -331,11 +331,11 @@ async def test_no_job_is_cut_or_piled_up_before_a_worker_that_takes_none(tmp_pat
         CommitJob: WorkerSeconds(run=5.0),
     }
     child = await WorkerProcess.start(command, seconds=seconds, unasked=lambda _: None)
-    first = asyncio.create_task(child.plan(1, request(LARGE), JobLock()))
+    first = asyncio.create_task(plan(child, 1, request(LARGE)))
     await asyncio.sleep(0)
     with pytest.raises(Busy):
-        await child.plan(2, request(LARGE), JobLock())
-    commit = asyncio.create_task(child.plan(3, commit_job(), JobLock()))
+        await plan(child, 2, request(LARGE))
+    commit = asyncio.create_task(plan(child, 3, commit_job()))
     await cancelled(first)
     await asyncio.to_thread(start.write_text, "go\n")
     await until(lambda: came.exists() and came.stat().st_size > LARGE)
