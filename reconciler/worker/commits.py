@@ -482,17 +482,8 @@ def _add_lineage(
         version = _with_lineage(version, changed_by)
     status = None if one.status is None else _with_lineage(origins[one.status], changed_by)
     rows.origins += [version] if status is None else [version, status]
-    rows.lineages.append(
-        LineageRow(
-            project,
-            *one.key,
-            one.version,
-            before=one.origin,
-            origin=version.id,
-            status_before=one.status,
-            status=None if status is None else status.id,
-        )
-    )
+    told = status and status.id
+    rows.lineages.append(LineageRow(project, *one.key, one.version, one.origin, version.id, one.status, told))
 
 
 def _with_lineage(origin: OriginRow, changed_by: Value) -> OriginRow:

@@ -417,7 +417,7 @@ class _Redaction:
         if stored is None:
             return
         lines = rendering.incomplete(stored.status)
-        left = self._redacted(lines)
+        left = [rendering.redaction_sentence(line, self._job.text) for line in lines]
         places = sum(one != other for one, other in zip(lines, left, strict=True))
         if places:
             self.places += places
@@ -428,7 +428,7 @@ class _Redaction:
     def _redact_quotes(self) -> Iterator[int]:
         """Redact the sentences of runs and of the audit that quote the text."""
         for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
-            [text] = self._redacted([quote.text])
+            text = rendering.redaction_sentence(quote.text, self._job.text)
             self.places += 1
             self._parts.rows.quotes.append(quote._replace(text=text))
             yield len(text)
@@ -452,20 +452,8 @@ class _Redaction:
                 self._parts.rows.past_routes.append(row)
                 yield 0
 
-    def _redacted(self, sentences: Iterable[str]) -> list[str]:
-        return [rendering.redaction_sentence(sentence, self._job.text) for sentence in sentences]
-
     def _tell_audit(self) -> Iterator[int]:
-        self._parts.rows.audit.append(
-            records.AuditRow(
-                at=self._job.context.at,
-                project=self.project,
-                actor=self._job.actor,
-                action="redacted",
-                kind=self._job.kind,
-                name=self._job.name,
-                request=self._job.request,
-                detail=f"versions rewritten: {len(self.versions)}; places: {self.places}",
-            )
-        )
+        job, detail = self._job, f"versions rewritten: {len(self.versions)}; places: {self.places}"
+        event = (job.context.at, self.project, job.actor, "redacted", *self.key)
+        self._parts.rows.audit.append(records.AuditRow(*event, request=job.request, detail=detail))
         yield 0
