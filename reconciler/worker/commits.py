@@ -41,7 +41,7 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
-from reconciler.worker import messages, trees
+from reconciler.worker import contexts, messages, trees
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
@@ -117,18 +117,9 @@ class CommitReading:
 
     def world(self) -> StoreSnapshot:
         """Return what the commit is judged against."""
-        context = self.job.context
-        return StoreSnapshot(
-            self.view,
-            context.project,
-            context.hmac_key,
-            at=context.at,
-            available=context.secrets if self.terms.live else None,
-            check=self.allowance.time,
-            assumed=self.terms.assumed,
-            lenient=self.terms.lenient,
-            refuse_unknown=context.refuse_unknown,
-        )
+        world = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
+        available = world.available if self.terms.live else None
+        return replace(world, available=available, assumed=self.terms.assumed, lenient=self.terms.lenient)
 
     def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
         """Return what is judged of what was read. Raises GitFault."""
@@ -387,27 +378,17 @@ def _is_indexed(reading: TreeReading, view: PlanningView, *, repository: str) ->
 
 
 def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value]) -> Origin:
-    context, repository = job.context, job.rules.name
-    return Origin(
-        project=context.project,
-        actor=principals.repository_actor(repository).name,
-        repository=repository,
-        run=job.run,
-        request=None,
-        at=context.at,
-        milliseconds=context.milliseconds,
-        seed=context.seed,
-        hmac_key=context.hmac_key,
-        source={
-            "type": "git",
-            "repository": repository,
-            "branch": job.branch,
-            "commit": commit.id,
-            "author": commit.author,
-            "date": rfc3339(commit.date),
-        },
-        changed_by=changed_by,
-    )
+    repository = job.rules.name
+    source: dict[str, Value] = {
+        "type": "git",
+        "repository": repository,
+        "branch": job.branch,
+        "commit": commit.id,
+        "author": commit.author,
+        "date": rfc3339(commit.date),
+    }
+    origin = contexts.origin(job.context, principals.repository_actor(repository).name, source)
+    return replace(origin, repository=repository, run=job.run, changed_by=changed_by)
 
 
 def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:

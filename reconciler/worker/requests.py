@@ -8,6 +8,7 @@ see.
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 
 import msgspec
@@ -40,7 +41,7 @@ from reconciler.planner.stored import StoreSnapshot, masked_document
 from reconciler.store import records
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes
-from reconciler.worker import messages
+from reconciler.worker import contexts, messages
 from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
@@ -71,17 +72,8 @@ def _plan(
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
     with view.snapshot():
-        world = StoreSnapshot(
-            view,
-            context.project,
-            context.hmac_key,
-            at=context.at,
-            hide_guesses=is_dry,
-            suspended=view.suspended(context.at),
-            available=context.secrets,
-            refuse_unknown=context.refuse_unknown,
-            check=time_left.check,
-        )
+        world = contexts.store_snapshot(context, view, check=time_left.check)
+        world = replace(world, hide_guesses=is_dry, suspended=view.suspended(context.at))
         decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
         rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
@@ -232,19 +224,8 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], w
 
 
 def _origin(job: RequestJob) -> Origin:
-    context = job.context
-    return Origin(
-        project=context.project,
-        actor=job.actor.name,
-        repository=None,
-        run=None,
-        request=job.request,
-        at=context.at,
-        milliseconds=context.milliseconds,
-        seed=context.seed,
-        hmac_key=context.hmac_key,
-        source={"type": "api", "actor": job.actor.name, "date": context.at},
-    )
+    source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": job.context.at}
+    return replace(contexts.origin(job.context, job.actor.name, source), request=job.request)
 
 
 def _is_change(outcome: Outcome) -> bool:
