@@ -212,7 +212,8 @@ def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> li
         if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return []
-    scope.allowance.known(sum(trees.file_size(file, snapshot) for file in found), files=len(found))
+    size = sum(trees.read_size(file.blob, snapshot) for file in found if file.readable)
+    scope.allowance.known(size, files=len(found))
     return found
 
 

@@ -40,18 +40,6 @@ class ChainLink(NamedTuple):
         return ChainHead(self.header.number, self.hash)
 
 
-class ChainedEvent(NamedTuple):
-    """An event of a link, with its salt. The two hashes are of one that was redacted, else None: what its own link
-    covers, and what the last redaction left.
-    """
-
-    id: int
-    event: AuditRow
-    salt: bytes | None
-    before: bytes | None
-    after: bytes | None
-
-
 def forget(connection: Connection, *, before: str) -> bool:
     """Remove some links whose events are all from before an instant, the oldest first and none behind one that stays;
     return True when there may be more. Raises `StoreFault`.
@@ -67,9 +55,7 @@ def forget(connection: Connection, *, before: str) -> bool:
         proof = None
         if last.is_checked:
             # A link from before its content was kept still has the events that show it.
-            content = (
-                last.content or _content(connection, number, covered=lambda one: one.before or _leaf(one)).digest()
-            )
+            content = last.content or _content(connection, number, is_verified=False).digest()
             proof = audit_chain.proof(previous, last.header, content)
         events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
         connection.run("put_anchor", *last.head, events, last_event, proof)
@@ -92,20 +78,21 @@ def read_links(connection: Connection, limit: int = EVERY_LINK) -> Generator[Cha
             yield ChainLink(ChainHeader(*row[:5]), *row[5:])
 
 
-def _content(connection: Connection, link: int, *, covered: Callable[[ChainedEvent], bytes]) -> Content:
-    """Return what a link holds: its events by the hashes that it covers, then its redactions."""
+def _content(connection: Connection, link: int, *, is_verified: bool) -> Content:
+    """Return what a link holds: its events by the hashes that it covers, then its redactions. Raises BrokenChain for an
+    event that is not as its redaction left it, if that is to be verified.
+    """
     content = Content()
     with closing(connection.run("chained_events", link)) as rows:
-        for number, *event, salt, before, after in rows:
-            one = ChainedEvent(number, AuditRow(*event), salt, before, after)
-            content.add(covered(one), at=one.event.at)
+        for number, *values, salt, before, after in rows:
+            event = AuditRow(*values)
+            leaf = audit_chain.leaf(number, event, salt)
+            if is_verified and before is not None and leaf != after:
+                raise BrokenChain(f"The event {link}-{number} was changed after it was redacted.")
+            content.add(before or leaf, at=event.at)
     for rewrite in connection.all("rewrites_of_link", link):
         content.rewrite(ChainRewrite(*rewrite))
     return content
-
-
-def _leaf(one: ChainedEvent) -> bytes:
-    return audit_chain.leaf(one.id, one.event, one.salt)
 
 
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
@@ -293,7 +280,7 @@ def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> 
         raise BrokenChain(
             f"Link {verified.head.number + 1} is missing: behind link {verified.head.number} comes {header.number}."
         )
-    content = _content(connection, header.number, covered=lambda one: _covered(one, header.number))
+    content = _content(connection, header.number, is_verified=True)
     if content.events != header.events:
         raise BrokenChain(f"{named} has {content.events} of its {text.counted(header.events, 'event')}.")
     if (content.first_at, content.last_at) != (header.first_at, header.last_at):
@@ -318,13 +305,3 @@ def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> 
     verified.links += 1
     verified.first_at = verified.first_at or header.first_at
     verified.last_at = max(verified.last_at, header.last_at)
-
-
-def _covered(one: ChainedEvent, link: int) -> bytes:
-    """The hash of an event that its link covers. Raises BrokenChain for one that is not as its redaction left it."""
-    now = _leaf(one)
-    if one.before is None:
-        return now
-    if now != one.after:
-        raise BrokenChain(f"The event {link}-{one.id} was changed after it was redacted.")
-    return one.before

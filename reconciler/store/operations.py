@@ -7,7 +7,6 @@ no session back.
 """
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -116,36 +115,6 @@ class SqliteOperations:
 def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
     """A row for each value, sorted."""
     return [(value,) for value in sorted(values)]
-
-
-def damage(path: Path) -> str:
-    """Return what is wrong with a damaged file; empty for one that is whole, missing, or not to be judged here.
-
-    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
-    them is refused.
-    """
-    if not path.is_file() or path.stat().st_size == 0:
-        return ""
-    try:
-        with database.faults("read", of="database"), contextlib.closing(database.open_reader(path)) as connection:
-            return _damage(connection)
-    except StoreFault as fault:
-        cause = fault.__cause__
-        return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
-
-
-def _damage(connection: Connection) -> str:
-    (application,) = connection.execute("pragma application_id").fetchone()
-    (version,) = connection.execute("pragma user_version").fetchone()
-    tables = connection.all("tables")
-    if tables and application != APPLICATION_ID:
-        return ""
-    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
-    if verdict != "ok":
-        return str(verdict).partition("\n")[0]
-    if bool(tables) != bool(version):
-        return "it has tables and no version" if tables else "it has a version and no tables"
-    return ""
 
 
 def _opened(path: Path) -> Connection:

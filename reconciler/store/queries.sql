@@ -78,16 +78,14 @@ cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]'
 group by 1, 2;
 
 -- name: documents
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
-       o.created_at
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin;
 
 -- name: configurations
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
-       o.created_at
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail
 from resource r
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin

@@ -526,7 +526,7 @@ class StoredDocument(NamedTuple):
     """A stored resource and its secrets: `body` is masked and has no status. A damaged one has an empty `body` and no
     secrets, so that nobody takes them for what was stored.
 
-    `head` and `tail` are the source of its version as in `OriginRow`, `created_at` is the version's instant.
+    `head` and `tail` are the source of its version as in `OriginRow`.
     """
 
     body: bytes
@@ -537,7 +537,6 @@ class StoredDocument(NamedTuple):
     resource_id: str
     head: bytes
     tail: bytes
-    created_at: str
 
     def __repr__(self) -> str:
         """Without the secrets."""

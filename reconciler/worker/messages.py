@@ -282,11 +282,11 @@ class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-plann
     conflict, or is empty if there is no common history. `merge_base`, `behind` and `ahead` are as in `model.plan.Plan`.
     """
 
-    revision: int
-    entry: bytes
-    merge_base: str
-    behind: int
-    ahead: int
+    revision: int = 0
+    entry: bytes = b""
+    merge_base: str = ""
+    behind: int = 0
+    ahead: int = 0
     conflicts: tuple[str, ...] = ()
 
 

@@ -396,13 +396,12 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
     """Plan a review. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
-        unmerged = ReviewPlanned(revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
         try:
             merged = merging.merge(repository, job.commit.commit, job.head)
         except merging.Conflicts as conflicts:
-            return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
+            return ReviewPlanned(conflicts=conflicts.files)
         except merging.Unrelated:
-            return unmerged
+            return ReviewPlanned()
         with view.snapshot() as revision:
             read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
             [entry] = _entries([read], merged)

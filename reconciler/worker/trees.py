@@ -202,21 +202,15 @@ def read_documents(
     """Read the documents of a file; None for an empty one. Raises Exhausted, and Refused for a file that is set aside
     or too large.
     """
-    allowance.file(blob, taken(snapshot.size(blob)))
+    allowance.file(blob, read_size(blob, snapshot))
     found = desired.read_file(snapshot.read(blob, positions.FILE_LIMITS.bytes), path=path, rules=rules)
     allowance.documents(len(found or ()))
     return found
 
 
-def file_size(file: TreeFile, snapshot: Snapshot) -> int:
-    """Return the bytes that reading a file takes, known before; 0 for a file that is not read."""
-    if not file.readable:
-        return 0
-    return taken(snapshot.size(file.blob))
-
-
-def taken(size: int) -> int:
-    """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
+def read_size(blob: str, snapshot: Snapshot) -> int:
+    """Return the bytes that reading a file takes: none, if it is too large to be read."""
+    size = snapshot.size(blob)
     return size if size <= positions.FILE_LIMITS.bytes else 0
 
 
@@ -226,7 +220,8 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> Tre
     Raises GitFault.
     """
     matter, ignore_files = considered(snapshot, scope=scope)
-    scope.allowance.known(sum(file_size(file, snapshot) for file in matter), files=len(matter))
+    size = sum(read_size(file.blob, snapshot) for file in matter if file.readable)
+    scope.allowance.known(size, files=len(matter))
     read = [_read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
     files = _ordered([*read, *ignore_files.values()])

@@ -61,7 +61,7 @@ class ViewPromises:
             p: StoredState(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
         }
         told = rows.origin()
-        source = (told.head, told.tail, rows.AT)
+        source = (told.head, told.tail)
         assert {key: one[-4:] for key, one in documents.items()} == {
             key: (f"id-{key.name}", *source) for key in (a, b, p)
         }
@@ -181,7 +181,7 @@ class ViewPromises:
 
 def document(name: str, body: bytes, *, number: int = 1) -> StoredDocument:
     told = rows.origin(number)
-    return StoredDocument(body, None, None, 0, rows.STATUS, f"id-{name}", told.head, told.tail, rows.AT)
+    return StoredDocument(body, None, None, 0, rows.STATUS, f"id-{name}", told.head, told.tail)
 
 
 def owned(name: str, *, path: str = "a.yaml", line: int = 1, owner: str = "telemetry") -> Changes:
