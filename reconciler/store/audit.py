@@ -211,7 +211,10 @@ def verify(
         anchor = read_anchor(connection)
         if anchor is None:
             raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")
-        verified = _chain(connection, VerifiedChain(anchor, anchor.head), known=known)
+        verified = VerifiedChain(anchor, anchor.head)
+        _check_chain(connection, verified)
+        if known is not None:
+            _check_known(connection, verified, known)
         stray = connection.first("stray_event")
         if stray is not None:
             raise BrokenChain(f"The event {stray[0]} belongs to no link: it was added, or its link was removed.")
@@ -238,38 +241,34 @@ def _check_anchor(anchor: ChainAnchor, since: str | None) -> None:
         )
 
 
-def _chain(connection: Connection, verified: VerifiedChain, *, known: ChainHead | None) -> VerifiedChain:
-    is_met = known is None or known == verified.head
+def _check_chain(connection: Connection, verified: VerifiedChain) -> None:
+    """Check every link, and that there is nothing behind the last one. Raises BrokenChain."""
     with closing(read_links(connection)) as links:
         for link in links:
             _check(connection, link, verified)
-            is_met = is_met or link.head == known
-            if known is not None and link.header.number == known.number and not is_met:
-                raise BrokenChain(
-                    f"Link {known.number} has another hash than the given one: the audit was written anew."
-                )
     unlinked = connection.first("first_link_of_events_after", verified.head.number)
     if unlinked is not None:
         raise BrokenChain(f"Link {unlinked[0]} is missing, and its events are there.")
     if connection.value("rewrites_in_all") != verified.rewrites:
         # One of them would excuse whatever was done to an event.
         raise BrokenChain("A redaction is told of that no link holds.")
-    if not is_met:
-        assert known is not None
-        raise BrokenChain(_not_met(known, verified))
-    return verified
 
 
-def _not_met(known: ChainHead, verified: VerifiedChain) -> str:
-    anchor = verified.anchor.head
-    if known.number > verified.head.number:
-        return f"The audit ends at link {verified.head.number}, before the given link {known.number}: {RESTORED}."
-    if known.number == anchor.number:
-        return f"The anchor, link {anchor.number}, has another hash than the given one: the audit was written anew."
-    return (
-        f"The given link {known.number} is older than the anchor, link {anchor.number}, and was removed when its time "
-        "was over; give a later one."
-    )
+def _check_known(connection: Connection, verified: VerifiedChain, known: ChainHead) -> None:
+    """Check that a link is in the chain. Raises BrokenChain."""
+    anchor, last = verified.anchor.head, verified.head.number
+    if known.number > last:
+        raise BrokenChain(f"The audit ends at link {last}, before the given link {known.number}: {RESTORED}.")
+    if known.number < anchor.number:
+        raise BrokenChain(
+            f"The given link {known.number} is older than the anchor, link {anchor.number}, and was removed when its "
+            "time was over; give a later one."
+        )
+    is_anchor = known.number == anchor.number
+    found = anchor.hash if is_anchor else connection.value("link_hash", known.number)
+    if found != known.hash:
+        which = f"The anchor, link {anchor.number}," if is_anchor else f"Link {known.number}"
+        raise BrokenChain(f"{which} has another hash than the given one: the audit was written anew.")
 
 
 def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> None:

@@ -8,6 +8,7 @@ So the file is written anew, and then the log is emptied. That this is to be don
 commit writes: it survives a crash.
 """
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -91,14 +92,14 @@ def commit(
     coming: Iterable[records.Changes],
     *,
     record: records.Record,
-    deadline: float | None = None,
+    deadline: float = math.inf,
 ) -> int:
     """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
 
     At `deadline`, an instant of `time.monotonic`, everything is rolled back. Raises `Moved`, `StoreFault`, and anything
     that taking a part raises.
     """
-    if deadline is not None and monotonic() >= deadline:
+    if monotonic() >= deadline:
         raise StoreFault(BUSY)
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         revision = int(connection.value("revision"))
@@ -107,11 +108,8 @@ def commit(
 
 
 @contextmanager
-def _until(deadline: float | None, connection: Connection) -> Iterator[None]:
+def _until(deadline: float, connection: Connection) -> Iterator[None]:
     """Interrupt whatever runs on the connection at the deadline; committing and rolling back are outside."""
-    if deadline is None:
-        yield
-        return
     connection.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
     try:
         yield

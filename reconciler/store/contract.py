@@ -346,8 +346,8 @@ class PlanningView(Protocol):
     def stays(self, repository: str) -> set[records.HeldRow]:
         """Return the resources that are not in the applied head and are not deleted."""
 
-    def approval(self, repository: str) -> records.Approval | None:
-        """Return the approved deletions that are not done yet."""
+    def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
+        """Return the commit at which an admin approved deletions that are not done yet, and these."""
 
     def suspended(self, at: str) -> frozenset[str]:
         """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""

@@ -25,6 +25,7 @@ from reconciler.store.records import DamagedVersion
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 MENDING = "restore a backup (docs/recovery.md)"
+EXAMINED = 500  # versions in one step: a few milliseconds
 STATEMENTS = 256  # prepared statements kept; there are fewer
 PACKAGES = ("reconciler.store", "reconciler.store.ops_db")  # of the statements and migrations of both files
 
@@ -94,7 +95,11 @@ def damaged_versions(connection: Connection, *, after: int) -> tuple[list[Damage
     """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
     of the last that was read: `after` at the end. Raises sqlite3.Error.
     """
-    return checksums.damaged(connection.run("examined", after, checksums.EXAMINED), after=after)
+    found, last = [], after
+    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
+        if checksums.is_damaged(*held):
+            found.append(DamagedVersion(project, kind, name, version))
+    return found, last
 
 
 def _connect(uri: str, *pragmas: str) -> Connection:

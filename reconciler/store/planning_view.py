@@ -135,12 +135,10 @@ class SqlitePlanningView:
     def stays(self, repository: str) -> set[records.HeldRow]:
         return {records.HeldRow(repository, *row) for row in self._reader.run("stays", repository)}
 
-    def approval(self, repository: str) -> records.Approval | None:
+    def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
         row = self._reader.first("approval", repository)
-        if row is None:
-            return None
-        keys = frozenset(Key(*key) for key in self._reader.run("approved", repository))
-        return records.Approval(row[1], keys)
+        keys = self._reader.run("approved", repository)
+        return None if row is None else (row[1], frozenset(Key(*key) for key in keys))
 
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.run("suspended_at", at))

@@ -710,6 +710,9 @@ select number, hash, events, last_event, proof from audit_anchor where id = 1;
 -- name: links
 select number, events, first_at, last_at, address, hash, checked, content from audit_link order by number limit ?;
 
+-- name: link_hash
+select hash from audit_link where number = ?;
+
 -- The events of one link in order. The two hashes are of an event that was redacted: what its own link covers, and what
 -- the last redaction left.
 -- name: chained_events

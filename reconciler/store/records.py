@@ -543,13 +543,6 @@ class StoredDocument(NamedTuple):
         return f"StoredDocument({self.body!r})"
 
 
-class Approval(NamedTuple):
-    """The deletions that an admin approved, and the commit at which they were held."""
-
-    commit: str
-    keys: frozenset[Key]
-
-
 class Unexplained(NamedTuple):
     """A stored resource whose status does not name the commit that changed its file.
 

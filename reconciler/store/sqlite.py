@@ -5,6 +5,7 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs 
 
 import asyncio
 import json
+import math
 import os
 import sqlite3
 from collections import defaultdict
@@ -191,8 +192,7 @@ class SqliteStore:
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         begun = monotonic()
-        deadline = None if timeout is None else begun + timeout
-
+        deadline = begun + (math.inf if timeout is None else timeout)
         write = partial(commits.commit, coming=parts, record=record, deadline=deadline)
         try:
             after = await self._on_writer(write)

@@ -141,10 +141,10 @@ class CommitReading:
         # approve the head.
         applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
         unrelated = applied is not None and (not snapshot.has(applied) or snapshot.is_unrelated(applied, job.commit))
-        approval = self.view.approval(repository)
+        approved_at, approved = self.view.approval(repository) or (None, None)
         # In another history, only the commit that a person looked at is approved, and its descendants.
-        if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
-            approval = None
+        if approved_at is not None and unrelated and not snapshot.is_ancestor(approved_at, job.commit):
+            approved = None
         released = (
             remembered is not None
             and remembered.state == RepositoryState.READY
@@ -153,7 +153,7 @@ class CommitReading:
         )
         return PruneCircumstances(
             window=self.view.pruned_since(repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
-            approved=None if approval is None else approval.keys,
+            approved=approved,
             unrelated=unrelated,
             released=released,
             stayed=frozenset(self.view.stays(repository)),

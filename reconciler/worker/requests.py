@@ -81,7 +81,9 @@ def _plan(
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
         # An unchanged resource may have become complete.
-        changed = not is_dry and (bool(decided.standing.rows) or any(map(_is_change, decided.outcomes)))
+        changed = not is_dry and (
+            bool(decided.standing.rows) or any(one.change is not Change.NONE for one in decided.outcomes)
+        )
         for part in chain(parts, remasking.parts()) if changed else ():
             emit(part)
         endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
@@ -226,10 +228,6 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], w
 def _origin(job: RequestJob) -> Origin:
     source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": job.context.at}
     return replace(contexts.origin(job.context, job.actor.name, source), request=job.request)
-
-
-def _is_change(outcome: Outcome) -> bool:
-    return outcome.change is not Change.NONE
 
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:

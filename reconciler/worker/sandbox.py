@@ -240,15 +240,11 @@ _AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32 = 0x40000000  # the numbers of a second set of calls on x86_64
 
 
-def _refused_calls() -> dict[str, tuple[int | None, int | None]]:
+def _refused_calls() -> dict[str, tuple[int | None, ...]]:
     """Return the numbers on x86_64 and aarch64 by name, None where there is no such call."""
     text = (resources.files("reconciler.worker") / "refused_calls.txt").read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: (_number(x86_64), _number(aarch64)) for name, x86_64, aarch64 in rows}
-
-
-def _number(told: str) -> int | None:
-    return None if told == "-" else int(told)
+    return {name: tuple(None if one == "-" else int(one) for one in numbers) for name, *numbers in rows}
 
 
 REFUSED = _refused_calls()

@@ -275,8 +275,6 @@ def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str]
 
 def _is_below(path: str, ignore_files: Collection[str]) -> bool:
     """Return True when a file is in the folder of one of these ignore files, or below it."""
-    if not ignore_files:
-        return False
     return any(path.startswith(one.removesuffix(file_selection.FILE_NAME)) for one in ignore_files)
 
 
