@@ -73,17 +73,14 @@ class Store(Protocol):
     async def hmac_key(self) -> bytes:
         """32 random bytes, made with the store, under which sensitive values are digested."""
 
-    async def get(self, project: str, key: Key) -> bytes | None:
-        """The resource as JSON with its `status`, or None. Raises `Damaged`."""
+    async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
+        """The resource as JSON with its `status`, or None; or one version as its history shows it. Raises `Damaged`."""
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
 
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         """Every version with its `status`, newest first, in pages; none when the resource never existed."""
-
-    async def version(self, project: str, key: Key, number: int) -> bytes | None:
-        """Return one version as its history shows it. Raises `Damaged`."""
 
     async def commit(
         self,

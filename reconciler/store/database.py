@@ -199,7 +199,6 @@ class Migration:
     """One step; its number is the store's version after it."""
 
     number: int
-    name: str
     sql: str
 
 
@@ -207,7 +206,7 @@ def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
     """Every step that ships with this version in a package, in order."""
     folder = resources.files(package) / "migrations"
     found = (
-        Migration(number=int(match[1]), name=entry.name, sql=entry.read_text(encoding="utf-8"))
+        Migration(number=int(match[1]), sql=entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
         if (match := re.fullmatch(r"([0-9]{4})_\w+\.sql", entry.name))
     )
@@ -246,6 +245,18 @@ def migrate(
         # Another process that opened the store at the same moment may have taken these steps first.
         if _version(connection) < latest:
             raise
+
+
+def open_migrated(path: Path, *, package: str = "reconciler.store", application_id: int = APPLICATION_ID) -> Connection:
+    """Open the connection that writes, and bring the file to this version. Raises StoreFault and as `migrate`."""
+    connection = open_writer(path)
+    try:
+        with faults("migrated"):
+            migrate(connection, steps=migrations(package), application_id=application_id)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _version(connection: sqlite3.Connection) -> int:

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from reconciler.model import errors
 from reconciler.store import database
@@ -28,10 +28,6 @@ OF = "sessions and notifications"
 UNREAD = "unread"
 
 T = TypeVar("T")
-
-
-_Step: TypeAlias = tuple[str, Iterable[Sequence[object]]]
-"""The name of a statement, and the rows for which it runs."""
 
 
 class SqliteOperations:
@@ -86,8 +82,8 @@ class SqliteOperations:
     async def _all(self, name: str, *arguments: object) -> list[Row]:
         return await self._run("read", lambda: self._connection.all(name, *arguments))
 
-    async def _write(self, *steps: _Step) -> None:
-        """Take the steps in one transaction."""
+    async def _write(self, *steps: tuple[str, Iterable[Sequence[object]]]) -> None:
+        """Take the steps in one transaction: each is the name of a statement, and the rows for which it runs."""
 
         def write() -> None:
             with database.transaction(self._connection, kind="immediate"):
@@ -124,21 +120,13 @@ def _opened(path: Path) -> Connection:
     `files.set_aside_damaged` moves a damaged one before. Raises Refused.
     """
     try:
-        connection = database.open_writer(path)
-        try:
-            with database.faults("migrated"):
-                steps = database.migrations(PACKAGE)
-                database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-        except BaseException:
-            connection.close()
-            raise
+        return database.open_migrated(path, package=PACKAGE, application_id=APPLICATION_ID)
     except errors.ReconcilerError as problem:
         raise errors.Refused(
             f"The sessions in {path} cannot be used ({_why(problem)}); look at the disk's space and permissions, or "
             f"remove {path.name} and what is called so with `-wal` and `-shm`: everybody signs in again, and what is "
             "wrong is notified anew; no more is lost."
         ) from problem
-    return connection
 
 
 def _why(problem: errors.ReconcilerError) -> str:

@@ -105,10 +105,8 @@ class SqliteStore:
         """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
         self.path = path
         self.address = str(path)
-        self._writer = database.open_writer(path)
+        self._writer = database.open_migrated(path)
         try:
-            with database.faults("migrated"):
-                database.migrate(self._writer, steps=database.migrations())
             self._reader = database.open_reader(path)
         except BaseException:
             self._writer.close()
@@ -164,13 +162,11 @@ class SqliteStore:
     async def create_project(self, name: str, *, at: str) -> None:
         await self._write(lambda writer: writer.run("put_project", name, at))
 
-    async def get(self, project: str, key: Key) -> bytes | None:
-        return self._shown(project, self._first("get", project, key.kind, key.name))
-
-    async def version(self, project: str, key: Key, number: int) -> bytes | None:
-        return self._shown(project, self._first("version_shown", project, *key, number))
-
-    def _shown(self, project: str, row: Row | None) -> bytes | None:
+    async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
+        if version is None:
+            row = self._first("get", project, *key)
+        else:
+            row = self._first("version_shown", project, *key, version)
         if row is None:
             return None
         if checksums.is_damaged_row(row):

@@ -28,10 +28,9 @@ log = logging.getLogger(__name__)
 # It gets only the variables that libraries need: our environment contains secrets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
 STOP_SECONDS = 2.0  # for each step of an end: to end by itself, to be killed
-GIBIBYTE = 2**30
-CHANGE_BYTES = GIBIBYTE  # of one change, which waits in memory until it is written
+CHANGE_BYTES = 2**30  # of one change, which waits in memory until it is written
 READ_BYTES = 2**20  # of answers that wait to be read, and as many again
-TOO_LARGE = "This would change more than {} GiB at once; commit or send it in parts."
+TOO_LARGE = f"This would change more than {CHANGE_BYTES // 2**30} GiB at once; commit or send it in parts."
 
 _changes = msgspec.msgpack.Decoder(Changes)
 
@@ -163,7 +162,7 @@ class _Work:
         if self.limit is not None:
             self.limit.cancel()
         if self.size > CHANGE_BYTES:
-            found = errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE))
+            found = errors.Refused(TOO_LARGE)
         if isinstance(found, Exception):
             self.found.set_exception(found)
             self.found.exception()  # nobody else may ask for it, and asyncio would complain of that
