@@ -230,15 +230,15 @@ def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     return filled_in
 
 
+_REWRITES = {"message": "rewrite_message", "reason": "rewrite_reason", "notes": "rewrite_notes"}
+
+
 def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     for quote in quotes:
         if quote.of == "detail":
             link.redact(quote)
-        elif quote.of == "message":
-            connection.run("rewrite_message", quote.text, quote.id)
         else:
-            statement = "rewrite_reason" if quote.of == "reason" else "rewrite_notes"
-            connection.run(statement, quote.text, quote.id, quote.ordinal)
+            connection.run(_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
 
 
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile

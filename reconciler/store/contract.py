@@ -285,14 +285,11 @@ class PlanningView(Protocol):
     def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
         """Return the stored resources of the project that have one of these ids, by the id."""
 
-    def owned(self, repository: str, project: str) -> list[StoredState]:
-        """Return every resource that a repository owns."""
+    def owned(self, repository: str, project: str, *, unwanted: bool = False) -> list[StoredState]:
+        """Return every resource that a repository owns, or those that are not in its applied head."""
 
     def owned_count(self, repository: str, project: str) -> int:
         """Count the resources that a repository owns."""
-
-    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
-        """Return the resources that a repository owns and that are not in its applied head."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         """(path, key) of the repository's stored resources that are in these files, or below such folders."""

@@ -74,14 +74,12 @@ class SqlitePlanningView:
     def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
         return {taken: Key(kind, name) for taken, kind, name in self._batched("taken_ids", project, ids)}
 
-    def owned(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.run("owned", repository, project)]
+    def owned(self, repository: str, project: str, *, unwanted: bool = False) -> list[StoredState]:
+        statement = "owned_unwanted" if unwanted else "owned"
+        return [_stored(row) for row in self._reader.run(statement, repository, project)]
 
     def owned_count(self, repository: str, project: str) -> int:
         return int(self._reader.value("owned_count", repository, project))
-
-    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.run("owned_unwanted", repository, project)]
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         rows = self._reader.run("standing_at", repository, project, _json(paths))

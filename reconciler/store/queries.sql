@@ -409,7 +409,7 @@ update run_status set reason = ? where run = ? and ordinal = ?;
 update run_status set notes = ? where run = ? and ordinal = ?;
 
 -- name: rewrite_message
-update run set message = ? where id = ?;
+update run set message = ? where id = ? and ? = 0;
 
 -- name: rewrite_detail
 update audit set detail = ?, salt = null where id = cast(? as integer);

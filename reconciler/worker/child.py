@@ -76,6 +76,7 @@ class Worker:
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
+        self._send(0, messages.Ready())
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job

@@ -26,6 +26,7 @@ COMMAND = (sys.executable, "-I", "-c", "import sys; from reconciler.worker.child
 STOPS = "The service stops; the work is tried again when it is started again."
 TWICE = 2  # ends of a process over one file, until the file is set aside
 MOST_REMEMBERED = 1_000  # files, each by its blob; commits and proposals
+MOST_STARTS = 10  # shared processes that end before they begin a job, until its caller is told
 MOST_ENDS = 20  # processes that one commit may end in one run: ten files are found
 WINDOW_SECONDS = 60.0
 PAUSE_SECONDS = 2.0  # before the next start, after a second end within a WINDOW
@@ -172,12 +173,14 @@ class WorkerClient:
 
     async def _plan_shared(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
         """Plan a job in the shared process, or in the next one while it was not begun."""
+        starts = 0
         while True:
             child = await self._present()  # where none starts, the next will not either
+            starts += 1
             try:
                 return await child.plan(next(self._numbers), job, lock=lock, held=held, aside=self.memory.aside)
             except WorkerGone as gone:
-                if gone.begun or self._stopped.is_set():
+                if gone.begun or self._stopped.is_set() or starts == MOST_STARTS:
                     raise
             except GitFault as fault:
                 if fault.state is RepositoryState.MIRROR_CORRUPT:

@@ -189,7 +189,9 @@ Order: TypeAlias = Envelope | Proceed
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Everything that the job reads without the project's lock is read: it waits for `Proceed`."""
+    """Everything that the job reads without the project's lock is read: it waits for `Proceed`. With the number 0, of no
+    job: the process takes jobs.
+    """
 
 
 class At(msgspec.Struct, frozen=True, tag="at"):

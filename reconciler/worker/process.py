@@ -184,6 +184,7 @@ class WorkerProcess:
         self._work: dict[int, _Work] = {}  # by the numbers of jobs
         # The process does one job of a kind at a time. It is sent the next one when it is done with the last.
         self._lanes = {kind: asyncio.Lock() for kind in seconds}
+        self._serves = asyncio.Event()  # or has ended
         self._stop = asyncio.Event()
         # None of this is part of the request that started the process.
         self._context = log_context.unbound()
@@ -240,6 +241,7 @@ class WorkerProcess:
         # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
         try:
             async with asyncio.timeout(seconds.wait):
+                await self._serves.wait()
                 await lane.acquire()
         except TimeoutError:
             raise Busy from None
@@ -294,9 +296,10 @@ class WorkerProcess:
 
     def _take(self, reply: messages.Reply) -> None:
         """Take an answer. Raises ValueError if it makes no sense."""
+        self._serves.set()
         work, answer = self._work.get(reply.number), reply.answer
         if work is None:
-            return  # it was not asked
+            return  # it is not about a job
         match answer:
             case messages.At(blob=blob):
                 work.blob = blob
@@ -364,6 +367,7 @@ class WorkerProcess:
     def _over(self) -> None:
         """Tell all who wait for it that it ended."""
         self._stop.set()
+        self._serves.set()
         code, is_to_blame = self._process.returncode, self._unasked is not None
         how = "was killed" if code is None else f"ended with {'signal' if code < 0 else 'code'} {abs(code)}"
         if self._unasked is not None:

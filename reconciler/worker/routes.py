@@ -94,8 +94,7 @@ class _Search:
     def former(self, names: Sequence[str]) -> list[Destination]:
         """Return the last known settings of destinations without a route."""
         gone = sorted(set(names) - self.destinations.keys())
-        found = (self._former(name) for name in gone)
-        return [destination for destination in found if destination is not None]
+        return [destination for destination in map(self._former, gone) if destination is not None]
 
     def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
         """Return `status.delivery` of a Configuration. Collect its route and destinations. Raises Damaged."""

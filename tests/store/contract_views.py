@@ -119,7 +119,7 @@ class ViewPromises:
         view = engine.view()
         with view.snapshot():
             assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT)] == ["a", "b", "c"]
-            assert [stored.key.name for stored in view.owned_unwanted("telemetry", rows.PROJECT)] == ["a"]
+            assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT, unwanted=True)] == ["a"]
             assert (view.owned("telemetry", "other"), view.owned_count("telemetry", "other")) == ([], 0)
             assert view.owned_count("telemetry", rows.PROJECT) == 3
         view.close()

@@ -50,6 +50,7 @@ class SpokenWorker:
         """The process, for as long as the context lasts."""
         command = (sys.executable, "-S", "-c", PROGRAM, str(self._answers), str(self._orders))
         process = await WorkerProcess.start(command, seconds=seconds, unasked=self.told.append)
+        self.say(0, messages.Ready())
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 yield process

@@ -323,16 +323,17 @@ async def test_a_worker_that_is_ended_makes_no_job_suspect_and_one_that_ends_doe
 
 
 async def test_no_job_is_cut_or_piled_up_before_a_worker_that_takes_none(tmp_path: Path) -> None:
-    start, came = tmp_path / "start", tmp_path / "came"
+    ready, start, came = tmp_path / "ready", tmp_path / "start", tmp_path / "came"
+    ready.write_bytes(messages.framed(messages.Reply(0, Ready())))
     os.mkfifo(start)
-    command = ("sh", "-c", f"read line < {start}; cat > {came}")
+    command = ("sh", "-c", f"cat {ready}; read line < {start}; cat > {came}")
     seconds: dict[type[Job], WorkerSeconds] = {
-        RequestJob: WorkerSeconds(run=5.0, wait=0.1),
-        CommitJob: WorkerSeconds(run=5.0),
+        RequestJob: WorkerSeconds(run=9.0, wait=0.5),
+        CommitJob: WorkerSeconds(run=9.0),
     }
     child = await WorkerProcess.start(command, seconds=seconds, unasked=lambda _: None)
     first = asyncio.create_task(plan(child, 1, request(LARGE)))
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.2)  # it is sent
     with pytest.raises(Busy):
         await plan(child, 2, request(LARGE))
     commit = asyncio.create_task(plan(child, 3, commit_job()))
