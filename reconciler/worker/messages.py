@@ -189,8 +189,8 @@ Order: TypeAlias = Envelope | Proceed
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Everything that the job reads without the project's lock is read: it waits for `Proceed`. With the number 0, of no
-    job: the process takes jobs.
+    """Everything that the job reads without the project's lock is read: it waits for `Proceed`. The number 0 is of no
+    job: then the process takes jobs.
     """
 
 
