@@ -62,7 +62,7 @@ class ViewPromises:
         }
         told = rows.origin()
         source = (told.head, told.tail)
-        assert {key: one[-4:] for key, one in documents.items()} == {
+        assert {key: one[-3:] for key, one in documents.items()} == {
             key: (f"id-{key.name}", *source) for key in (a, b, p)
         }
         assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b": b})
