@@ -303,7 +303,7 @@ async def list_changes(call: Call) -> Response:
 
 async def _version(call: Call, key: Key, number: int) -> bytes:
     """Return one version. What is built in is one, too. Raises `NotFound`, `Damaged`."""
-    version = await call.services.store.version(call.project, key, number)
+    version = await call.services.store.get(call.project, key, version=number)
     shown = built_in(key)
     if version is None and shown is not None and resource_version(shown) == number:
         return shown

@@ -14,7 +14,7 @@ from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.directory import Amendment, Audited, Directory, Key, User, amended
 from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, DirectoryChange
+from reconciler.store.records import AuditRow
 
 # Loss of access: a change that takes something from a person ends all of their sessions.
 #
@@ -105,10 +105,10 @@ class Accounts:
         self._changing = asyncio.Lock()
         self._changed = asyncio.Event()
         self._used: dict[str, datetime] = {}  # by the ids of keys, since they were written last
-        store.subscribe(DirectoryChange, self._follow)
+        store.subscribe(Amendment, self._follow)
 
-    def _follow(self, change: DirectoryChange) -> None:
-        self.directory = directory.amended(self.directory, change.amendment)
+    def _follow(self, amendment: Amendment) -> None:
+        self.directory = directory.amended(self.directory, amendment)
         self._changed.set()
         self._changed = asyncio.Event()
 

@@ -22,7 +22,7 @@ from reconciler.planner import stored
 from reconciler.planner.decisions import WRITING, Decided
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import ChangedVersions, StoredDocument, StoredVersion
+from reconciler.store.records import ChangedVersions, StoredDocument, VersionRow
 
 MOST_TOGETHER = 5_000  # fields of one answer, at most some 40 MB
 
@@ -39,7 +39,7 @@ class ResourceState:
     secrets: Mapping[Pointer, Value] = field(repr=False)
 
 
-def stored_state(key: Key, held: StoredDocument | StoredVersion) -> ResourceState:
+def stored_state(key: Key, held: StoredDocument | VersionRow) -> ResourceState:
     """Return the state that a stored version holds. Raises Damaged."""
     owned = stored.without_servers(stored.document_in_clear(key, held))
     return ResourceState(resource.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))

@@ -156,7 +156,7 @@ def find_removed(
         known = view.stored(project, keys - reading.present).values()
         owned = [stored for stored in known if stored.owner == repository]
         if look_back:
-            held = view.owned_unwanted(repository, project)
+            held = view.owned(repository, project, unwanted=True)
             owned = {stored.key: stored for stored in (*owned, *held)}.values()
     gone = [stored for stored in owned if stored.key not in reading.present]
     return RemovedResources(

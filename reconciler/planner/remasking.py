@@ -20,7 +20,7 @@ from reconciler.planner import stored
 from reconciler.planner.changes import ChangeParts, ChangeRows
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, StoredDocument, StoredVersion
+from reconciler.store.records import Changes, StoredDocument, VersionRow
 
 HOLDING = (*sorted(components.KINDS), "Configuration")
 """The kinds of resources that hold components."""
@@ -79,13 +79,13 @@ class Remasking:
             return {}
         bodies = {}
         for key, document in self._view.documents(self._project, keys).items():
-            row = self._row(StoredVersion(self._project, *key, 0, document.body, document.secrets), NOTHING)
+            row = self._row(VersionRow(self._project, *key, 0, document.body, document.secrets), NOTHING)
             if row is not None:
                 bodies[key] = row.body
         shown = self._view.bodies(self._project, bodies)
         return {key: rendering.rewritten(shown[key], body) for key, body in bodies.items()}
 
-    def _rows(self) -> Iterator[StoredVersion]:
+    def _rows(self) -> Iterator[VersionRow]:
         rewritten: set[tuple[Key, int]] = set()
         for key, marked in self._marked.items():
             for version in self._view.versions(self._project, key):
@@ -101,7 +101,7 @@ class Remasking:
                     if row is not None:
                         yield row
 
-    def _row(self, version: StoredVersion, marked: MarkedSecret) -> StoredVersion | None:
+    def _row(self, version: VersionRow, marked: MarkedSecret) -> VersionRow | None:
         """Return the version with all present secrets masked; None if they are already, or it is damaged."""
         self._check()
         with suppress(Damaged, LookupError):

@@ -23,25 +23,25 @@ from reconciler.model.type_checks import Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.planner.planner import References
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import StoredDocument, StoredVersion
+from reconciler.store.records import StoredDocument, VersionRow
 
 
-def document_in_clear(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
+def document_in_clear(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
     """Return a stored resource with its secrets, and with the server's metadata. Raises Damaged."""
     return masking.secrets_in_clear(masked_document(key, stored), secrets_by_place(key, stored))
 
 
-def masked_document(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
+def masked_document(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
     """Return a stored resource as readers get it, without status. Raises Damaged."""
     return _decoded(key, stored.body)
 
 
-def held_secrets(key: Key, stored: StoredDocument | StoredVersion) -> dict[Pointer, Value]:
+def held_secrets(key: Key, stored: StoredDocument | VersionRow) -> dict[Pointer, Value]:
     """Return the secrets of a stored resource by their places in it. Raises Damaged."""
     return masking.located(masked_document(key, stored), secrets_by_place(key, stored))
 
 
-def secrets_by_place(key: Key, stored: StoredDocument | StoredVersion) -> dict[str, Value]:
+def secrets_by_place(key: Key, stored: StoredDocument | VersionRow) -> dict[str, Value]:
     """Return the secrets of a stored resource by JSON pointers. Raises Damaged."""
     return {} if stored.secrets is None else _decoded(key, stored.secrets)
 

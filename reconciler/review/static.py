@@ -165,10 +165,8 @@ def _store_base(store: ScratchStore, jobs: Sequence[CommitJob], base: Snapshot, 
     for (commit, _, world), decision in zip(read, decided, strict=True):
         parts: list[Changes] = []
         # The others of them are stored meanwhile, which is what it was judged for.
-        with view.snapshot() as revision:
-            planned = commits.write_commits(
-                [commit], [decision], world, revision=revision, changed_by={}, emit=parts.append
-            )
+        with view.snapshot():
+            planned = commits.write_commits([commit], [decision], world, changed_by={}, emit=parts.append)
         row = RepositoryRow(
             name=commit.rules.name,
             project=world.project,
@@ -209,12 +207,13 @@ def _files(snapshot: Snapshot, entry: EntrySettings, rules: DocumentRules) -> li
     """Return the files that count. Their number is bounded as in a commit of the service, since each is searched."""
     scope = FileScope(entry, project=entry.project, documents=rules, allowance=Allowance())
     try:
-        found, _, _ = trees.considered(snapshot, scope=scope)
+        found, _ = trees.considered(snapshot, scope=scope)
     except GitFault as fault:
         if fault.state is not RepositoryState.PATH_MISSING:
             raise
         return []
-    scope.allowance.known(sum(trees.file_size(file, snapshot) for file in found), files=len(found))
+    size = sum(trees.read_size(file.blob, snapshot) for file in found if file.readable)
+    scope.allowance.known(size, files=len(found))
     return found
 
 

@@ -15,9 +15,9 @@ from apscheduler.triggers.base import BaseTrigger
 
 from reconciler.auth.rate_limits import RefusedAttempts
 from reconciler.model import errors
+from reconciler.model.audit_chain import ZERO, ChainAnchor, ChainHead
 from reconciler.model.clock import Clock, rfc3339
 from reconciler.model.text import counted
-from reconciler.store.audit_chain import ZERO, ChainAnchor, ChainHead
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow, ResourceChange
 

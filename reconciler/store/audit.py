@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model import errors, text
-from reconciler.store import audit_chain, checksums, database
-from reconciler.store.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
+from reconciler.model import audit_chain, errors, text
+from reconciler.model.audit_chain import ChainAnchor, ChainHead, ChainHeader, ChainRewrite, Content
+from reconciler.store import checksums, database
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditPlace, AuditRow, AuditWanted
 
@@ -40,18 +40,6 @@ class ChainLink(NamedTuple):
         return ChainHead(self.header.number, self.hash)
 
 
-class ChainedEvent(NamedTuple):
-    """An event of a link, with its salt. The two hashes are of one that was redacted, else None: what its own link
-    covers, and what the last redaction left.
-    """
-
-    id: int
-    event: AuditRow
-    salt: bytes | None
-    before: bytes | None
-    after: bytes | None
-
-
 def forget(connection: Connection, *, before: str) -> bool:
     """Remove some links whose events are all from before an instant, the oldest first and none behind one that stays;
     return True when there may be more. Raises `StoreFault`.
@@ -67,9 +55,7 @@ def forget(connection: Connection, *, before: str) -> bool:
         proof = None
         if last.is_checked:
             # A link from before its content was kept still has the events that show it.
-            content = (
-                last.content or _content(connection, number, covered=lambda one: one.before or _leaf(one)).digest()
-            )
+            content = last.content or _content(connection, number, is_verified=False).digest()
             proof = audit_chain.proof(previous, last.header, content)
         events, last_event = sum(link.header.events for link in gone), connection.value("last_event_until", number)
         connection.run("put_anchor", *last.head, events, last_event, proof)
@@ -92,20 +78,21 @@ def read_links(connection: Connection, limit: int = EVERY_LINK) -> Generator[Cha
             yield ChainLink(ChainHeader(*row[:5]), *row[5:])
 
 
-def _content(connection: Connection, link: int, *, covered: Callable[[ChainedEvent], bytes]) -> Content:
-    """Return what a link holds: its events by the hashes that it covers, then its redactions."""
+def _content(connection: Connection, link: int, *, is_verified: bool) -> Content:
+    """Return what a link holds: its events by the hashes that it covers, then its redactions. Raises BrokenChain for an
+    event that is not as its redaction left it, if that is to be verified.
+    """
     content = Content()
     with closing(connection.run("chained_events", link)) as rows:
-        for number, *event, salt, before, after in rows:
-            one = ChainedEvent(number, AuditRow(*event), salt, before, after)
-            content.add(covered(one), at=one.event.at)
+        for number, *values, salt, before, after in rows:
+            event = AuditRow(*values)
+            leaf = audit_chain.leaf(number, event, salt)
+            if is_verified and before is not None and leaf != after:
+                raise BrokenChain(f"The event {link}-{number} was changed after it was redacted.")
+            content.add(before or leaf, at=event.at)
     for rewrite in connection.all("rewrites_of_link", link):
         content.rewrite(ChainRewrite(*rewrite))
     return content
-
-
-def _leaf(one: ChainedEvent) -> bytes:
-    return audit_chain.leaf(one.id, one.event, one.salt)
 
 
 PAGE = 1000  # events, which one answer in JSON has at most: one moment, then
@@ -121,22 +108,12 @@ def render_event_page(
     """The next events as of this moment, the newest first, each with the versions that it refers to when `documents`
     are wanted, and behind which one to go on; None at the end. Raises sqlite3.Error.
     """
-    projects = None if wanted.projects is None else json.dumps(sorted(wanted.projects))
+    projects, *others, after = wanted
+    within = None if projects is None else json.dumps(sorted(projects))
     shown: list[bytes] = []
     size, most = 0, min(limit, PAGE)
     with database.transaction(connection, kind="deferred"):
-        found = connection.run(
-            "audit_events",
-            *(wanted.after or NEWEST),
-            wanted.since,
-            wanted.until,
-            projects,
-            wanted.kind,
-            wanted.action,
-            wanted.actor,
-            most,
-            wanted.name,
-        )
+        found = connection.run("audit_events", *(after or NEWEST), within, *others, most)
         with closing(found):
             for link, number, *event in found:
                 place = AuditPlace(link, number)
@@ -234,7 +211,10 @@ def verify(
         anchor = read_anchor(connection)
         if anchor is None:
             raise BrokenChain("The audit has lost its anchor, the hash that its first link follows.")
-        verified = _chain(connection, VerifiedChain(anchor, anchor.head), known=known)
+        verified = VerifiedChain(anchor, anchor.head)
+        _check_chain(connection, verified)
+        if known is not None:
+            _check_known(connection, verified, known)
         stray = connection.first("stray_event")
         if stray is not None:
             raise BrokenChain(f"The event {stray[0]} belongs to no link: it was added, or its link was removed.")
@@ -261,38 +241,34 @@ def _check_anchor(anchor: ChainAnchor, since: str | None) -> None:
         )
 
 
-def _chain(connection: Connection, verified: VerifiedChain, *, known: ChainHead | None) -> VerifiedChain:
-    is_met = known is None or known == verified.head
+def _check_chain(connection: Connection, verified: VerifiedChain) -> None:
+    """Check every link, and that there is nothing behind the last one. Raises BrokenChain."""
     with closing(read_links(connection)) as links:
         for link in links:
             _check(connection, link, verified)
-            is_met = is_met or link.head == known
-            if known is not None and link.header.number == known.number and not is_met:
-                raise BrokenChain(
-                    f"Link {known.number} has another hash than the given one: the audit was written anew."
-                )
     unlinked = connection.first("first_link_of_events_after", verified.head.number)
     if unlinked is not None:
         raise BrokenChain(f"Link {unlinked[0]} is missing, and its events are there.")
     if connection.value("rewrites_in_all") != verified.rewrites:
         # One of them would excuse whatever was done to an event.
         raise BrokenChain("A redaction is told of that no link holds.")
-    if not is_met:
-        assert known is not None
-        raise BrokenChain(_not_met(known, verified))
-    return verified
 
 
-def _not_met(known: ChainHead, verified: VerifiedChain) -> str:
-    anchor = verified.anchor.head
-    if known.number > verified.head.number:
-        return f"The audit ends at link {verified.head.number}, before the given link {known.number}: {RESTORED}."
-    if known.number == anchor.number:
-        return f"The anchor, link {anchor.number}, has another hash than the given one: the audit was written anew."
-    return (
-        f"The given link {known.number} is older than the anchor, link {anchor.number}, and was removed when its time "
-        "was over; give a later one."
-    )
+def _check_known(connection: Connection, verified: VerifiedChain, known: ChainHead) -> None:
+    """Check that a link is in the chain. Raises BrokenChain."""
+    anchor, last = verified.anchor.head, verified.head.number
+    if known.number > last:
+        raise BrokenChain(f"The audit ends at link {last}, before the given link {known.number}: {RESTORED}.")
+    if known.number < anchor.number:
+        raise BrokenChain(
+            f"The given link {known.number} is older than the anchor, link {anchor.number}, and was removed when its "
+            "time was over; give a later one."
+        )
+    is_anchor = known.number == anchor.number
+    found = anchor.hash if is_anchor else connection.value("link_hash", known.number)
+    if found != known.hash:
+        which = f"The anchor, link {anchor.number}," if is_anchor else f"Link {known.number}"
+        raise BrokenChain(f"{which} has another hash than the given one: the audit was written anew.")
 
 
 def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> None:
@@ -303,7 +279,7 @@ def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> 
         raise BrokenChain(
             f"Link {verified.head.number + 1} is missing: behind link {verified.head.number} comes {header.number}."
         )
-    content = _content(connection, header.number, covered=lambda one: _covered(one, header.number))
+    content = _content(connection, header.number, is_verified=True)
     if content.events != header.events:
         raise BrokenChain(f"{named} has {content.events} of its {text.counted(header.events, 'event')}.")
     if (content.first_at, content.last_at) != (header.first_at, header.last_at):
@@ -328,13 +304,3 @@ def _check(connection: Connection, link: ChainLink, verified: VerifiedChain) -> 
     verified.links += 1
     verified.first_at = verified.first_at or header.first_at
     verified.last_at = max(verified.last_at, header.last_at)
-
-
-def _covered(one: ChainedEvent, link: int) -> bytes:
-    """The hash of an event that its link covers. Raises BrokenChain for one that is not as its redaction left it."""
-    now = _leaf(one)
-    if one.before is None:
-        return now
-    if now != one.after:
-        raise BrokenChain(f"The event {link}-{one.id} was changed after it was redacted.")
-    return one.before

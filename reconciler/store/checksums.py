@@ -7,7 +7,7 @@ checksum too.
 
 import logging
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from reconciler.model import rendering
@@ -16,7 +16,6 @@ from reconciler.store.records import DamagedVersion
 
 log = logging.getLogger(__name__)
 
-EXAMINED = 500  # versions in one step: a few milliseconds
 MOST = 1_000  # damaged versions that are remembered; one more finds a disk that is to be replaced anyway
 
 
@@ -28,16 +27,6 @@ def checksum_of(body: bytes, secrets: bytes | None) -> int:
 def is_damaged(body: bytes, secrets: bytes | None, checksum: int) -> bool:
     """Return True if a version differs from what was stored."""
     return checksum != checksum_of(body, secrets)
-
-
-def damaged(rows: Iterable[tuple[Any, ...]], *, after: int) -> tuple[list[DamagedVersion], int]:
-    """Return the damaged versions of these rows, and the number of the last one: `after` when there is none."""
-    found = []
-    last = after
-    for last, project, kind, name, version, *held in rows:  # noqa: B007
-        if is_damaged(*held):
-            found.append(DamagedVersion(project, kind, name, version))
-    return found, last
 
 
 class Damage:

@@ -8,6 +8,7 @@ So the file is written anew, and then the log is emptied. That this is to be don
 commit writes: it survives a crash.
 """
 
+import math
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,9 +17,10 @@ from itertools import chain
 from pathlib import Path
 from time import monotonic
 
+from reconciler.model import audit_chain
+from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS
-from reconciler.store import audit_chain, checksums, database, records
-from reconciler.store.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.store import checksums, database, records
 from reconciler.store.contract import Moved, StoreFault
 from reconciler.store.database import Connection
 
@@ -90,14 +92,14 @@ def commit(
     coming: Iterable[records.Changes],
     *,
     record: records.Record,
-    deadline: float | None = None,
+    deadline: float = math.inf,
 ) -> int:
     """Write the record, then the parts, which are taken one at a time. Return the revision afterwards.
 
     At `deadline`, an instant of `time.monotonic`, everything is rolled back. Raises `Moved`, `StoreFault`, and anything
     that taking a part raises.
     """
-    if deadline is not None and monotonic() >= deadline:
+    if monotonic() >= deadline:
         raise StoreFault(BUSY)
     with database.faults("written"), database.transaction(connection, kind="immediate"):
         revision = int(connection.value("revision"))
@@ -106,11 +108,8 @@ def commit(
 
 
 @contextmanager
-def _until(deadline: float | None, connection: Connection) -> Iterator[None]:
+def _until(deadline: float, connection: Connection) -> Iterator[None]:
     """Interrupt whatever runs on the connection at the deadline; committing and rolling back are outside."""
-    if deadline is None:
-        yield
-        return
     connection.set_progress_handler(lambda: monotonic() >= deadline, DEADLINE_STEPS)
     try:
         yield
@@ -231,15 +230,15 @@ def _write_lineages(connection: Connection, part: records.Changes) -> bool:
     return filled_in
 
 
+_REWRITES = {"message": "rewrite_message", "reason": "rewrite_reason", "notes": "rewrite_notes"}
+
+
 def _write_quotes(connection: Connection, quotes: Iterable[records.QuoteRow], link: NextLink) -> None:
     for quote in quotes:
         if quote.of == "detail":
             link.redact(quote)
-        elif quote.of == "message":
-            connection.run("rewrite_message", quote.text, quote.id)
         else:
-            statement = "rewrite_reason" if quote.of == "reason" else "rewrite_notes"
-            connection.run(statement, quote.text, quote.id, quote.ordinal)
+            connection.run(_REWRITES[quote.of], quote.text, quote.id, quote.ordinal)
 
 
 WAIT_MILLISECONDS = 250  # for those who read an older revision; nothing is written meanwhile

@@ -28,13 +28,13 @@ from contextlib import AbstractContextManager
 from typing import Protocol, TypeVar
 
 from reconciler.model import errors
+from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PruneWindow, StoredState
 from reconciler.store import records
-from reconciler.store.audit_chain import ChainAnchor, ChainHead
 
-C = TypeVar("C", records.ResourceChange, records.DirectoryChange)
+C = TypeVar("C", records.ResourceChange, Amendment)
 
 
 class StoreFault(errors.Transient):
@@ -61,7 +61,7 @@ class Store(Protocol):
         """An opaque text by which `engines.open_view` opens the reads of a plan in another process."""
 
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
-        """Call `listener` after every `ResourceChange` or `DirectoryChange`, whatever part of the process wrote it.
+        """Call `listener` after every `ResourceChange` or `Amendment`, whatever part of the process wrote it.
 
         It is called on the event loop, once the change is on the disk and before the write returns, in the order of
         changes. It must not raise, and takes microseconds.
@@ -73,17 +73,14 @@ class Store(Protocol):
     async def hmac_key(self) -> bytes:
         """32 random bytes, made with the store, under which sensitive values are digested."""
 
-    async def get(self, project: str, key: Key) -> bytes | None:
-        """The resource as JSON with its `status`, or None. Raises `Damaged`."""
+    async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
+        """The resource as JSON with its `status`, or None; or one version as its history shows it. Raises `Damaged`."""
 
     def list_pages(self, project: str, kind: str, *, after: str, limit: int) -> AsyncGenerator[list[bytes], None]:
         """The resources of a kind in byte order of their names, after a name ('' for all), in pages of one revision."""
 
     def history_pages(self, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
         """Every version with its `status`, newest first, in pages; none when the resource never existed."""
-
-    async def version(self, project: str, key: Key, number: int) -> bytes | None:
-        """Return one version as its history shows it. Raises `Damaged`."""
 
     async def commit(
         self,
@@ -267,16 +264,14 @@ class PlanningView(Protocol):
     def referrers(self, project: str, targets: Iterable[Key]) -> dict[Key, set[Key]]:
         """The stored resources that refer to each of these keys; keys that nothing refers to are left out."""
 
-    def versions_naming(
-        self, project: str, kinds: Sequence[str], types: Iterable[str]
-    ) -> Iterator[records.StoredVersion]:
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[records.VersionRow]:
         """Every stored version of these kinds that names one of these types, also of what was deleted since.
 
         Types of another kind may have the same name; of more than 32 types, versions come that name none. One look at
         every version of the project, a row at a time.
         """
 
-    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
         """Every stored version under this key, present or not, or the one with this number; the newest first, a row at
         a time.
         """
@@ -290,14 +285,11 @@ class PlanningView(Protocol):
     def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
         """Return the stored resources of the project that have one of these ids, by the id."""
 
-    def owned(self, repository: str, project: str) -> list[StoredState]:
-        """Return every resource that a repository owns."""
+    def owned(self, repository: str, project: str, *, unwanted: bool = False) -> list[StoredState]:
+        """Return every resource that a repository owns, or those that are not in its applied head."""
 
     def owned_count(self, repository: str, project: str) -> int:
         """Count the resources that a repository owns."""
-
-    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
-        """Return the resources that a repository owns and that are not in its applied head."""
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         """(path, key) of the repository's stored resources that are in these files, or below such folders."""
@@ -348,8 +340,8 @@ class PlanningView(Protocol):
     def stays(self, repository: str) -> set[records.HeldRow]:
         """Return the resources that are not in the applied head and are not deleted."""
 
-    def approval(self, repository: str) -> records.Approval | None:
-        """Return the approved deletions that are not done yet."""
+    def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
+        """Return the commit at which an admin approved deletions that are not done yet, and these."""
 
     def suspended(self, at: str) -> frozenset[str]:
         """The repositories whose suspension lasts beyond an instant. A setting that suspends is not known here."""

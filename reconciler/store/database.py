@@ -25,6 +25,7 @@ from reconciler.store.records import DamagedVersion
 BUSY_MILLISECONDS = 5_000  # another process may hold the file for a moment, a backup for instance
 WAL_LIMIT_BYTES = 64 * 1024 * 1024
 MENDING = "restore a backup (docs/recovery.md)"
+EXAMINED = 500  # versions in one step: a few milliseconds
 STATEMENTS = 256  # prepared statements kept; there are fewer
 PACKAGES = ("reconciler.store", "reconciler.store.ops_db")  # of the statements and migrations of both files
 
@@ -94,7 +95,11 @@ def damaged_versions(connection: Connection, *, after: int) -> tuple[list[Damage
     """Return the damaged ones of some hundred versions that were stored after the one with this number, and the number
     of the last that was read: `after` at the end. Raises sqlite3.Error.
     """
-    return checksums.damaged(connection.run("examined", after, checksums.EXAMINED), after=after)
+    found, last = [], after
+    for last, project, kind, name, version, *held in connection.run("examined", after, EXAMINED):  # noqa: B007
+        if checksums.is_damaged(*held):
+            found.append(DamagedVersion(project, kind, name, version))
+    return found, last
 
 
 def _connect(uri: str, *pragmas: str) -> Connection:
@@ -194,7 +199,6 @@ class Migration:
     """One step; its number is the store's version after it."""
 
     number: int
-    name: str
     sql: str
 
 
@@ -202,7 +206,7 @@ def migrations(package: str = "reconciler.store") -> tuple[Migration, ...]:
     """Every step that ships with this version in a package, in order."""
     folder = resources.files(package) / "migrations"
     found = (
-        Migration(number=int(match[1]), name=entry.name, sql=entry.read_text(encoding="utf-8"))
+        Migration(number=int(match[1]), sql=entry.read_text(encoding="utf-8"))
         for entry in folder.iterdir()
         if (match := re.fullmatch(r"([0-9]{4})_\w+\.sql", entry.name))
     )
@@ -241,6 +245,18 @@ def migrate(
         # Another process that opened the store at the same moment may have taken these steps first.
         if _version(connection) < latest:
             raise
+
+
+def open_migrated(path: Path, *, package: str = "reconciler.store", application_id: int = APPLICATION_ID) -> Connection:
+    """Open the connection that writes, and bring the file to this version. Raises StoreFault and as `migrate`."""
+    connection = open_writer(path)
+    try:
+        with faults("migrated"):
+            migrate(connection, steps=migrations(package), application_id=application_id)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _version(connection: sqlite3.Connection) -> int:

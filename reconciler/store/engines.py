@@ -67,9 +67,8 @@ class ScratchStore:
         from reconciler.store import database
 
         self.address = str(path)
-        self._writer = database.open_writer(path)
+        self._writer = database.open_migrated(path)
         self._writer.execute("pragma synchronous = off")
-        database.migrate(self._writer, steps=database.migrations())
         self.hmac_key = bytes(self._writer.value("hmac_key"))
         self.view = open_view(self.address)
 

@@ -19,7 +19,7 @@ from typing import Protocol
 from reconciler.model.errors import Refused
 from reconciler.store import commit as commits
 from reconciler.store import database, operations
-from reconciler.store.contract import NewerStore
+from reconciler.store.contract import NewerStore, StoreFault
 from reconciler.store.database import Connection
 from reconciler.store.records import AuditRow, DamagedVersion
 
@@ -84,7 +84,6 @@ class DatabaseIdentity:
     version: int
     pages: int
     page_bytes: int
-    free_pages: int
 
     @property
     def size(self) -> int:
@@ -232,8 +231,33 @@ def beside(path: Path) -> tuple[Path, ...]:
 
 
 def damage(path: Path) -> str:
-    """Return what is wrong with a damaged `ops.db`; empty when it is not damaged."""
-    return operations.damage(path)
+    """Return what is wrong with a damaged `ops.db`; empty for one that is whole, missing, or not to be judged here.
+
+    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
+    them is refused.
+    """
+    if not path.is_file() or path.stat().st_size == 0:
+        return ""
+    try:
+        with database.faults("read", of="database"), closing(database.open_reader(path)) as connection:
+            return _damage(connection)
+    except StoreFault as fault:
+        cause = fault.__cause__
+        return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
+
+
+def _damage(connection: Connection) -> str:
+    (application,) = connection.execute("pragma application_id").fetchone()
+    (version,) = connection.execute("pragma user_version").fetchone()
+    tables = connection.all("tables")
+    if tables and application != operations.APPLICATION_ID:
+        return ""
+    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
+    if verdict != "ok":
+        return str(verdict).partition("\n")[0]
+    if bool(tables) != bool(version):
+        return "it has tables and no version" if tables else "it has a version and no tables"
+    return ""
 
 
 def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
@@ -241,7 +265,7 @@ def set_aside_damaged(path: Path, *, at: datetime) -> Path | None:
 
     Nobody else may use the file. Return None for one that is whole. Raises Refused when it cannot be renamed.
     """
-    why = operations.damage(path)
+    why = damage(path)
     if not why:
         return None
     kept = _free_name(path, at)
@@ -290,7 +314,7 @@ def _reading(path: Path, kind: DatabaseKind) -> Iterator[Connection]:
 
 
 def _identity(connection: Connection, kind: DatabaseKind, path: Path) -> DatabaseIdentity:
-    names = ("application_id", "user_version", "page_count", "page_size", "freelist_count")
+    names = ("application_id", "user_version", "page_count", "page_size")
     found = DatabaseIdentity(*(int(connection.execute(f"pragma {name}").fetchone()[0]) for name in names))
     if found.application_id != kind.application_id:
         raise Refused(f"{path} is not the {kind.name} of this program; name another file.")

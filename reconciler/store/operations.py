@@ -7,12 +7,11 @@ no session back.
 """
 
 import asyncio
-import contextlib
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeAlias, TypeVar
+from typing import TypeVar
 
 from reconciler.model import errors
 from reconciler.store import database
@@ -29,10 +28,6 @@ OF = "sessions and notifications"
 UNREAD = "unread"
 
 T = TypeVar("T")
-
-
-_Step: TypeAlias = tuple[str, Iterable[Sequence[object]]]
-"""The name of a statement, and the rows for which it runs."""
 
 
 class SqliteOperations:
@@ -87,8 +82,8 @@ class SqliteOperations:
     async def _all(self, name: str, *arguments: object) -> list[Row]:
         return await self._run("read", lambda: self._connection.all(name, *arguments))
 
-    async def _write(self, *steps: _Step) -> None:
-        """Take the steps in one transaction."""
+    async def _write(self, *steps: tuple[str, Iterable[Sequence[object]]]) -> None:
+        """Take the steps in one transaction: each is the name of a statement, and the rows for which it runs."""
 
         def write() -> None:
             with database.transaction(self._connection, kind="immediate"):
@@ -118,36 +113,6 @@ def _each(values: Collection[bytes] | Collection[str]) -> list[tuple[object]]:
     return [(value,) for value in sorted(values)]
 
 
-def damage(path: Path) -> str:
-    """Return what is wrong with a damaged file; empty for one that is whole, missing, or not to be judged here.
-
-    Another program's database, a later version's, and a file that cannot be opened for now are not damaged: opening
-    them is refused.
-    """
-    if not path.is_file() or path.stat().st_size == 0:
-        return ""
-    try:
-        with database.faults("read", of="database"), contextlib.closing(database.open_reader(path)) as connection:
-            return _damage(connection)
-    except StoreFault as fault:
-        cause = fault.__cause__
-        return str(cause) if isinstance(cause, Exception) and database.is_damage(cause) else ""
-
-
-def _damage(connection: Connection) -> str:
-    (application,) = connection.execute("pragma application_id").fetchone()
-    (version,) = connection.execute("pragma user_version").fetchone()
-    tables = connection.all("tables")
-    if tables and application != APPLICATION_ID:
-        return ""
-    (verdict,) = connection.execute("pragma quick_check(1)").fetchone()
-    if verdict != "ok":
-        return str(verdict).partition("\n")[0]
-    if bool(tables) != bool(version):
-        return "it has tables and no version" if tables else "it has a version and no tables"
-    return ""
-
-
 def _opened(path: Path) -> Connection:
     """Return the connection to a file, brought to this version.
 
@@ -155,21 +120,13 @@ def _opened(path: Path) -> Connection:
     `files.set_aside_damaged` moves a damaged one before. Raises Refused.
     """
     try:
-        connection = database.open_writer(path)
-        try:
-            with database.faults("migrated"):
-                steps = database.migrations(PACKAGE)
-                database.migrate(connection, steps=steps, application_id=APPLICATION_ID)
-        except BaseException:
-            connection.close()
-            raise
+        return database.open_migrated(path, package=PACKAGE, application_id=APPLICATION_ID)
     except errors.ReconcilerError as problem:
         raise errors.Refused(
             f"The sessions in {path} cannot be used ({_why(problem)}); look at the disk's space and permissions, or "
             f"remove {path.name} and what is called so with `-wal` and `-shm`: everybody signs in again, and what is "
             "wrong is notified anew; no more is lost."
         ) from problem
-    return connection
 
 
 def _why(problem: errors.ReconcilerError) -> str:

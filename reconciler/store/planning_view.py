@@ -52,19 +52,17 @@ class SqlitePlanningView:
             found.setdefault(Key(target_kind, target_name), set()).add(Key(kind, name))
         return found
 
-    def versions_naming(
-        self, project: str, kinds: Sequence[str], types: Iterable[str]
-    ) -> Iterator[records.StoredVersion]:
+    def versions_naming(self, project: str, kinds: Sequence[str], types: Iterable[str]) -> Iterator[records.VersionRow]:
         needles = [start for name in types for start in (f'"type":"{name}"', f'"type":"{name}:')]
         arguments = (project, _json(sorted(kinds)), _json(sorted(needles)))
         with closing(self._reader.run("versions_naming", *arguments)) as rows:
             for kind, name, version, *held in rows:
-                yield records.StoredVersion(project, kind, name, version, *_whole(*held))
+                yield records.VersionRow(project, kind, name, version, *_whole(*held))
 
-    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.StoredVersion]:
+    def versions(self, project: str, key: Key, *, number: int | None = None) -> Iterator[records.VersionRow]:
         with closing(self._reader.run("versions", project, *key, number)) as rows:
             for version, *held in rows:
-                yield records.StoredVersion(project, *key, version, *_whole(*held))
+                yield records.VersionRow(project, *key, version, *_whole(*held))
 
     def past_routes(self, project: str) -> dict[str, bytes]:
         return dict(self._reader.run("past_routes", project))
@@ -76,14 +74,12 @@ class SqlitePlanningView:
     def taken_ids(self, project: str, ids: Sequence[str]) -> dict[str, Key]:
         return {taken: Key(kind, name) for taken, kind, name in self._batched("taken_ids", project, ids)}
 
-    def owned(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.run("owned", repository, project)]
+    def owned(self, repository: str, project: str, *, unwanted: bool = False) -> list[StoredState]:
+        statement = "owned_unwanted" if unwanted else "owned"
+        return [_stored(row) for row in self._reader.run(statement, repository, project)]
 
     def owned_count(self, repository: str, project: str) -> int:
         return int(self._reader.value("owned_count", repository, project))
-
-    def owned_unwanted(self, repository: str, project: str) -> list[StoredState]:
-        return [_stored(row) for row in self._reader.run("owned_unwanted", repository, project)]
 
     def standing_at(self, repository: str, project: str, paths: Sequence[str]) -> list[tuple[str, Key]]:
         rows = self._reader.run("standing_at", repository, project, _json(paths))
@@ -137,12 +133,10 @@ class SqlitePlanningView:
     def stays(self, repository: str) -> set[records.HeldRow]:
         return {records.HeldRow(repository, *row) for row in self._reader.run("stays", repository)}
 
-    def approval(self, repository: str) -> records.Approval | None:
+    def approval(self, repository: str) -> tuple[str, frozenset[Key]] | None:
         row = self._reader.first("approval", repository)
-        if row is None:
-            return None
-        keys = frozenset(Key(*key) for key in self._reader.run("approved", repository))
-        return records.Approval(row[1], keys)
+        keys = self._reader.run("approved", repository)
+        return None if row is None else (row[1], frozenset(Key(*key) for key in keys))
 
     def suspended(self, at: str) -> frozenset[str]:
         return frozenset(name for (name,) in self._reader.run("suspended_at", at))

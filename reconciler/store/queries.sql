@@ -78,16 +78,14 @@ cross join version v on v.project = ?1 and v.kind = json_extract(k.value, '$[0]'
 group by 1, 2;
 
 -- name: documents
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
-       o.created_at
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail
 from json_each(?2) k
 cross join resource r on r.project = ?1 and r.kind = json_extract(k.value, '$[0]') and r.name = json_extract(k.value, '$[1]')
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin;
 
 -- name: configurations
-select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail,
-       o.created_at
+select r.kind, r.name, v.body, v.secrets, v.checksum, r.owner, r.incomplete, r.status, r.resource_id, o.head, o.tail
 from resource r
 join version v on v.id = r.version_id
 join origin o on o.id = v.origin
@@ -412,7 +410,7 @@ update run_status set reason = ? where run = ? and ordinal = ?;
 update run_status set notes = ? where run = ? and ordinal = ?;
 
 -- name: rewrite_message
-update run set message = ? where id = ?;
+update run set message = ? where id = ? and ? = 0;
 
 -- name: rewrite_detail
 update audit set detail = ?, salt = null where id = cast(? as integer);
@@ -653,7 +651,8 @@ insert into audit_link (number, hash, events, first_at, last_at, address, conten
 insert into audit_rewrite (event, link, before, after) values (?, ?, ?, ?);
 
 -- Newest first: links in the order of the commits, and the events of each by their numbers. The loops go as they are
--- written, so that nothing is sorted. A key's event has its id as the name, and what it is called beside it.
+-- written, so that nothing is sorted. The arguments are the place to begin behind, the fields of `AuditWanted` in their
+-- order, and the limit. A key's event has its id as the name, and what it is called beside it.
 -- name: audit_events
 select l.number, a.id, ifnull(a.at, o.created_at) as at, a.project, ifnull(a.actor, o.actor) as actor, a.action, a.kind,
        a.name, a.version_before, a.version_after, ifnull(a.run, o.run), ifnull(a.request, o.request), a.detail,
@@ -662,16 +661,16 @@ from audit_link l
 cross join audit a on a.link = l.number
 left join origin o on o.id = a.origin
 where l.number <= ?1 and (l.number < ?1 or a.id < ?2)
-  and (?3 is null or l.last_at >= ?3) and (?4 is null or l.first_at < ?4)
-  and (?5 is null or a.project in (select value from json_each(?5)))
-  and (?6 is null or a.kind = ?6) and (?7 is null or a.action = ?7)
-  and (?8 is null or ifnull(a.actor, o.actor) = ?8)
-  and (?3 is null or ifnull(a.at, o.created_at) >= ?3)
-  and (?4 is null or ifnull(a.at, o.created_at) < ?4)
-  and (?10 is null or a.name = ?10
-       or (?6 = 'Key' and case when json_valid(a.detail) then json_extract(a.detail, '$.name') end = ?10))
+  and (?8 is null or l.last_at >= ?8) and (?9 is null or l.first_at < ?9)
+  and (?3 is null or a.project in (select value from json_each(?3)))
+  and (?4 is null or a.kind = ?4) and (?7 is null or a.action = ?7)
+  and (?6 is null or ifnull(a.actor, o.actor) = ?6)
+  and (?8 is null or ifnull(a.at, o.created_at) >= ?8)
+  and (?9 is null or ifnull(a.at, o.created_at) < ?9)
+  and (?5 is null or a.name = ?5
+       or (?4 = 'Key' and case when json_valid(a.detail) then json_extract(a.detail, '$.name') end = ?5))
 order by l.number desc, a.id desc
-limit ?9;
+limit ?10;
 
 -- One version as its history shows it.
 -- name: version_shown
@@ -711,6 +710,9 @@ select number, hash, events, last_event, proof from audit_anchor where id = 1;
 -- All of them for a negative limit.
 -- name: links
 select number, events, first_at, last_at, address, hash, checked, content from audit_link order by number limit ?;
+
+-- name: link_hash
+select hash from audit_link where number = ?;
 
 -- The events of one link in order. The two hashes are of an event that was redacted: what its own link covers, and what
 -- the last redaction left.

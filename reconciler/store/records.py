@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from reconciler.model.directory import Amendment
 from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
 
@@ -33,9 +32,12 @@ class OriginRow(NamedTuple):
 
 
 class VersionRow(NamedTuple):
-    """One version of one resource. `body` is what a reader gets, without `status`.
+    """One stored version of one resource, present or not. `body` is what a reader gets, without `status`; its secrets
+    are as in `StoredDocument`.
 
-    The same part of the change holds its `origin`. `path` and `line` are set when it came from a file.
+    A new one has its `origin` in the same part of the change, and `path` and `line` if it came from a file. They stay,
+    as its number, id and instant do, when a row replaces what is stored since a value is masked or redacted: neither
+    such a row nor one that is read for a plan tells them.
     """
 
     project: str
@@ -44,9 +46,14 @@ class VersionRow(NamedTuple):
     version: int
     body: bytes
     secrets: bytes | None
-    origin: int
-    path: str | None
-    line: int | None
+    origin: int = 0
+    path: str | None = None
+    line: int | None = None
+
+    @property
+    def key(self) -> Key:
+        """Its resource."""
+        return Key(self.kind, self.name)
 
     def __repr__(self) -> str:
         """Without the secrets."""
@@ -105,29 +112,6 @@ class PastRouteRow(NamedTuple):
     configuration: str
     is_in_force: int
     past: bytes | None
-
-
-class StoredVersion(NamedTuple):
-    """One stored version, present or not, and its secrets, as in `StoredDocument`.
-
-    In a change it replaces what is stored: a value is masked or redacted. Its number, id, source and instant stay.
-    """
-
-    project: str
-    kind: str
-    name: str
-    version: int
-    body: bytes
-    secrets: bytes | None
-
-    @property
-    def key(self) -> Key:
-        """Its resource."""
-        return Key(self.kind, self.name)
-
-    def __repr__(self) -> str:
-        """Without the secrets."""
-        return f"StoredVersion({self.project}, {self.kind} {self.name}, {self.version}, {self.body!r})"
 
 
 class QuoteRow(NamedTuple):
@@ -454,13 +438,6 @@ class ResourceChange:
     changed_endpoints: Collection[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryChange:
-    """An amendment of the directory: people, memberships, keys, invitations, projects."""
-
-    amendment: Amendment
-
-
 @dataclass(slots=True)
 class Changes:
     """One part of a change. A large change is many parts in one transaction, so that no part is large in memory.
@@ -474,7 +451,7 @@ class Changes:
     heads: list[HeadRow] = field(default_factory=list)
     head_statuses: list[HeadStatusRow] = field(default_factory=list)
     past_routes: list[PastRouteRow] = field(default_factory=list)
-    rewritten: list[StoredVersion] = field(default_factory=list)
+    rewritten: list[VersionRow] = field(default_factory=list)
     quotes: list[QuoteRow] = field(default_factory=list)
     removed: list[KeyRow] = field(default_factory=list)
     audit: list[AuditRow] = field(default_factory=list)
@@ -549,7 +526,7 @@ class StoredDocument(NamedTuple):
     """A stored resource and its secrets: `body` is masked and has no status. A damaged one has an empty `body` and no
     secrets, so that nobody takes them for what was stored.
 
-    `head` and `tail` are the source of its version as in `OriginRow`, `created_at` is the version's instant.
+    `head` and `tail` are the source of its version as in `OriginRow`.
     """
 
     body: bytes
@@ -560,18 +537,10 @@ class StoredDocument(NamedTuple):
     resource_id: str
     head: bytes
     tail: bytes
-    created_at: str
 
     def __repr__(self) -> str:
         """Without the secrets."""
         return f"StoredDocument({self.body!r})"
-
-
-class Approval(NamedTuple):
-    """The deletions that an admin approved, and the commit at which they were held."""
-
-    commit: str
-    keys: frozenset[Key]
 
 
 class Unexplained(NamedTuple):

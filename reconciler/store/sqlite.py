@@ -5,13 +5,14 @@ Rules about resources do not belong here, nor does SQL: see `queries.sql`. Runs 
 
 import asyncio
 import json
+import math
 import os
 import sqlite3
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import fields, replace
+from dataclasses import astuple, replace
 from functools import partial
 from pathlib import Path
 from time import monotonic
@@ -20,12 +21,12 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from reconciler.model import directory, rendering
+from reconciler.model.audit_chain import ChainAnchor, ChainHead
 from reconciler.model.directory import Amendment, Directory
 from reconciler.model.names import Key
 from reconciler.model.principals import Role, Scope
 from reconciler.store import audit, checksums, database, records
 from reconciler.store import commit as commits
-from reconciler.store.audit_chain import ChainAnchor, ChainHead
 from reconciler.store.checksums import Damage
 from reconciler.store.contract import C, Damaged, Moved, StoreFault
 from reconciler.store.database import Connection, Row
@@ -104,10 +105,8 @@ class SqliteStore:
         """Open or make the file and bring it to this version. Raises `StoreFault`, `NewerStore`."""
         self.path = path
         self.address = str(path)
-        self._writer = database.open_writer(path)
+        self._writer = database.open_migrated(path)
         try:
-            with database.faults("migrated"):
-                database.migrate(self._writer, steps=database.migrations())
             self._reader = database.open_reader(path)
         except BaseException:
             self._writer.close()
@@ -143,7 +142,7 @@ class SqliteStore:
     def subscribe(self, kind: type[C], listener: Callable[[C], None]) -> None:
         self._listeners.append((kind, listener))
 
-    def _announce(self, change: records.ResourceChange | records.DirectoryChange) -> None:
+    def _announce(self, change: records.ResourceChange | Amendment) -> None:
         for kind, listener in self._listeners:
             if isinstance(change, kind):
                 listener(change)
@@ -163,13 +162,11 @@ class SqliteStore:
     async def create_project(self, name: str, *, at: str) -> None:
         await self._write(lambda writer: writer.run("put_project", name, at))
 
-    async def get(self, project: str, key: Key) -> bytes | None:
-        return self._shown(project, self._first("get", project, key.kind, key.name))
-
-    async def version(self, project: str, key: Key, number: int) -> bytes | None:
-        return self._shown(project, self._first("version_shown", project, *key, number))
-
-    def _shown(self, project: str, row: Row | None) -> bytes | None:
+    async def get(self, project: str, key: Key, *, version: int | None = None) -> bytes | None:
+        if version is None:
+            row = self._first("get", project, *key)
+        else:
+            row = self._first("version_shown", project, *key, version)
         if row is None:
             return None
         if checksums.is_damaged_row(row):
@@ -191,8 +188,7 @@ class SqliteStore:
         timeout: float | None = None,  # noqa: ASYNC109 - it ends a transaction on another thread
     ) -> int:
         begun = monotonic()
-        deadline = None if timeout is None else begun + timeout
-
+        deadline = begun + (math.inf if timeout is None else timeout)
         write = partial(commits.commit, coming=parts, record=record, deadline=deadline)
         try:
             after = await self._on_writer(write)
@@ -290,7 +286,7 @@ class SqliteStore:
 
     async def amend(self, amendment: Amendment, *, audit: records.AuditRow) -> None:
         await self._write(lambda writer: _amend(writer, amendment, audit=audit))
-        self._announce(records.DirectoryChange(amendment))
+        self._announce(amendment)
 
     async def tell(self, events: Sequence[records.AuditRow]) -> None:
         await self._write(lambda writer: commits.tell(writer, events))
@@ -424,14 +420,10 @@ def _amend(connection: Connection, amendment: Amendment, *, audit: records.Audit
     connection.each("remove_key", ((one.id,) for one in amendment.revoked_keys))
     connection.each("insert_key", map(_key_row, amendment.keys))
     connection.each("remove_invitation", ((one.id,) for one in amendment.ended_invitations))
-    connection.each("insert_invitation", map(_values, amendment.invitations))
+    connection.each("insert_invitation", map(astuple, amendment.invitations))
     if amendment.auth_type:
         connection.run("put_auth_type", amendment.auth_type)
     commits.tell(connection, (audit,))
-
-
-def _values(one: directory.User | directory.Invitation | directory.Key) -> list[Any]:
-    return [getattr(one, each.name) for each in fields(one)]
 
 
 def _user(row: Row) -> directory.User:
@@ -442,7 +434,7 @@ def _user(row: Row) -> directory.User:
 
 
 def _user_row(user: directory.User) -> list[Any]:
-    *others, identity, email, losses = _values(user)
+    *others, identity, email, losses = astuple(user)
     return [*others, *(identity or (None, None)), email, losses]
 
 
@@ -452,6 +444,6 @@ def _key(row: Row) -> directory.Key:
 
 
 def _key_row(key: directory.Key) -> list[Any]:
-    values = _values(key)
+    values = list(astuple(key))
     values[6] = " ".join(sorted(key.scopes))
     return values

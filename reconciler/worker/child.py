@@ -76,6 +76,7 @@ class Worker:
 
     def serve(self, orders: BinaryIO) -> None:
         """Read orders until the end of the input."""
+        self._send(0, messages.Ready())
         while (payload := _read_frame(orders)) is not None:
             order = messages.order(payload)
             tag = messages.tag_of(order.job) if isinstance(order, messages.Envelope) else order.job
@@ -88,7 +89,7 @@ class Worker:
             elif order.is_wanted:
                 self._go_on(order.number, self._ready.pop(order.number))
             else:
-                self._ready.pop(order.number).close()
+                self._ready.pop(order.number, None)  # it may be done by now
         except BaseException:
             _end()  # nobody would be told
 
@@ -110,7 +111,6 @@ class Worker:
 
     def _steps(self, envelope: messages.Envelope, open_view: OpenView) -> Steps:
         send = partial(self._send, envelope.number)
-        send(messages.Begun())
         if envelope.version != __version__:
             raise errors.Transient(UPGRADED.format(theirs=envelope.version, ours=__version__))
 
@@ -118,10 +118,11 @@ class Worker:
             send(messages.Part(self._encoder.encode(changes)))
 
         def at(blob: str) -> None:
-            send(messages.At(blob))
+            if envelope.careful:
+                send(messages.At(blob))
 
         view = open_view(envelope.job.context.store)
-        allowance = Allowance(aside=envelope.aside, at=at if envelope.careful else None)
+        allowance = Allowance(aside=envelope.aside, at=at)
         planned: messages.Planned
         match envelope.job:
             case messages.CommitJob() as job:

@@ -12,12 +12,12 @@ import itertools
 import logging
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Hashable, Mapping, Sequence
+from contextlib import AsyncExitStack
 
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.worker.messages import CommitJob, Job, ReviewJob
-from reconciler.worker.process import SECONDS, Answered, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.worker.process import SECONDS, Answered, Lock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 
 log = logging.getLogger(__name__)
 
@@ -120,28 +120,25 @@ class WorkerClient:
 
     async def plan(self, job: Job) -> Answered:
         """Have a job planned that needs no lock, or whose lock the caller holds. Raises what `planned` raises."""
-        return await self._plan(job, JobLock())
+        async with AsyncExitStack() as held:
+            return await self._plan(job, contextlib.nullcontext, held)
 
     @contextlib.asynccontextmanager
-    async def planned(self, job: Job, lock: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[Answered]:
+    async def planned(self, job: Job, lock: Lock) -> AsyncIterator[Answered]:
         """Have a job planned. `lock` is taken when all is read that can be read without it, and held until the context
         ends. A worker that ends meanwhile releases it; the job is then begun anew.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone when the job ends its worker, Overdue when it
         takes too long, Busy when others do, and what the lock raises.
         """
-        held = JobLock(lock)
-        answered = await self._plan(job, held)
-        try:
-            yield answered
-        finally:
-            await held.release()
+        async with AsyncExitStack() as held:
+            yield await self._plan(job, lock, held)
 
-    async def _plan(self, job: Job, lock: JobLock) -> Answered:
+    async def _plan(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
         if not self.memory.is_suspect(job):
             try:
                 async with self._commits if isinstance(job, CommitJob) else contextlib.nullcontext():
-                    return await self._plan_shared(job, lock)
+                    return await self._plan_shared(job, lock, held)
             except Overdue:
                 self.memory.suspect(job)
                 raise
@@ -150,11 +147,11 @@ class WorkerClient:
                     raise
                 self.memory.suspect(job)
         async with self._turns[type(job)]:
-            answered = await self._search(job, lock)
+            answered = await self._search(job, lock, held)
         self.memory.trust(job)
         return answered
 
-    async def _search(self, job: Job, lock: JobLock) -> Answered:
+    async def _search(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
         """Plan a job apart from all others, without the files that end the process. Raises WorkerGone when it is no
         file, Overdue.
         """
@@ -163,7 +160,8 @@ class WorkerClient:
             child = await self._start()
             self._apart.add(child)
             try:
-                return await child.plan(next(self._numbers), job, lock, aside=self.memory.aside, careful=True)
+                number, aside = next(self._numbers), self.memory.aside
+                return await child.plan(number, job, lock=lock, held=held, aside=aside, careful=True)
             except (WorkerGone, Overdue) as end:
                 ends += 1
                 if not end.blob or ends == MOST_ENDS or self._stopped.is_set():
@@ -173,14 +171,14 @@ class WorkerClient:
                 self._apart.discard(child)
                 await child.end()
 
-    async def _plan_shared(self, job: Job, lock: JobLock) -> Answered:
+    async def _plan_shared(self, job: Job, lock: Lock, held: AsyncExitStack) -> Answered:
         """Plan a job in the shared process, or in the next one while it was not begun."""
         starts = 0
         while True:
             child = await self._present()  # where none starts, the next will not either
             starts += 1
             try:
-                return await child.plan(next(self._numbers), job, lock, aside=self.memory.aside)
+                return await child.plan(next(self._numbers), job, lock=lock, held=held, aside=self.memory.aside)
             except WorkerGone as gone:
                 if gone.begun or self._stopped.is_set() or starts == MOST_STARTS:
                     raise

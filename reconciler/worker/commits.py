@@ -10,7 +10,7 @@ a moment; the lineage job searches for the rest in the background.
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -32,7 +32,7 @@ from reconciler.model.values import Value
 from reconciler.model.violations import Place
 from reconciler.planner import delivery_changes, pruning
 from reconciler.planner import heads as planner_heads
-from reconciler.planner.changes import ChangeRows, Origin, origin_row
+from reconciler.planner.changes import ChangeParts, ChangeRows, Origin, origin_row
 from reconciler.planner.dependants import NOTHING
 from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
 from reconciler.planner.pruning import FileReading, PruneCircumstances, RemovedResources, TreeReading
@@ -41,7 +41,7 @@ from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import Changes, LineageRow, OriginRow, PruneRow, RepositoryRow
-from reconciler.worker import messages, trees
+from reconciler.worker import contexts, messages, trees
 from reconciler.worker.messages import (
     CommitJob,
     CommitPlanned,
@@ -112,23 +112,14 @@ class CommitReading:
             if fault.state is not RepositoryState.PATH_MISSING:
                 raise
             reading = TreeReading(tree=git_trees.EMPTY, full=True, files=(), missing=fault.message)
-        self.allowance.no_file()
+        self.allowance.at("")
         return reading
 
     def world(self) -> StoreSnapshot:
         """Return what the commit is judged against."""
-        context = self.job.context
-        return StoreSnapshot(
-            self.view,
-            context.project,
-            context.hmac_key,
-            at=context.at,
-            available=context.secrets if self.terms.live else None,
-            check=self.allowance.time,
-            assumed=self.terms.assumed,
-            lenient=self.terms.lenient,
-            refuse_unknown=context.refuse_unknown,
-        )
+        world = contexts.store_snapshot(self.job.context, self.view, check=self.allowance.time)
+        available = world.available if self.terms.live else None
+        return replace(world, available=available, assumed=self.terms.assumed, lenient=self.terms.lenient)
 
     def head(self, reading: TreeReading, world: StoreSnapshot) -> Head:
         """Return what is judged of what was read. Raises GitFault."""
@@ -150,10 +141,10 @@ class CommitReading:
         # approve the head.
         applied = None if remembered is None or remembered.origin != job.origin else remembered.commit
         unrelated = applied is not None and (not snapshot.has(applied) or snapshot.is_unrelated(applied, job.commit))
-        approval = self.view.approval(repository)
+        approved_at, approved = self.view.approval(repository) or (None, None)
         # In another history, only the commit that a person looked at is approved, and its descendants.
-        if approval is not None and unrelated and not snapshot.is_ancestor(approval.commit, job.commit):
-            approval = None
+        if approved_at is not None and unrelated and not snapshot.is_ancestor(approved_at, job.commit):
+            approved = None
         released = (
             remembered is not None
             and remembered.state == RepositoryState.READY
@@ -162,7 +153,7 @@ class CommitReading:
         )
         return PruneCircumstances(
             window=self.view.pruned_since(repository, job.context.milliseconds - PRUNE_WINDOW_MILLISECONDS),
-            approved=None if approval is None else approval.keys,
+            approved=approved,
             unrelated=unrelated,
             released=released,
             stayed=frozenset(self.view.stays(repository)),
@@ -228,7 +219,7 @@ def plan_commit(
                 for commit, reading in zip(commits, readings, strict=True)
             ]
             decided = decide(commits, readings, world)
-        return write_commits(commits, decided, world, revision=revision, changed_by=changed_by, emit=emit)
+        return write_commits(commits, decided, world, changed_by=changed_by, emit=emit)
 
 
 def decide(
@@ -259,11 +250,10 @@ def write_commits(
     decided: Sequence[HeadDecision],
     world: StoreSnapshot,
     *,
-    revision: int,
     changed_by: Mapping[str, Value],
     emit: Emit,
 ) -> CommitPlanned:
-    """Make the rows of decisions, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
+    """Make the rows of decisions, inside a snapshot; `changed_by` as `lineage_of_run` finds it."""
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
     applied = [() if one.refused else one.decisions for one in decided]
@@ -273,9 +263,7 @@ def write_commits(
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else changes
-        planned[number] = _write(
-            commit, decision, changes, changed_by, flows_changed=told[number], revision=revision, emit=emit
-        )
+        planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told[number], emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -289,7 +277,6 @@ def _write(
     changed_by: Mapping[str, Value],
     *,
     flows_changed: Sequence[Flow],
-    revision: int,
     emit: Emit,
 ) -> CommitPlanned:
     job, snapshot, view, remembered = commit.job, commit.snapshot, commit.view, commit.remembered
@@ -303,7 +290,6 @@ def _write(
     pruned = decision.pruning
     kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
     return CommitPlanned(
-        revision=revision,
         tree=decision.reading.tree,
         full=decision.reading.full,
         counts=outcomes.summed_statuses(kinds.values()),
@@ -394,27 +380,17 @@ def _is_indexed(reading: TreeReading, view: PlanningView, *, repository: str) ->
 
 
 def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value]) -> Origin:
-    context, repository = job.context, job.rules.name
-    return Origin(
-        project=context.project,
-        actor=principals.repository_actor(repository).name,
-        repository=repository,
-        run=job.run,
-        request=None,
-        at=context.at,
-        milliseconds=context.milliseconds,
-        seed=context.seed,
-        hmac_key=context.hmac_key,
-        source={
-            "type": "git",
-            "repository": repository,
-            "branch": job.branch,
-            "commit": commit.id,
-            "author": commit.author,
-            "date": rfc3339(commit.date),
-        },
-        changed_by=changed_by,
-    )
+    repository = job.rules.name
+    source: dict[str, Value] = {
+        "type": "git",
+        "repository": repository,
+        "branch": job.branch,
+        "commit": commit.id,
+        "author": commit.author,
+        "date": rfc3339(commit.date),
+    }
+    origin = contexts.origin(job.context, principals.repository_actor(repository).name, source)
+    return replace(origin, repository=repository, run=job.run, changed_by=changed_by)
 
 
 def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
@@ -436,84 +412,61 @@ RUN_SECONDS = 1.0  # that a run searches; what it does not find is searched for 
 FIRST_SECONDS = 0.1  # that a first read searches: enough for a young repository, and little beside reading a large one
 BACKGROUND_SECONDS = 300.0  # of one search in the background
 MOST_EXPLAINED = 20_000  # explained by one search: 30 MB
-LINEAGE_PART = 250  # rows in one part, and in one transaction: some milliseconds
 
 
 def lineage_of_run(snapshot: Snapshot, paths: Iterable[str], *, is_first: bool) -> dict[str, Value]:
     """`changedBy` of these files of a commit, as far as it is found in a moment."""
-    end = time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS)
-    return _changed_by(snapshot, paths, go_on=lambda: time.monotonic() < end)
+    return _changed_by(snapshot, paths, until=time.monotonic() + (FIRST_SECONDS if is_first else RUN_SECONDS))
 
 
-def explain_lineage(
-    job: LineageJob,
-    view: PlanningView,
-    *,
-    emit: Emit,
-) -> LineageFound:
+def explain_lineage(job: LineageJob, view: PlanningView, *, emit: Emit) -> LineageFound:
     """Search for the unknown lineage of a repository's resources. Raises StoreFault."""
     with view.snapshot():
         unexplained = view.without_lineage(job.repository, job.context.project, limit=MOST_EXPLAINED)
         origins = view.origins(one for row in unexplained for one in (row.origin, row.shown))
-    end = time.monotonic() + BACKGROUND_SECONDS
-
-    def go_on() -> bool:
-        return time.monotonic() < end
-
-    explained = list(_explained(Path(job.mirror), job.context.project, unexplained, origins, go_on=go_on))
-    for part in messages.batches(explained, LINEAGE_PART):
-        named = {origin.id: origin for _, come_from in part for origin in come_from}
-        emit(Changes(origins=list(named.values()), lineages=[row for row, _ in part]))
-    return LineageFound(explained=len(explained))
+    parts = ChangeParts()
+    explained = 0
+    for part in parts.parts(_explain(job, unexplained, origins, parts)):
+        emit(part)
+        explained += len(part.lineages)
+    return LineageFound(explained)
 
 
-def _explained(
-    mirror: Path,
-    project: str,
-    resources: Sequence[records.Unexplained],
-    origins: Mapping[int, OriginRow],
-    *,
-    go_on: Callable[[], bool],
-) -> Iterator[tuple[LineageRow, list[OriginRow]]]:
-    """Yield a row for each resource that is explained, with the origins that it names; one walk for each commit that
-    some of them were read from.
-    """
+def _explain(
+    job: LineageJob, resources: Sequence[records.Unexplained], origins: Mapping[int, OriginRow], parts: ChangeParts
+) -> Iterator[int]:
+    """Add the rows of each resource that is explained; one walk for each commit that some of them were read from."""
+    until = time.monotonic() + BACKGROUND_SECONDS
     by_commit: dict[str, dict[records.Unexplained, str]] = defaultdict(dict)
     for one in resources:
         # A file may have moved since, and of what was adopted without a new version the status alone knows.
         path = one.path if _is_of_one_commit(one, origins) else one.shown_path
         by_commit[str(_source(origins[one.shown]).get("commit"))][one] = str(path)
     for commit, paths in by_commit.items():
-        if not go_on():
+        if time.monotonic() >= until:
             return
         try:
-            with Snapshot.open(mirror, commit) as snapshot:
-                found = _changed_by(snapshot, set(paths.values()), go_on=go_on)
+            with Snapshot.open(Path(job.mirror), commit) as snapshot:
+                found = _changed_by(snapshot, set(paths.values()), until=until)
         except GitFault:
             continue  # the mirror was made anew after a force-push, for instance
         for one, path in paths.items():
             if path in found:
-                yield _lineage_row(project, one, found[path], origins)
+                _add_lineage(job.context.project, one, found[path], origins, parts.rows)
+                yield 0
 
 
-def _lineage_row(
-    project: str, one: records.Unexplained, changed_by: Value, origins: Mapping[int, OriginRow]
-) -> tuple[LineageRow, list[OriginRow]]:
-    """Return the row that tells of that commit what it may be told of, with its origins."""
+def _add_lineage(
+    project: str, one: records.Unexplained, changed_by: Value, origins: Mapping[int, OriginRow], rows: Changes
+) -> None:
+    """Add the row that tells of that commit what it may be told of, with its origins."""
     version = origins[one.origin]
     if _is_of_one_commit(one, origins):
         version = _with_lineage(version, changed_by)
     status = None if one.status is None else _with_lineage(origins[one.status], changed_by)
-    row = LineageRow(
-        project,
-        *one.key,
-        one.version,
-        before=one.origin,
-        origin=version.id,
-        status_before=one.status,
-        status=None if status is None else status.id,
-    )
-    return row, [version] if status is None else [version, status]
+    rows.origins += [version] if status is None else [version, status]
+    told = status and status.id
+    rows.lineages.append(LineageRow(project, *one.key, one.version, one.origin, version.id, one.status, told))
 
 
 def _with_lineage(origin: OriginRow, changed_by: Value) -> OriginRow:
@@ -537,8 +490,8 @@ def _source(origin: OriginRow) -> dict[str, Value]:
     return source
 
 
-def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, go_on: Callable[[], bool]) -> dict[str, Value]:
-    found = snapshot.last_changes(list(paths), go_on=go_on)
+def _changed_by(snapshot: Snapshot, paths: Iterable[str], *, until: float) -> dict[str, Value]:
+    found = snapshot.last_changes(list(paths), go_on=lambda: time.monotonic() < until)
     shown: dict[str, Value] = {
         commit.id: {"commit": commit.id, "author": commit.author, "date": rfc3339(commit.date)}
         for commit in set(found.values())

@@ -25,7 +25,15 @@ LENGTH = struct.Struct(">I")
 FRAME_LIMIT = 256 * 1024 * 1024
 
 
-class Context(msgspec.Struct, frozen=True):
+class SecretMessage(msgspec.Struct, frozen=True):
+    """A message with secrets in clear, or a key: its text is its name."""
+
+    def __repr__(self) -> str:
+        """Without the fields."""
+        return f"{type(self).__name__}(...)"
+
+
+class Context(SecretMessage, frozen=True):
     """The inputs of every plan: time, randomness and keys are arguments.
 
     `milliseconds` is the Unix time that new ids carry, `at` the same instant as RFC 3339 text, `seed` the randomness
@@ -41,10 +49,6 @@ class Context(msgspec.Struct, frozen=True):
     seed: bytes
     secrets: AvailableSecrets = NO_SECRETS
     refuse_unknown: bool = False  # the setting `resources.unknownParameters`
-
-    def __repr__(self) -> str:
-        """Without the key."""
-        return f"Context({self.project} at {self.at})"
 
 
 class ProjectRepository(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,7 +96,7 @@ class ApplyOptions(msgspec.Struct, frozen=True, kw_only=True):
     matching: tuple[str, ...] | None = None  # None: any; `*` stands for any that there is
 
 
-class RequestJob(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
+class RequestJob(SecretMessage, frozen=True, kw_only=True, tag="request"):
     """Plan the body of an apply or delete request."""
 
     context: Context
@@ -103,10 +107,6 @@ class RequestJob(msgspec.Struct, frozen=True, kw_only=True, tag="request"):
     max_resources: int
     options: ApplyOptions = ApplyOptions()
 
-    def __repr__(self) -> str:
-        """Without the body, in which secrets are in clear."""
-        return f"RequestJob({self.verb} {self.request} by {self.actor.name}, {len(self.body)} bytes)"
-
 
 class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     """Find the commit that changed the file of each resource of a repository, where it is unknown."""
@@ -116,7 +116,7 @@ class LineageJob(msgspec.Struct, frozen=True, tag="lineage"):
     mirror: str
 
 
-class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
+class RedactJob(SecretMessage, frozen=True, tag="redact"):
     """Find the versions of a resource, and sentences that quote them, with a text that should not be stored."""
 
     context: Context
@@ -126,10 +126,6 @@ class RedactJob(msgspec.Struct, frozen=True, tag="redact"):
     actor: str
     request: str
     dry_run: bool
-
-    def __repr__(self) -> str:
-        """Without the text, which is a secret."""
-        return f"RedactJob({self.kind} {self.name})"
 
 
 class RoutesJob(msgspec.Struct, frozen=True, tag="routes"):
@@ -192,12 +188,10 @@ Order: TypeAlias = Envelope | Proceed
 """Everything that the service sends."""
 
 
-class Begun(msgspec.Struct, frozen=True, tag="begun"):
-    """The job does not wait any more: what ends the child from now on may be this one's doing."""
-
-
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
-    """Everything that the job reads without the project's lock is read: it waits for `Proceed`."""
+    """Everything that the job reads without the project's lock is read: it waits for `Proceed`. The number 0 is of no
+    job: then the process takes jobs.
+    """
 
 
 class At(msgspec.Struct, frozen=True, tag="at"):
@@ -206,14 +200,10 @@ class At(msgspec.Struct, frozen=True, tag="at"):
     blob: str
 
 
-class Part(msgspec.Struct, frozen=True, tag="part"):
+class Part(SecretMessage, frozen=True, tag="part"):
     """One part of the change: `store.records.Changes` in msgpack, decoded only where it is written."""
 
     changes: bytes
-
-    def __repr__(self) -> str:
-        """Without the rows, in which secrets are in clear."""
-        return f"Part({len(self.changes)} bytes)"
 
 
 class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
@@ -227,7 +217,6 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
     not define them. `changed_endpoints` are as in `planner.delivery`.
     """
 
-    revision: int
     tree: str
     full: bool
     counts: dict[str, int]
@@ -253,10 +242,9 @@ class CommitPlanned(msgspec.Struct, frozen=True, tag="commit-planned"):
 class RequestPlanned(msgspec.Struct, frozen=True, tag="request-planned"):
     """The end of a planned request: the HTTP status and body that answer it once its parts are stored."""
 
-    revision: int
     status: int
     answer: bytes
-    changed: bool
+    changed: bool = False
     touched: tuple[str, ...] = ()  # other repositories' resources changed their standing
     changed_endpoints: tuple[str, ...] = ()  # as of a commit
 
@@ -274,7 +262,6 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     with the text was the last good route of a Configuration that cannot deliver by its present version.
     """
 
-    revision: int
     exists: bool
     versions: tuple[int, ...] = ()
     places: int = 0
@@ -282,18 +269,13 @@ class RedactPlanned(msgspec.Struct, frozen=True, tag="redact-planned"):
     ends_routes: bool = False
 
 
-class RoutesFound(msgspec.Struct, frozen=True, tag="routes-found"):
-    """The end of a compilation, as of a revision. `restated`: the number of Configurations whose stored status of
-    delivery is outdated; the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
+class RoutesFound(SecretMessage, frozen=True, tag="routes-found"):
+    """The end of a compilation. `restated`: the number of Configurations whose stored status of delivery is outdated;
+    the parts have the new statuses. `routes` is a `model.routes.Routes` in msgpack.
     """
 
-    revision: int
     restated: int
     routes: bytes
-
-    def __repr__(self) -> str:
-        """Without the destinations, in which secrets are in clear."""
-        return f"RoutesFound({self.revision}, {self.restated}, {len(self.routes)} bytes)"
 
 
 class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-planned"):
@@ -303,11 +285,11 @@ class ReviewPlanned(msgspec.Struct, frozen=True, kw_only=True, tag="review-plann
     conflict, or is empty if there is no common history. `merge_base`, `behind` and `ahead` are as in `model.plan.Plan`.
     """
 
-    revision: int
-    entry: bytes
-    merge_base: str
-    behind: int
-    ahead: int
+    revision: int = 0
+    entry: bytes = b""
+    merge_base: str = ""
+    behind: int = 0
+    ahead: int = 0
     conflicts: tuple[str, ...] = ()
 
 
@@ -337,7 +319,7 @@ class Exhausted(GitFault):
 Planned: TypeAlias = (
     CommitPlanned | RequestPlanned | LineageFound | RedactPlanned | RoutesFound | ReviewPlanned | Compared
 )
-Answer: TypeAlias = Begun | Ready | At | Part | Planned | Failed
+Answer: TypeAlias = Ready | At | Part | Planned | Failed
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """One worker process as the service sees it: the jobs that wait for its answers, their limits, and its end.
 
-A begun job keeps the others of its lane waiting until it is answered, so it has its limits even if its caller is gone.
+A job keeps the others of its lane waiting until it is answered, so it has its limits even if its caller is gone.
 """
 
 import asyncio
@@ -10,8 +10,9 @@ import os
 from asyncio.subprocess import PIPE, Process
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import msgspec
 
@@ -27,10 +28,9 @@ log = logging.getLogger(__name__)
 # It gets only the variables that libraries need: our environment contains secrets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "TZ", "HOME")
 STOP_SECONDS = 2.0  # for each step of an end: to end by itself, to be killed
-GIBIBYTE = 2**30
-CHANGE_BYTES = GIBIBYTE  # of one change, which waits in memory until it is written
+CHANGE_BYTES = 2**30  # of one change, which waits in memory until it is written
 READ_BYTES = 2**20  # of answers that wait to be read, and as many again
-TOO_LARGE = "This would change more than {} GiB at once; commit or send it in parts."
+TOO_LARGE = f"This would change more than {CHANGE_BYTES // 2**30} GiB at once; commit or send it in parts."
 
 _changes = msgspec.msgpack.Decoder(Changes)
 
@@ -39,7 +39,7 @@ _changes = msgspec.msgpack.Decoder(Changes)
 class WorkerSeconds:
     """The limits of one job; None where there is none.
 
-    `wait`: until it is begun. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
+    `wait`: until it is sent. `run`: from then until it is ready for its lock, or answered. `locked`: from the moment
     that it has the lock until its change is stored. `file`: over one file, where the job says which one it reads; then
     `run` counts from the last of them.
     """
@@ -64,7 +64,7 @@ SECONDS: Mapping[type[Job], WorkerSeconds] = {
 
 
 class WorkerGone(errors.Transient):
-    """The process ended before it answered. `begun`: it had begun the job; `blob`: while it read this file."""
+    """The process ended before it answered. `begun`: it may have ended for the job; `blob`: while it read this file."""
 
     def __init__(self, message: str, *, begun: bool = False, blob: str = "") -> None:
         super().__init__(message)
@@ -89,20 +89,8 @@ class Busy(errors.Transient):
         super().__init__("The service is busy with other requests; try again in a moment.")
 
 
-class JobLock:
-    """The lock that a job needs once it is `Ready`. The caller of the plan releases it."""
-
-    def __init__(self, lock: Callable[[], AbstractAsyncContextManager[None]] = contextlib.nullcontext) -> None:
-        self._lock = lock
-        self._held = contextlib.AsyncExitStack()
-
-    async def acquire(self) -> None:
-        """Wait for the lock. Raises what the lock raises."""
-        await self._held.enter_async_context(self._lock())
-
-    async def release(self) -> None:
-        """Release the lock if it is held."""
-        await self._held.aclose()
+Lock: TypeAlias = Callable[[], AbstractAsyncContextManager[object]]
+"""The lock that a job needs once it is `Ready`."""
 
 
 @dataclass(slots=True)
@@ -147,55 +135,39 @@ class WorkerLog:
             log.error("The worker said: %s%s", told, more)
 
 
-@dataclass(slots=True)
-class _Waiting:
-    """An unanswered job. When its future is done, its caller does not wait any more."""
+@dataclass(eq=False, slots=True)
+class _Work:
+    """The work of a lane: a job until it is ready for its lock, or from then until its answer."""
 
-    future: "asyncio.Future[messages.Planned]"
-    tag: str
     seconds: WorkerSeconds
-    is_sent: bool = False
-    begun: asyncio.Event = field(default_factory=asyncio.Event)  # or over
-    ready: asyncio.Event = field(default_factory=asyncio.Event)  # for its lock, or over
-    is_at_work: bool = False  # the process may end by its doing: it is begun, and does not wait for its lock
-    locked_until: float | None = None
+    found: "asyncio.Future[messages.Planned | messages.Ready]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    is_wanted: bool = True  # its caller still waits
     blob: str = ""
     limit: asyncio.TimerHandle | None = None
     overdue: Overdue | None = None
     changes: deque[bytes] = field(default_factory=deque, repr=False)
     size: int = 0  # of these, in bytes
 
-    def end_limit(self) -> None:
-        """Stop the timer."""
-        if self.limit is not None:
-            self.limit.cancel()
-
     def take(self, part: messages.Part) -> None:
-        """Keep a part, or end the job when it is one too many."""
-        if self.future.done():
-            return
+        """Keep a part, if it is wanted and the change is not too large."""
         self.size += len(part.changes)
         self.changes.append(part.changes)
-        if self.size > CHANGE_BYTES:
-            self.answer(errors.Refused(TOO_LARGE.format(CHANGE_BYTES // GIBIBYTE)))
-
-    def answer(self, found: messages.Planned | Exception) -> None:
-        """Tell the caller, if it still waits."""
-        if isinstance(found, Exception):
+        if self.size > CHANGE_BYTES or not self.is_wanted:
             self.changes.clear()
-        if self.future.done():
-            return
-        if isinstance(found, Exception):
-            self.future.set_exception(found)
-        else:
-            self.future.set_result(found)
 
-    def over(self, found: messages.Planned | Exception) -> None:
-        """End the job: the process is done with it."""
-        self.end_limit()
-        self.answer(found)
-        self.begun.set()
-        self.ready.set()
+    def end(self, found: messages.Planned | messages.Ready | Exception) -> None:
+        """Tell the caller, if it still waits: the process is done with it."""
+        if self.limit is not None:
+            self.limit.cancel()
+        if self.size > CHANGE_BYTES:
+            found = errors.Refused(TOO_LARGE)
+        if isinstance(found, Exception):
+            self.found.set_exception(found)
+            self.found.exception()  # nobody else may ask for it, and asyncio would complain of that
+        else:
+            self.found.set_result(found)
 
 
 class WorkerProcess:
@@ -208,8 +180,11 @@ class WorkerProcess:
         self._process = process
         self._seconds = seconds
         self._unasked: Callable[[str], None] | None = unasked
-        self._waiting: dict[int, _Waiting] = {}
-        self._sending = asyncio.Lock()
+        self._why = ""  # it is ended
+        self._work: dict[int, _Work] = {}  # by the numbers of jobs
+        # The process does one job of a kind at a time. It is sent the next one when it is done with the last.
+        self._lanes = {kind: asyncio.Lock() for kind in seconds}
+        self._serves = asyncio.Event()  # or has ended
         self._stop = asyncio.Event()
         # None of this is part of the request that started the process.
         self._context = log_context.unbound()
@@ -238,8 +213,8 @@ class WorkerProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Return True if it takes no more jobs, and its end was told if it ended by itself."""
-        return self._unasked is None
+        """Return True if it takes no more jobs."""
+        return self._stop.is_set()
 
     async def end(self) -> None:
         """Close its input, which ends it; kill it when that does not help. No job that is under way is to blame."""
@@ -248,53 +223,70 @@ class WorkerProcess:
         await asyncio.shield(self._life)
 
     async def plan(
-        self, number: int, job: Job, lock: JobLock, *, aside: frozenset[str] = frozenset(), careful: bool = False
+        self,
+        number: int,
+        job: Job,
+        *,
+        lock: Lock,
+        held: AsyncExitStack,
+        aside: frozenset[str] = frozenset(),
+        careful: bool = False,
     ) -> Answered:
-        """Have a job planned, with its lock from when it is ready. The lock is held when this returns. `aside` and
+        """Have a job planned, with its lock from when it is ready. When this returns, `held` releases it. `aside` and
         `careful` are as in the envelope.
 
         Raises GitFault, Refused, Transient as the worker says, WorkerGone, Overdue, Busy, and what the lock raises.
         """
-        if self.has_ended:
-            raise WorkerGone("The worker ended before it took the work; the work is tried again.")
-        future: asyncio.Future[messages.Planned] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting[number] = _Waiting(future, messages.tag_of(job), self._seconds[type(job)])
-        try:
-            await self._begin(waiting, messages.Envelope(number, __version__, job, aside, careful))
-            await waiting.ready.wait()
-            if not future.done():
-                await lock.acquire()
-                self._proceed(number, waiting)
-            return Answered(await future, waiting.locked_until, waiting.changes)
-        except BaseException:
-            waiting.changes.clear()
-            if not waiting.is_sent:
-                self._waiting.pop(number, None)
-            elif waiting.ready.is_set() and not waiting.is_at_work:
-                self._abandon(number, waiting)
-            await lock.release()
-            raise
-        finally:
-            if not future.cancel() and not future.cancelled():
-                future.exception()  # nobody else may ask for it, and asyncio would complain of that
-
-    async def _begin(self, waiting: _Waiting, envelope: messages.Envelope) -> None:
-        """Send a job, and wait until it is begun or over. Raises Busy."""
+        seconds, lane, tag = self._seconds[type(job)], self._lanes[type(job)], messages.tag_of(job)
         # Not `wait_for`: before Python 3.12 it forgets a cancellation that comes together with the answer.
         try:
-            async with asyncio.timeout(waiting.seconds.wait):
-                # A job whose caller is gone is sent to its end nevertheless, since no frame may be cut. The next one
-                # waits for that: if a worker reads nothing, at most one job is in our memory.
-                async with self._sending:
-                    await self._drain()
-                    waiting.is_sent = self._send(envelope)
-                    await self._drain()
-                await waiting.begun.wait()
+            async with asyncio.timeout(seconds.wait):
+                await self._serves.wait()
+                await lane.acquire()
         except TimeoutError:
             raise Busy from None
+        locked_until = None
+        try:
+            envelope = messages.Envelope(number, __version__, job, aside, careful)
+            work = await self._follow(envelope, job, seconds.run)
+            if isinstance(work.found.result(), messages.Ready):
+                await held.enter_async_context(lock())
+                await lane.acquire()
+                limit = seconds.locked or seconds.run
+                locked_until = asyncio.get_running_loop().time() + limit
+                work = await self._follow(messages.Proceed(number, tag), job, limit)
+            planned = work.found.result()
+            assert not isinstance(planned, messages.Ready)
+            return Answered(planned, locked_until, work.changes)
+        except BaseException:
+            self._send(messages.Proceed(number, tag, is_wanted=False))  # if it is ready for its lock, or will be
+            await held.aclose()
+            raise
+
+    async def _follow(self, order: messages.Order, job: Job, limit: float) -> _Work:
+        """Send an order of a job whose lane is held, and wait until it is done. The lane is free then, and not before,
+        even if the caller is gone.
+        """
+        work = _Work(self._seconds[type(job)])
+        work.found.add_done_callback(lambda _: self._lanes[type(job)].release())
+        if self.has_ended or not self._send(order):
+            work.end(WorkerGone("The worker ended before it took the work; the work is tried again."))
+        else:
+            self._work[order.number] = work
+            self._limit(work, limit)
+        try:
+            await asyncio.shield(work.found)
+        except asyncio.CancelledError:
+            work.is_wanted = False
+            work.changes.clear()
+            raise
+        return work
 
     def _send(self, order: messages.Order) -> bool:
-        """Send an order, unless the process has ended or is about to: then `_over` answers its jobs."""
+        """Send an order, unless the process has ended or is about to; return True if it is sent.
+
+        Nobody waits until it is read: there is at most one job of each kind.
+        """
         pipe = self._process.stdin
         assert pipe is not None
         can_be_told = not (self._stop.is_set() or pipe.is_closing()) and self._process.returncode is None
@@ -302,68 +294,34 @@ class WorkerProcess:
             pipe.write(messages.framed(order))
         return can_be_told
 
-    async def _drain(self) -> None:
-        assert self._process.stdin is not None
-        with contextlib.suppress(ConnectionError):  # it ends
-            await self._process.stdin.drain()
-
-    def _proceed(self, number: int, waiting: _Waiting) -> None:
-        """Have the worker go on with a job that has its lock."""
-        if not waiting.future.done() and self._send(messages.Proceed(number, waiting.tag)):
-            waiting.is_at_work = True
-            seconds = waiting.seconds.locked or waiting.seconds.run
-            waiting.locked_until = asyncio.get_running_loop().time() + seconds
-            self._limit(waiting, seconds)
-
-    def _abandon(self, number: int, waiting: _Waiting) -> None:
-        """Drop a job that waits for its lock: its caller is gone."""
-        if self._waiting.pop(number, None) is not None:
-            self._send(messages.Proceed(number, waiting.tag, is_wanted=False))
-
     def _take(self, reply: messages.Reply) -> None:
         """Take an answer. Raises ValueError if it makes no sense."""
-        waiting, answer = self._waiting.get(reply.number), reply.answer
-        if waiting is None:
-            return  # it is answered already
+        self._serves.set()
+        work, answer = self._work.get(reply.number), reply.answer
+        if work is None:
+            return  # it is not about a job
         match answer:
-            case messages.Begun():
-                if not waiting.begun.is_set():  # saying so again gives it no more time
-                    waiting.is_at_work = True
-                    waiting.begun.set()
-                    self._limit(waiting, waiting.seconds.run)
-            case messages.Ready():
-                waiting.end_limit()
-                waiting.is_at_work = False
-                waiting.ready.set()
-                if waiting.future.done():
-                    self._abandon(reply.number, waiting)
             case messages.At(blob=blob):
-                waiting.blob = blob
-                self._limit(waiting, (blob and waiting.seconds.file) or waiting.seconds.run)
+                work.blob = blob
+                self._limit(work, (blob and work.seconds.file) or work.seconds.run)
             case messages.Part():
-                waiting.take(answer)
+                work.take(answer)
             case _:
-                waiting.over(_failure(answer) if isinstance(answer, messages.Failed) else answer)
-                del self._waiting[reply.number]
+                work.end(_failure(answer) if isinstance(answer, messages.Failed) else answer)
+                del self._work[reply.number]
 
-    def _limit(self, waiting: _Waiting, seconds: float) -> None:
-        """Give the job so many seconds from now."""
-        waiting.end_limit()
+    def _limit(self, work: _Work, seconds: float) -> None:
+        """Give the work so many seconds from now."""
+        if work.limit is not None:
+            work.limit.cancel()
         loop = asyncio.get_running_loop()
-        waiting.limit = loop.call_later(seconds, self._give_up, waiting, seconds, context=self._context)
+        work.limit = loop.call_later(seconds, self._give_up, work, seconds, context=self._context)
 
-    def _give_up(self, waiting: _Waiting, seconds: float) -> None:
-        """End the process for what one job does. The others that are under way are not to blame."""
-        waiting.overdue = Overdue(seconds, waiting.blob)
-        what = "a file" if waiting.blob else "a job"
-        self._tell(f"The worker was ended, since {what} took longer than {seconds:g} seconds")
+    def _give_up(self, work: _Work, seconds: float) -> None:
+        """End the process for what one job does, as far as anybody can tell: another one may hold the interpreter."""
+        work.overdue = Overdue(seconds, work.blob)
+        self._why = f"was ended, since {'a file' if work.blob else 'a job'} took longer than {seconds:g} seconds"
         self._stop.set()
-
-    def _tell(self, told: str) -> None:
-        """Tell of its end, once: a job may be overdue while the process ends by itself."""
-        if self._unasked is not None:
-            self._unasked(told)
-        self._unasked = None
 
     def _task(self, work: Coroutine[None, None, object], name: str) -> "asyncio.Task[object]":
         return asyncio.create_task(work, name=name, context=self._context)
@@ -408,15 +366,16 @@ class WorkerProcess:
 
     def _over(self) -> None:
         """Tell all who wait for it that it ended."""
-        code, was_asked = self._process.returncode, self._unasked is None
+        self._stop.set()
+        self._serves.set()
+        code, is_to_blame = self._process.returncode, self._unasked is not None
         how = "was killed" if code is None else f"ended with {'signal' if code < 0 else 'code'} {abs(code)}"
-        self._tell(f"The worker {how}")
+        if self._unasked is not None:
+            self._unasked(f"The worker {self._why or how}")
         told = f"The worker {how} before it answered; it is started again, and the work is tried again."
-        for waiting in self._waiting.values():
-            # If we ended the process, no waiting job is to blame.
-            is_to_blame = waiting.is_at_work and not was_asked
-            waiting.over(waiting.overdue or WorkerGone(told, begun=is_to_blame, blob=waiting.blob))
-        self._waiting.clear()
+        for work in self._work.values():
+            work.end(work.overdue or WorkerGone(told, begun=is_to_blame, blob=work.blob))
+        self._work.clear()
 
 
 def _failure(failed: messages.Failed) -> errors.ReconcilerError:

@@ -8,6 +8,7 @@ see.
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain
 
 import msgspec
@@ -16,22 +17,21 @@ from msgspec import structs
 from reconciler.model import (
     builtins,
     desired,
-    error_codes,
     flows,
-    positions,
     rendering,
+    request_bodies,
     resource,
     stale_routes,
     values,
     violations,
 )
-from reconciler.model import documents as model_documents
 from reconciler.model.desired import Desired, DocumentRules
-from reconciler.model.error_codes import OF_STATUS, ErrorCode
+from reconciler.model.error_codes import OF_STATUS
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, REFUSED, WITH_REASON, Change, Outcome, StoredState, UpdateStatus
+from reconciler.model.request_bodies import RequestRefused
 from reconciler.model.stale_routes import Past
-from reconciler.model.values import Value, pointer_text
+from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
@@ -41,25 +41,12 @@ from reconciler.planner.stored import StoreSnapshot, masked_document
 from reconciler.store import records
 from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import Changes
-from reconciler.worker import messages
+from reconciler.worker import contexts, messages
 from reconciler.worker.messages import Emit, RedactJob, RedactPlanned, RequestJob, RequestPlanned, Steps, Verb
 
 ANSWER_BYTES = 64 * 1024 * 1024  # of stored resources that one answer repeats
-NODE_BYTES = 2  # of the shortest text with one more value: a shorter body need not be counted
 REQUEST_SECONDS = 20.0  # of processor time: ten thousand resources that are as they should be take one
 BATCH = 100  # resources looked up before their bytes are counted
-
-
-class _Refused(Exception):
-    """The request is answered with errors, one line for each problem, and nothing is stored."""
-
-    def __init__(self, status: int, errors: Sequence[str], *codes: ErrorCode) -> None:
-        super().__init__(errors)
-        self.status = status
-        self.body: dict[str, object] = {"errors": errors, "codes": codes or [_CODES[status]] * len(errors)}
-
-
-_CODES = {400: ErrorCode.INVALID_REQUEST, 412: ErrorCode.VERSION_MISMATCH, 413: ErrorCode.TOO_LARGE}
 
 
 def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[RequestPlanned]:
@@ -67,13 +54,15 @@ def plan_request(job: RequestJob, view: PlanningView, *, emit: Emit) -> Steps[Re
     nothing may be stored, 413 when it is too large or takes too long. Raises StoreFault.
     """
     try:
-        items = _items(job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE)
+        items = request_bodies.read_resources(
+            job.body, max_resources=job.max_resources, bare_array=job.verb is Verb.DELETE
+        )
         rules = DocumentRules(api_versions=job.context.api_versions, hmac_key=job.context.hmac_key)
         found = desired.read_items(_TimeLeft().each(items), rules=rules) if job.verb is Verb.APPLY else ()
         yield
         return _plan(job, items, found, view, emit=emit)
-    except _Refused as problem:
-        return _answer(0, status=problem.status, body=problem.body)
+    except RequestRefused as problem:
+        return RequestPlanned(problem.status, msgspec.json.encode(problem.body))
 
 
 def _plan(
@@ -82,18 +71,9 @@ def _plan(
     """Plan what was read, while the project is locked. `found` are the resources of an apply."""
     time_left, context, is_dry = _TimeLeft(), job.context, job.options.dry_run
     is_apply = job.verb is Verb.APPLY
-    with view.snapshot() as revision:
-        world = StoreSnapshot(
-            view,
-            context.project,
-            context.hmac_key,
-            at=context.at,
-            hide_guesses=is_dry,
-            suspended=view.suspended(context.at),
-            available=context.secrets,
-            refuse_unknown=context.refuse_unknown,
-            check=time_left.check,
-        )
+    with view.snapshot():
+        world = contexts.store_snapshot(context, view, check=time_left.check)
+        world = replace(world, hide_guesses=is_dry, suspended=view.suspended(context.at))
         decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
         rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
@@ -101,7 +81,9 @@ def _plan(
         bodies |= remasking.shown(bodies)
         parts = tuple(rows.parts())
         # An unchanged resource may have become complete.
-        changed = not is_dry and (bool(decided.standing.rows) or any(map(_is_change, decided.outcomes)))
+        changed = not is_dry and (
+            bool(decided.standing.rows) or any(one.change is not Change.NONE for one in decided.outcomes)
+        )
         for part in chain(parts, remasking.parts()) if changed else ():
             emit(part)
         endpoints = delivery_changes.changed_endpoints([decided], world) if changed else ()
@@ -121,15 +103,20 @@ def _plan(
         body = {"errors": [_line(outcome) for outcome in refused], **body}
     if changed_flows:
         body["flows"] = [flows.shown(flow) for flow in changed_flows[: flows.MOST]]
-    return structs.replace(
-        _answer(revision, status=202, body=body, changed=changed),
+    answer = msgspec.json.encode(body)
+    if len(answer) > messages.FRAME_LIMIT // 2:
+        raise RequestRefused(413, (f"The answer would hold {len(answer):,} bytes; send fewer resources at once.",))
+    return RequestPlanned(
+        202,
+        answer,
+        changed=changed,
         touched=tuple(sorted(decided.standing.owners)) if changed else (),
         changed_endpoints=endpoints,
     )
 
 
 def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desired], world: StoreSnapshot) -> Decided:
-    """Decide about an apply. Raises _Refused where it is atomic and something of it is refused."""
+    """Decide about an apply. Raises RequestRefused where it is atomic and something of it is refused."""
     stored = world.stored(one.key for one in found if one.key is not None)
     conflicts = decisions.id_conflicts(found, stored, world)
     wanted = [one.refused(conflicts.get(ordinal)) for ordinal, one in enumerate(found)]
@@ -146,12 +133,12 @@ def _decide_apply(job: RequestJob, items: Sequence[Value], found: Sequence[Desir
     refusals = planner.refusals(decided.outcomes, actor=job.actor) if job.options.atomic else ()
     if refusals:
         codes = [OF_STATUS[outcome.status] for outcome in refusals]
-        raise _Refused(409, [_line(outcome) for outcome in refusals], *codes)
+        raise RequestRefused(409, [_line(outcome) for outcome in refusals], *codes)
     return decided
 
 
 def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot) -> Decided:
-    """Decide about a delete. Raises _Refused where a resource has none of the versions that are asked for."""
+    """Decide about a delete. Raises RequestRefused where a resource has none of the versions that are asked for."""
     named = (resource.identify(item) for item in items)  # only kind and name are read, and judged
     wanted = [Desired(key=key, reason=reason) for key, reason in named]
     stored = world.removable(one.key for one in wanted if one.key is not None)
@@ -159,7 +146,7 @@ def _decide_delete(job: RequestJob, items: Sequence[Value], world: StoreSnapshot
     outcomes = planner.plan_deletes(wanted, stored, references=references, actor=job.actor, suspended=world.suspended)
     others = [] if job.options.matching is None else _of_other_versions(outcomes, job.options.matching, world)
     if others:
-        raise _Refused(412, others)
+        raise RequestRefused(412, others)
     return Decided((), outcomes)
 
 
@@ -214,10 +201,10 @@ class _TimeLeft:
         self._end = time.thread_time() + REQUEST_SECONDS
 
     def check(self) -> None:
-        """Raises _Refused when it is used up."""
+        """Raises RequestRefused when it is used up."""
         if time.thread_time() > self._end:
             told = f"The resources take more than {REQUEST_SECONDS:g} s to judge; send them in several requests."
-            raise _Refused(413, (told,))
+            raise RequestRefused(413, (told,))
 
     def each(self, items: Iterable[Value]) -> Iterator[Value]:
         """The items, as long as there is time."""
@@ -238,75 +225,9 @@ def _of_other_versions(outcomes: Iterable[Outcome], matching: Collection[str], w
     ]
 
 
-def _items(body: bytes, *, max_resources: int, bare_array: bool) -> list[Value]:
-    """The resources of a body, each a JSON object. A delete takes a bare array, and what an apply takes, too."""
-    try:
-        documents = model_documents.read(
-            body, syntax=model_documents.Syntax.JSON, limits=positions.limits_of_body(len(body))
-        )
-    except model_documents.DocumentError as error:
-        raise _Refused(400, (f"body:{error.line}:{error.column}: {error.message}",)) from error
-    value = documents[0].value if documents else None
-    if bare_array and isinstance(value, list):
-        prefix: tuple[str, ...] = ()
-        items, problems = value, list[str]()
-    else:
-        prefix, (items, problems) = ("resources",), _wrapped(value, bare_array=bare_array)
-    if len(items) > max_resources:
-        raise _Refused(413, (f"The body holds {len(items):,} resources, over the limit of {max_resources:,}.",))
-    wrong = [index for index, item in enumerate(items) if not isinstance(item, dict)]
-    problems += [f"{pointer_text((*prefix, index))}: must be an object" for index in wrong]
-    if problems:
-        raise _Refused(400, tuple(problems))
-    if len(body) > NODE_BYTES * positions.FILE_LIMITS.nodes:
-        _check_sizes(items, prefix)
-    return items
-
-
-def _check_sizes(items: Sequence[Value], prefix: tuple[str, ...]) -> None:
-    """No resource is larger than a file in Git may be: much of what is done with one takes memory in proportion."""
-    large = [
-        index for index, item in enumerate(items) if values.has_more_nodes_than(item, nodes=positions.FILE_LIMITS.nodes)
-    ]
-    told = f"holds more than {positions.FILE_LIMITS.nodes:,} values and keys; make several resources of it"
-    if large:
-        raise _Refused(413, tuple(f"{pointer_text((*prefix, index))}: {told}" for index in large))
-
-
-def _wrapped(value: Value, *, bare_array: bool) -> tuple[list[Value], list[str]]:
-    """The array in `{"resources": [...]}`, and what is wrong around it."""
-    if not isinstance(value, dict):
-        shape = "an array of resources" if bare_array else 'an object such as {"resources": [...]}'
-        raise _Refused(400, (f"The body must be {shape}.",))
-    problems = [
-        f"{pointer_text((key,))}: unknown key; only `resources` is allowed" for key in value if key != "resources"
-    ]
-    items = value.get("resources")
-    if "resources" not in value:
-        problems.append("/resources: is required")
-    elif not isinstance(items, list):
-        problems.append("/resources: must be an array")
-    return items if isinstance(items, list) else [], problems
-
-
 def _origin(job: RequestJob) -> Origin:
-    context = job.context
-    return Origin(
-        project=context.project,
-        actor=job.actor.name,
-        repository=None,
-        run=None,
-        request=job.request,
-        at=context.at,
-        milliseconds=context.milliseconds,
-        seed=context.seed,
-        hmac_key=context.hmac_key,
-        source={"type": "api", "actor": job.actor.name, "date": context.at},
-    )
-
-
-def _is_change(outcome: Outcome) -> bool:
-    return outcome.change is not Change.NONE
+    source: dict[str, Value] = {"type": "api", "actor": job.actor.name, "date": job.context.at}
+    return replace(contexts.origin(job.context, job.actor.name, source), request=job.request)
 
 
 def _written(parts: Iterable[Changes]) -> dict[Key, bytes]:
@@ -340,7 +261,9 @@ def _stored_bodies(outcomes: Sequence[Outcome], view: PlanningView, *, project: 
         found = view.bodies(project, shown[start : start + BATCH])
         size += sum(map(len, found.values()))
         if size > ANSWER_BYTES and len(outcomes) > 1:  # one resource alone is always shown
-            raise _Refused(413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",))
+            raise RequestRefused(
+                413, (f"The answer would hold more than {ANSWER_BYTES:,} bytes; name fewer resources.",)
+            )
         bodies |= found
     return bodies
 
@@ -394,14 +317,6 @@ def _why(outcome: Outcome) -> str | None:
     return f"managed by the repository {owner}; change it there"
 
 
-def _answer(revision: int, *, status: int, body: dict[str, object], changed: bool = False) -> RequestPlanned:
-    answer = msgspec.json.encode(body)
-    if len(answer) > messages.FRAME_LIMIT // 2:
-        told = f"The answer would hold {len(answer):,} bytes; send fewer resources at once."
-        return _answer(0, status=413, body=error_codes.body([told], ErrorCode.TOO_LARGE))
-    return RequestPlanned(revision=revision, status=status, answer=answer, changed=changed)
-
-
 class _Obstacle(Exception):
     """Nothing may be rewritten; the message says why."""
 
@@ -411,17 +326,17 @@ def plan_redaction(job: RedactJob, view: PlanningView, *, emit: Emit) -> RedactP
     Raises StoreFault.
     """
     search = _Redaction(job, view)
-    with view.snapshot() as revision:
+    with view.snapshot():
         if not view.last_versions(search.project, [search.key]):
-            return RedactPlanned(revision, exists=False)
+            return RedactPlanned(exists=False)
         try:
             for part in search.parts():
                 if not job.dry_run:
                     emit(part)
         except _Obstacle as obstacle:
-            return RedactPlanned(revision, exists=True, obstacle=str(obstacle))
+            return RedactPlanned(exists=True, obstacle=str(obstacle))
     versions = tuple(sorted(search.versions))
-    return RedactPlanned(revision, exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
+    return RedactPlanned(exists=True, versions=versions, places=search.places, ends_routes=search.ends_routes)
 
 
 class _Redaction:
@@ -456,7 +371,7 @@ class _Redaction:
             self._parts.rows.rewritten.append(version._replace(body=left.body, secrets=left.secrets))
             yield len(left.body) + len(left.secrets or b"")
 
-    def _left(self, version: records.StoredVersion, *, is_present: bool) -> rendering.RedactedVersion | None:
+    def _left(self, version: records.VersionRow, *, is_present: bool) -> rendering.RedactedVersion | None:
         """Return what is to be left of a version; None when it stays as it is. Raises _Obstacle."""
         text, context = self._job.text, self._job.context
         secrets = None if self._job.dry_run or is_present else version.secrets
@@ -481,7 +396,7 @@ class _Redaction:
         if stored is None:
             return
         lines = rendering.incomplete(stored.status)
-        left = self._redacted(lines)
+        left = [rendering.redaction_sentence(line, self._job.text) for line in lines]
         places = sum(one != other for one, other in zip(lines, left, strict=True))
         if places:
             self.places += places
@@ -492,7 +407,7 @@ class _Redaction:
     def _redact_quotes(self) -> Iterator[int]:
         """Redact the sentences of runs and of the audit that quote the text."""
         for quote in self._view.quotes(self.project, rendering.spellings(self._job.text)):
-            [text] = self._redacted([quote.text])
+            text = rendering.redaction_sentence(quote.text, self._job.text)
             self.places += 1
             self._parts.rows.quotes.append(quote._replace(text=text))
             yield len(text)
@@ -516,20 +431,8 @@ class _Redaction:
                 self._parts.rows.past_routes.append(row)
                 yield 0
 
-    def _redacted(self, sentences: Iterable[str]) -> list[str]:
-        return [rendering.redaction_sentence(sentence, self._job.text) for sentence in sentences]
-
     def _tell_audit(self) -> Iterator[int]:
-        self._parts.rows.audit.append(
-            records.AuditRow(
-                at=self._job.context.at,
-                project=self.project,
-                actor=self._job.actor,
-                action="redacted",
-                kind=self._job.kind,
-                name=self._job.name,
-                request=self._job.request,
-                detail=f"versions rewritten: {len(self.versions)}; places: {self.places}",
-            )
-        )
+        job, detail = self._job, f"versions rewritten: {len(self.versions)}; places: {self.places}"
+        event = (job.context.at, self.project, job.actor, "redacted", *self.key)
+        self._parts.rows.audit.append(records.AuditRow(*event, request=job.request, detail=detail))
         yield 0

@@ -11,7 +11,7 @@ both sides changed it.
 import re
 import secrets
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,7 +39,7 @@ from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.errors import Refused
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
-from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
+from reconciler.model.outcomes import REFUSED, Change, Outcome, UpdateStatus
 from reconciler.model.plan import (
     NamedResource,
     PlanEntry,
@@ -207,7 +207,8 @@ class EntryWriter:
             path=rules.path,
             statuses=plan.in_order(self._statuses()),
             unchanged=unchanged,
-            held=sum(not self._was_held(stored) for stored in decision.pruning.held),  # others were held before
+            # Others were held before.
+            held=sum(HeldRow(rules.name, *one.key, "held") not in decision.stayed for one in decision.pruning.held),
             notes=tuple(notes),
             refused=decision.refused,
             flows=self._flows,
@@ -228,9 +229,6 @@ class EntryWriter:
             status = self._status(outcome, renamed=other, most=most, held=number >= len(told))
             room -= len(status.fields) if is_whole else 0
             yield status
-
-    def _was_held(self, held: StoredState) -> bool:
-        return HeldRow(self._rules.name, *held.key, "held") in self._decision.stayed
 
     def _renames(self) -> dict[Key, str]:
         """Return the other name of each resource that goes and comes again with an equal spec."""
@@ -272,7 +270,10 @@ class EntryWriter:
 
     def _place(self, outcome: Outcome) -> PlanPlace | None:
         if outcome.ordinal is None:
-            return None if outcome.stored is None else _stored_place(outcome.stored)
+            stored = outcome.stored
+            if stored is None or stored.path is None:
+                return None
+            return PlanPlace(path=stored.path, line=stored.line or 1)
         place = self._decision.decided.documents[outcome.ordinal].place
         if place is None:
             return None
@@ -303,15 +304,16 @@ class EntryWriter:
         """
         if outcome.key is None:
             return
-        if outcome.change is Change.DELETE:
-            yield from self._removed(outcome.key)
+        before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
+        if outcome.change is Change.DELETE and before is not None:
+            gone = field_changes.stored_state(outcome.key, before)
+            yield from field_changes.find_fields(gone, None, lookup=self._lookup)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
         document = self._decision.decided.documents[outcome.ordinal]
         if not document.owned:
             return  # nobody can say which of its values are secrets
         new = document.document()
-        before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
         fit = self._decision.decided.fits.get(outcome.key) or type_checks.fit(new, self._lookup)
         found = dict(fit.secrets)
         if before is None:
@@ -324,11 +326,6 @@ class EntryWriter:
         yield from field_changes.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
-
-    def _removed(self, key: Key) -> Iterator[PlanField]:
-        before = self._world.view.documents(self._world.project, [key]).get(key)
-        if before is not None:
-            yield from field_changes.find_fields(field_changes.stored_state(key, before), None, lookup=self._lookup)
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
         """Return the references of what is stored anew that lead to what is only assumed to be there."""
@@ -369,10 +366,6 @@ def unplaced(line: str) -> str:
     return re.sub(r"^.+?:[0-9]+:[0-9]+: ", "", line)
 
 
-def _stored_place(state: StoredState) -> PlanPlace | None:
-    return None if state.path is None else PlanPlace(path=state.path, line=state.line or 1)
-
-
 def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointer, Value]:
     """Replace every secret that the caller cannot have read in the base, so that it counts as changed."""
     before = None if base is None or not base.owned else base.document()
@@ -396,13 +389,12 @@ def plan_review(job: ReviewJob, view: PlanningView, *, allowance: Allowance) -> 
     """Plan a review. Raises GitFault, Refused, StoreFault."""
     proposals = Path(job.proposals) if job.proposals else None
     with merging.open_mirrors(Path(job.commit.mirror), proposals) as repository:
-        unmerged = ReviewPlanned(revision=0, entry=b"", merge_base="", behind=0, ahead=0, conflicts=())
         try:
             merged = merging.merge(repository, job.commit.commit, job.head)
         except merging.Conflicts as conflicts:
-            return msgspec.structs.replace(unmerged, conflicts=conflicts.files)
+            return ReviewPlanned(conflicts=conflicts.files)
         except merging.Unrelated:
-            return unmerged
+            return ReviewPlanned()
         with view.snapshot() as revision:
             read = _read(job.commit, merged, view, allowance=allowance, terms=RECONCILE, followed=job.followed)
             [entry] = _entries([read], merged)
@@ -434,7 +426,8 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
     applied = [each for decision in judged if not decision.refused for each in decision.decisions]
     every = [each for decision in judged for each in decision.decisions]
-    affected, lookup = Affected(every, world), _types_after(every, world)
+    written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
+    affected, lookup = Affected(every, world), TypeLookup(world.view, project=world.project, coming=written)
     flows = delivery_changes.find_flows(applied, world)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
@@ -475,7 +468,7 @@ def _read(
     base: dict[Key, Desired] = {}
     for change in differing:
         base |= _documents(merged.base, change, allowance=allowance, rules=commit.documents)
-    allowance.no_file()  # what follows goes through the whole tree, which is no file's doing
+    allowance.at("")  # what follows goes through the whole tree, which is no file's doing
     # What is stored already is read too: that nothing was to be read would tell who guessed a secret.
     reading = commit.read(also=differing)
     changed, world = frozenset(change.path for change in differing), commit.world()
@@ -492,11 +485,6 @@ def _untouched(reading: TreeReading, changed: Set[str]) -> Iterator[Desired]:
     for one in reading.documents():
         if one.key is not None and one.place is not None and one.place.path not in changed:
             yield one
-
-
-def _types_after(decided: Iterable[Decided], world: StoreSnapshot) -> TypeLookup:
-    written = {key: document for one in decided for key, document in one.written(components.TYPES).items()}
-    return TypeLookup(world.view, project=world.project, coming=written)
 
 
 def _reasons_before(read: ReadMerge, decision: HeadDecision) -> dict[Key, Set[str]]:

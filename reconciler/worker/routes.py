@@ -5,6 +5,7 @@ only if an earlier version of the product stored it, or a redaction ended a rout
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import msgspec
@@ -20,7 +21,7 @@ from reconciler.planner import delivery as planner_delivery
 from reconciler.planner import stored as planner_stored
 from reconciler.planner.stored import TypeLookup
 from reconciler.store.contract import Damaged, PlanningView
-from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, StoredVersion
+from reconciler.store.records import Changes, HeadStatusRow, StoredDocument, VersionRow
 from reconciler.worker import messages
 from reconciler.worker.messages import Emit, RoutesFound, RoutesJob
 
@@ -56,7 +57,7 @@ def find_routes(job: RoutesJob, view: PlanningView, *, emit: Emit) -> RoutesFoun
     encoded = msgspec.msgpack.encode(found)
     if len(encoded) > MOST_BYTES:
         raise errors.Refused(TOO_MANY.format(project=project))
-    return RoutesFound(revision, restated, encoded)
+    return RoutesFound(restated, encoded)
 
 
 class _Search:
@@ -93,8 +94,7 @@ class _Search:
     def former(self, names: Sequence[str]) -> list[Destination]:
         """Return the last known settings of destinations without a route."""
         gone = sorted(set(names) - self.destinations.keys())
-        found = (self._former(name) for name in gone)
-        return [destination for destination in found if destination is not None]
+        return [destination for destination in map(self._former, gone) if destination is not None]
 
     def _delivery(self, key: Key, stored: StoredDocument, remembered: bytes | None) -> Delivery:
         """Return `status.delivery` of a Configuration. Collect its route and destinations. Raises Damaged."""
@@ -116,7 +116,7 @@ class _Search:
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """Collect the usable parts of a last good route, without parts that are damaged or no longer fit their type."""
         version = next(self._view.versions(self._project, key, number=past.version), None)
-        spec = None if version is None else _spec_of(version)
+        spec = None if version is None else _spec_of(key, version)
         for name, number in past.uses:
             now = next((use for use in wanted if use.name == name), None)
             destination = None if spec is None else self._good(key, past, name, now)
@@ -163,7 +163,7 @@ class _Search:
             spec = self._spec(key)
             found = self._fitting_storage(name, spec)
             if found is None and spec is not None:
-                older = map(_spec_of, islice(self._view.versions(self._project, key), MOST_VERSIONS))
+                older = (_spec_of(key, one) for one in islice(self._view.versions(self._project, key), MOST_VERSIONS))
                 found = next(filter(None, (self._fitting_storage(name, one) for one in older)), None)
             self._storages[name] = found
         return self._storages[name]
@@ -176,28 +176,24 @@ class _Search:
     def _spec(self, key: Key) -> Value:
         """Return the spec of a stored or built-in resource, secrets in clear; None if it is damaged."""
         stored = self._view.documents(self._project, [key]).get(key)
-        if stored is None:
-            built_in = builtins.built_in().get(key)
-            return None if built_in is None else built_in["spec"]
-        try:
-            return planner_stored.document_in_clear(key, stored)["spec"]
-        except Damaged:
-            return None
+        if stored is not None:
+            return _spec_of(key, stored)
+        built_in = builtins.built_in().get(key)
+        return None if built_in is None else built_in["spec"]
 
     def _former(self, name: str) -> Destination | None:
         """Return a destination by its newest version that was a webhook, even if it is deleted."""
         configuration, colon, given_id = name.partition(":")
         key = Key("Configuration", configuration) if colon else Key("Destination", name)
         for version in islice(self._view.versions(self._project, key), MOST_VERSIONS):
-            spec = _spec_of(version)
+            spec = _spec_of(key, version)
             component = routes.in_place(spec, given_id) if colon else spec
             if routes.is_webhook(routes.component_use(component)):
                 return self._destination(name, components.given_parameters(component))
         return None
 
 
-def _spec_of(version: StoredVersion) -> Value:
-    try:
-        return planner_stored.document_in_clear(version.key, version)["spec"]
-    except Damaged:
-        return None
+def _spec_of(key: Key, held: StoredDocument | VersionRow) -> Value:
+    with suppress(Damaged):
+        return planner_stored.document_in_clear(key, held)["spec"]
+    return None

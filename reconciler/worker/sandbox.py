@@ -161,10 +161,9 @@ _ASK_VERSION = 1  # LANDLOCK_CREATE_RULESET_VERSION
 _RULE_PATH_BENEATH = 1
 _WRITE_FILE, _READ_FILE, _READ_FOLDER = 1 << 1, 1 << 2, 1 << 3
 
-# What one more version of the kernel's rules can forbid: so many bits of rights on files, on TCP, and scopes.
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 5: 16}  # to execute, write, read, make, remove; refer; truncate; devices' ioctl
-_TCP_RIGHTS = {4: 2}  # to bind, to connect
-_SCOPES = {6: 2}  # abstract sockets of others, signals to others
+# What each version of the kernel's rules can forbid: so many bits of rights on files (to execute, write, read, make,
+# remove; refer; truncate; devices' ioctl), on TCP (to bind, to connect), and scopes (sockets and signals of others).
+_HANDLED_BITS = {1: (13, 0, 0), 2: (14, 0, 0), 3: (15, 0, 0), 4: (15, 2, 0), 5: (16, 2, 0), 6: (16, 2, 2)}
 
 NO_LANDLOCK = {
     errno.ENOSYS: "this kernel has no landlock",
@@ -176,10 +175,7 @@ NOBODY_ASKED = "landlock was not asked for"
 
 def handled_rights(version: int) -> tuple[int, int, int]:
     """All that a version of landlock can forbid, as bits: rights on files, rights on TCP, scopes."""
-    files, tcp, scopes = (
-        max((bits for since, bits in each.items() if since <= version), default=0)
-        for each in (_FILE_RIGHTS, _TCP_RIGHTS, _SCOPES)
-    )
+    files, tcp, scopes = _HANDLED_BITS[version]
     return (1 << files) - 1, (1 << tcp) - 1, (1 << scopes) - 1
 
 
@@ -244,15 +240,11 @@ _AUDIT_ARCHES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # linux/audit.h
 _X32 = 0x40000000  # the numbers of a second set of calls on x86_64
 
 
-def _refused_calls() -> dict[str, tuple[int | None, int | None]]:
+def _refused_calls() -> dict[str, tuple[int | None, ...]]:
     """Return the numbers on x86_64 and aarch64 by name, None where there is no such call."""
     text = (resources.files("reconciler.worker") / "refused_calls.txt").read_text(encoding="utf-8")
     rows = (line.split() for line in text.splitlines() if line and not line.startswith("#"))
-    return {name: (_number(x86_64), _number(aarch64)) for name, x86_64, aarch64 in rows}
-
-
-def _number(told: str) -> int | None:
-    return None if told == "-" else int(told)
+    return {name: tuple(None if one == "-" else int(one) for one in numbers) for name, *numbers in rows}
 
 
 REFUSED = _refused_calls()

@@ -56,7 +56,7 @@ def _exhausted(what: str, remedy: str) -> Exhausted:
 class Allowance:
     """The rest of one commit's limits. Create it on the thread that reads the commit: its processor time starts now.
 
-    `at` is called with each file's blob before the file is read.
+    `at` is called with each file's blob before the file is read, and with '' when no more files are read.
     """
 
     def __init__(
@@ -64,12 +64,12 @@ class Allowance:
         limits: CommitLimits = COMMIT,
         *,
         aside: frozenset[str] = frozenset(),
-        at: Callable[[str], None] | None = None,
+        at: Callable[[str], object] = str,
         clock: Callable[[], float] = time.thread_time,
     ) -> None:
         self.limits = limits
         self.aside = aside
-        self._at = at
+        self.at = at
         self._clock = clock
         self._end = clock() + limits.seconds
         self._files = self._bytes = self._documents = self._patterns = 0
@@ -89,8 +89,7 @@ class Allowance:
         self.time()
         if blob in self.aside:
             raise Refused(ASIDE)
-        if self._at is not None:
-            self._at(blob)
+        self.at(blob)
 
     def documents(self, number: int) -> None:
         """Count documents that were read. Raises Exhausted."""
@@ -109,11 +108,6 @@ class Allowance:
         """Check the processor time. Raises Exhausted when it is used up."""
         if self._clock() > self._end:
             raise _exhausted(f"takes more than {self.limits.seconds:g} s of processor time to read", SMALLER)
-
-    def no_file(self) -> None:
-        """Report that reading has ended."""
-        if self._at is not None:
-            self._at("")
 
 
 SMALLER = (
@@ -149,22 +143,23 @@ class FileScope:
         return FileGlobs(include=self.rules.include, exclude=self.rules.exclude, root=self.rules.path)
 
 
-def read_ignore_file(
-    rules: Mapping[str, str], snapshot: Snapshot, *, scope: FileScope
+def read_ignore_files(
+    found: Mapping[str, str], snapshot: Snapshot, *, scope: FileScope
 ) -> tuple[file_selection.IgnoreRules, dict[str, FileReading]]:
-    """The rules of these ignore files, by path and blob; and the ignore files that cannot be used, by path."""
+    """The rules of these ignore files, by path and blob, and the files as they were read."""
     texts: dict[str, str] = {}
-    unusable: dict[str, FileReading] = {}
-    for path, blob in rules.items():
+    files: dict[str, FileReading] = {}
+    for path, blob in found.items():
         folder = path.rpartition("/")[0]
         try:
             text = file_selection.decoded_ignore_file(snapshot.read(blob, file_selection.MAX_IGNORE_BYTES))
             scope.allowance.ignore_file(file_selection.IgnoreRules({folder: text}, root=scope.rules.path).count)
         except Refused as refused:
-            unusable[path] = _unusable(path, blob, refused.message)
+            files[path] = _unusable(path, blob, refused.message)
         else:
             texts[folder] = text
-    return file_selection.IgnoreRules(texts, root=scope.rules.path), unusable
+            files[path] = FileReading(path, blob, is_ignore_file=True)
+    return file_selection.IgnoreRules(texts, root=scope.rules.path), files
 
 
 def _unusable(path: str, blob: str, why: str) -> FileReading:
@@ -207,21 +202,15 @@ def read_documents(
     """Read the documents of a file; None for an empty one. Raises Exhausted, and Refused for a file that is set aside
     or too large.
     """
-    allowance.file(blob, taken(snapshot.size(blob)))
+    allowance.file(blob, read_size(blob, snapshot))
     found = desired.read_file(snapshot.read(blob, positions.FILE_LIMITS.bytes), path=path, rules=rules)
     allowance.documents(len(found or ()))
     return found
 
 
-def file_size(file: TreeFile, snapshot: Snapshot) -> int:
-    """Return the bytes that reading a file takes, known before; 0 for a file that is not read."""
-    if not file.readable:
-        return 0
-    return taken(snapshot.size(file.blob))
-
-
-def taken(size: int) -> int:
-    """Return the bytes that reading a file of this size takes: none, if it is too large to be read."""
+def read_size(blob: str, snapshot: Snapshot) -> int:
+    """Return the bytes that reading a file takes: none, if it is too large to be read."""
+    size = snapshot.size(blob)
     return size if size <= positions.FILE_LIMITS.bytes else 0
 
 
@@ -230,13 +219,14 @@ def read_all(snapshot: Snapshot, view: PlanningView, *, scope: FileScope) -> Tre
 
     Raises GitFault.
     """
-    matter, rules, unusable = considered(snapshot, scope=scope)
-    scope.allowance.known(sum(file_size(file, snapshot) for file in matter), files=len(matter))
+    matter, ignore_files = considered(snapshot, scope=scope)
+    size = sum(read_size(file.blob, snapshot) for file in matter if file.readable)
+    scope.allowance.known(size, files=len(matter))
     read = [_read(file, snapshot, scope=scope) for file in matter]
     # Ignore files are in the index too, so that a changed file finds those above it without a walk.
-    rule_files = (unusable.get(path) or FileReading(path, blob, is_ignore_file=True) for path, blob in rules.items())
-    files = _ordered([*read, *rule_files])
+    files = _ordered([*read, *ignore_files.values()])
     reading = TreeReading(tree=snapshot.tree(scope.rules.path), full=True, files=files)
+    unusable = _unusable_paths(ignore_files)
     return _keeping(reading, view, unusable, scope=scope) if unusable else reading
 
 
@@ -245,13 +235,8 @@ def _read(file: TreeFile, snapshot: Snapshot, *, scope: FileScope) -> FileReadin
     return known or read_one_file(file, snapshot, rules=scope.documents, allowance=scope.allowance)
 
 
-def considered(
-    snapshot: Snapshot, *, scope: FileScope
-) -> tuple[list[TreeFile], dict[str, str], dict[str, FileReading]]:
-    """Return the files of a full read; the ignore files, by path and blob; and the unusable ones among them.
-
-    Raises GitFault.
-    """
+def considered(snapshot: Snapshot, *, scope: FileScope) -> tuple[list[TreeFile], dict[str, FileReading]]:
+    """Return the files of a full read, and the ignore files, by path. Raises GitFault."""
     present = list(snapshot.files(scope.rules.path))
     # Where nothing counts anyway, rules that cannot be used must not keep what counts elsewhere from going.
     holding = [
@@ -259,15 +244,19 @@ def considered(
         for file in present
         if _is_ignore_file(file.path) and not scope.globs.excluded_folder(file.path.rpartition("/")[0])
     ]
-    rules = {file.path: file.blob for file in holding if file.readable}
-    ignore, unusable = read_ignore_file(rules, snapshot, scope=scope)
-    links = [file for file in holding if file.mode in LINKS]
-    rules |= {file.path: file.blob for file in links}
-    for file in links:  # their rules are unknown
-        why = f"it {LINKS[file.mode]}; make it a regular file, or remove it"
-        unusable[file.path] = _unusable(file.path, file.blob, why)
+    readable = {file.path: file.blob for file in holding if file.readable}
+    ignore, ignore_files = read_ignore_files(readable, snapshot, scope=scope)
+    for file in holding:
+        if file.mode in LINKS:  # its rules are unknown
+            why = f"it {LINKS[file.mode]}; make it a regular file, or remove it"
+            ignore_files[file.path] = _unusable(file.path, file.blob, why)
+    unusable = _unusable_paths(ignore_files)
     matter = [file for file in present if _matters(file, ignore, scope) and not _is_below(file.path, unusable)]
-    return matter, rules, unusable
+    return matter, ignore_files
+
+
+def _unusable_paths(ignore_files: Mapping[str, FileReading]) -> list[str]:
+    return [path for path, file in ignore_files.items() if not file.is_ignore_file]
 
 
 def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str], *, scope: FileScope) -> TreeReading:
@@ -286,16 +275,12 @@ def _keeping(reading: TreeReading, view: PlanningView, unusable: Collection[str]
 
 def _is_below(path: str, ignore_files: Collection[str]) -> bool:
     """Return True when a file is in the folder of one of these ignore files, or below it."""
-    if not ignore_files:
-        return False
     return any(path.startswith(one.removesuffix(file_selection.FILE_NAME)) for one in ignore_files)
 
 
 def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, since: str) -> TreeReading | None:
-    """Read what changed since a tree. Returns None when everything must be read: an ignore file changed or is a link,
-    or the tree is gone.
-
-    Below an ignore file that cannot be used nothing is read. Raises GitFault.
+    """Read what changed since a tree. Returns None when everything must be read: an ignore file changed or cannot be
+    used, or the tree is gone. Raises GitFault.
     """
     tree = snapshot.tree(scope.rules.path)
     if not snapshot.has(since):
@@ -303,27 +288,22 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
     changed = snapshot.changes(since, tree, scope.rules.path)
     named = {change.path for change in changed}
     changed += [change for change in scope.also if change.path not in named]
-    if any(_is_ignore_file(change.path) for change in changed):
-        return None
-    above = sorted({rules for change in changed for rules in _ignore_files_above(change.path)})
     waiting = set(view.unconverged(scope.rules.name))
-    unusable_before = {path for path in waiting if _is_ignore_file(path)}
-    if any(snapshot.blob(path) is None for path in unusable_before):
-        return None  # a link or a submodule, whose object holds no rules
-    rules = view.blobs(scope.rules.name, sorted(unusable_before.union(above)))
-    ignore, unusable = read_ignore_file(rules, snapshot, scope=scope)
-    if unusable.keys() != unusable_before:
+    if any(map(_is_ignore_file, (*waiting, *(change.path for change in changed)))):
         return None
-    changed = [change for change in changed if not _is_below(change.path, unusable)]
+    above = {rules for change in changed for rules in _ignore_files_above(change.path)}
+    rules = view.blobs(scope.rules.name, sorted(above))
+    ignore, ignore_files = read_ignore_files(rules, snapshot, scope=scope)
+    if _unusable_paths(ignore_files):
+        return None
     present = {change.path: change.new for change in changed if _matters(change.new or change, ignore, scope)}
     # What the index knows and does not matter any more, a link for instance: it is not there as what it was.
     known = view.blobs(scope.rules.name, [change.path for change in changed if change.path not in present])
     present |= dict.fromkeys(known)
     # What is not stored as Git wants it is judged again in every run: the store may let it in by now, and each run
     # tells all that is wrong with its head.
-    unread = {path for path in waiting if not _is_below(path, unusable)} - {change.path for change in changed}
-    present |= _unchanged(view, unread, scope=scope)
-    files: dict[str, FileReading] = dict(unusable)
+    present |= _unchanged(view, waiting - {change.path for change in changed}, scope=scope)
+    files: dict[str, FileReading] = {}
     while present:
         files |= {path: FileReading(path, None) for path, file in present.items() if file is None}
         there = [file for _, file in sorted(present.items()) if file is not None]
@@ -334,8 +314,8 @@ def read_changed(snapshot: Snapshot, view: PlanningView, *, scope: FileScope, si
         types = [key for key in keys if key.kind in components.TYPES]
         users = {user for those in view.referrers(scope.project, types).values() for user in those}
         sharing = {row.path for row in view.wanted_of(scope.rules.name, keys | users)} - files.keys()
-        present = _unchanged(view, (path for path in sharing if not _is_below(path, unusable)), scope=scope)
-    files |= _vacant_since(files, view, unusable, scope=scope)
+        present = _unchanged(view, sharing, scope=scope)
+    files |= _vacant_since(files, view, scope=scope)
     return TreeReading(tree=tree, full=False, files=_ordered(files.values()))
 
 
@@ -353,15 +333,12 @@ def _matters(file: TreeFile | TreeChange, ignore: file_selection.IgnoreRules, sc
     return stands_in or file_selection.is_considered(file.path, ignore, globs)
 
 
-def _vacant_since(
-    files: Mapping[str, FileReading], view: PlanningView, unusable: Collection[str], *, scope: FileScope
-) -> dict[str, FileReading]:
+def _vacant_since(files: Mapping[str, FileReading], view: PlanningView, *, scope: FileScope) -> dict[str, FileReading]:
     """Find vacant files that can be forgotten: their former resources were read in other files."""
     present = {found.key for file in files.values() for found in file.documents}
     paths = {path for path, key in view.given(scope.rules.name) if key in present and path not in files}
     why = dict(view.vacant_files(scope.rules.name)) if paths else {}
-    paths = {path for path in paths if path in why and not _is_below(path, unusable)}
-    blobs = view.blobs(scope.rules.name, sorted(paths))
+    blobs = view.blobs(scope.rules.name, sorted(paths & why.keys()))
     return {path: FileReading(path, blob, vacant=why[path]) for path, blob in blobs.items()}
 
 

@@ -15,7 +15,7 @@ from reconciler.planner.changes import ChangeRows, Origin
 from reconciler.planner.decisions import Decided
 from reconciler.planner.remasking import Remasking
 from reconciler.store.planning_view import SqlitePlanningView
-from reconciler.store.records import StoredVersion
+from reconciler.store.records import VersionRow
 from tests import worlds
 from tests.projects import Resource, destination, labelled, resource, type_of
 from tests.worlds import Answered, Following, Options, World
@@ -285,13 +285,13 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     def all_looked_through(
         view: SqlitePlanningView, project: str, kinds: Sequence[str], types: Iterable[str]
-    ) -> Iterator[StoredVersion]:
+    ) -> Iterator[VersionRow]:
         found.append("all")
         return naming(view, project, kinds, types)
 
     def one_looked_through(
         view: SqlitePlanningView, project: str, key: Key, *, number: int | None = None
-    ) -> Iterator[StoredVersion]:
+    ) -> Iterator[VersionRow]:
         found.append(key.name)
         return versions(view, project, key, number=number)
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.anyio
 
 def planned(name: str, *, beside: tuple[CommitPlanned, ...] = ()) -> CommitPlanned:
     """Return the plan of an entry, with its name as the tree."""
-    return CommitPlanned(0, name, False, {}, False, False, False, False, None, None, beside=beside)
+    return CommitPlanned(name, False, {}, False, False, False, False, None, None, beside=beside)
 
 
 class Planning:

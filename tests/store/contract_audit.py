@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from reconciler.store.audit_chain import ZERO, ChainHead
+from reconciler.model.audit_chain import ZERO, ChainHead
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditPlace, AuditWanted, Record
 from tests.store import rows

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from reconciler.store.contract import Moved, Store, StoreFault
-from reconciler.store.records import ApprovalRow, Changes, Record, StoredVersion, SuspensionRow
+from reconciler.store.records import ApprovalRow, Changes, Record, SuspensionRow, VersionRow
 from tests.store import looking, rows
 from tests.store.contract_lineages import lineage
 from tests.store.engines import Engine
@@ -63,7 +63,7 @@ class CommitPromises:
         await store.commit([rows.stored("a")], record=Record())
         await store.commit([rows.stored("a", number=2)], record=Record())
         masked = rows.body("a", 1, "(sensitive)")
-        row = StoredVersion(rows.PROJECT, rows.KIND, "a", 1, masked, b'{"/spec/padding":"x"}')
+        row = VersionRow(rows.PROJECT, rows.KIND, "a", 1, masked, b'{"/spec/padding":"x"}')
         assert await store.commit([Changes(rewritten=[row])], record=Record()) == 3
         newest, oldest = await looking.history(store, rows.key("a"))
         assert newest == rows.shown("a", 2)

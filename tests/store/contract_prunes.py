@@ -5,7 +5,7 @@ import pytest
 from reconciler.model.names import Key
 from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, PruneWindow
 from reconciler.store.contract import Moved, Store
-from reconciler.store.records import Approval, Changes, Held, Record, Remembered
+from reconciler.store.records import Changes, Held, Record, Remembered
 from tests.store import rows
 from tests.store.engines import Engine
 
@@ -25,7 +25,7 @@ async def hold(store: Store, *names: str, repository: str = "telemetry", approva
     await commit(store, rows.held(*names, repository=repository), record=record)
 
 
-def seen(engine: Engine, repository: str = "telemetry") -> tuple[set[str], Approval | None]:
+def seen(engine: Engine, repository: str = "telemetry") -> tuple[set[str], tuple[str, frozenset[Key]] | None]:
     """Return what stays, and what was let go, as a plan sees it."""
     view = engine.view()
     with view.snapshot():
@@ -95,12 +95,12 @@ class PrunePromises:
         assert await commit(store, record=Record(approval=rows.approval())) == before + 1
         both = frozenset({rows.key("a"), rows.key("b")})
         await hold(store, "a", "b", "c")
-        assert seen(engine)[1] == Approval(HEAD, both)
+        assert seen(engine)[1] == (HEAD, both)
         await commit(store, record=Record(approval=rows.approval()))
-        assert seen(engine)[1] == Approval(HEAD, both | {rows.key("c")})
+        assert seen(engine)[1] == (HEAD, both | {rows.key("c")})
         await hold(store, "a")
         await commit(store, record=Record(approval=rows.approval()))
-        assert seen(engine)[1] == Approval(HEAD, frozenset({rows.key("a")}))
+        assert seen(engine)[1] == (HEAD, frozenset({rows.key("a")}))
         assert seen(engine, "other")[1] is None
 
     @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ class PrunePromises:
             await commit(store, record=Record(approval=rows.approval(repository=name)))
         await commit(store, record=Record(forget_approval_of="telemetry", forget_held_of="telemetry"))
         assert seen(engine) == (set(), None)
-        assert seen(engine, "other") == ({"held a"}, Approval(HEAD, frozenset({rows.key("a")})))
+        assert seen(engine, "other") == ({"held a"}, (HEAD, frozenset({rows.key("a")})))
 
     async def test_a_repository_that_is_released_leaves_nothing_of_this(self, engine: Engine, store: Store) -> None:
         for name in ("telemetry", "other"):
@@ -133,7 +133,7 @@ class PrunePromises:
             )
         await commit(store, record=Record(release_repository="telemetry"))
         assert seen(engine) == (set(), None)
-        assert seen(engine, "other") == ({"held a"}, Approval(HEAD, frozenset({rows.key("a")})))
+        assert seen(engine, "other") == ({"held a"}, (HEAD, frozenset({rows.key("a")})))
         view = engine.view()
         with view.snapshot():
             assert [view.pruned_since(name, 0) for name in ("telemetry", "other")] == [

@@ -301,7 +301,7 @@ class ReadPromises:
     async def test_a_version_is_found_by_its_number_and_shown_as_in_the_history(self, store: Store) -> None:
         for number in (1, 2):
             await store.commit([rows.stored("a", number=number)], record=Record())
-        shown = [await store.version(rows.PROJECT, rows.key("a"), number) for number in (1, 2, 3)]
+        shown = [await store.get(rows.PROJECT, rows.key("a"), version=number) for number in (1, 2, 3)]
         assert [None if one is None else json.loads(one) for one in shown] == [
             rows.shown("a", 1, latest=False),
             rows.shown("a", 2),

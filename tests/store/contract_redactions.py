@@ -8,7 +8,7 @@ import pytest
 
 from reconciler.model.names import Key
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import AuditRow, Changes, QuoteRow, Record, StoredVersion, Traces
+from reconciler.store.records import AuditRow, Changes, QuoteRow, Record, Traces, VersionRow
 from tests.store import looking, redacting_process, rows
 from tests.store.contract_processes import start
 from tests.store.engines import Engine
@@ -17,8 +17,8 @@ SECRET = redacting_process.SECRET
 NAME = redacting_process.NAME
 
 
-def rewritten(number: int, padding: str) -> StoredVersion:
-    return StoredVersion(rows.PROJECT, rows.KIND, NAME, number, rows.body(NAME, number, padding), None)
+def rewritten(number: int, padding: str) -> VersionRow:
+    return VersionRow(rows.PROJECT, rows.KIND, NAME, number, rows.body(NAME, number, padding), None)
 
 
 def files_holding(folder: Path, text: str) -> list[str]:

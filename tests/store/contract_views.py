@@ -61,8 +61,8 @@ class ViewPromises:
             p: StoredState(p, rows.digest("p", 1), 1, owner=None, protected=True, incomplete=True, drifted=True),
         }
         told = rows.origin()
-        source = (told.head, told.tail, rows.AT)
-        assert {key: one[-4:] for key, one in documents.items()} == {
+        source = (told.head, told.tail)
+        assert {key: one[-3:] for key, one in documents.items()} == {
             key: (f"id-{key.name}", *source) for key in (a, b, p)
         }
         assert (bodies, elsewhere, taken) == ({name: rows.shown(name, 1) for name in "abp"}, {}, {"id-b": b})
@@ -119,7 +119,7 @@ class ViewPromises:
         view = engine.view()
         with view.snapshot():
             assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT)] == ["a", "b", "c"]
-            assert [stored.key.name for stored in view.owned_unwanted("telemetry", rows.PROJECT)] == ["a"]
+            assert [stored.key.name for stored in view.owned("telemetry", rows.PROJECT, unwanted=True)] == ["a"]
             assert (view.owned("telemetry", "other"), view.owned_count("telemetry", "other")) == ([], 0)
             assert view.owned_count("telemetry", rows.PROJECT) == 3
         view.close()
@@ -181,7 +181,7 @@ class ViewPromises:
 
 def document(name: str, body: bytes, *, number: int = 1) -> StoredDocument:
     told = rows.origin(number)
-    return StoredDocument(body, None, None, 0, rows.STATUS, f"id-{name}", told.head, told.tail, rows.AT)
+    return StoredDocument(body, None, None, 0, rows.STATUS, f"id-{name}", told.head, told.tail)
 
 
 def owned(name: str, *, path: str = "a.yaml", line: int = 1, owner: str = "telemetry") -> Changes:

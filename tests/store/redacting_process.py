@@ -7,7 +7,7 @@ import asyncio
 import sys
 from collections.abc import Iterator
 
-from reconciler.store.records import Changes, QuoteRow, Record, StoredVersion
+from reconciler.store.records import Changes, QuoteRow, Record, VersionRow
 from tests.store import engines, rows
 
 SECRET = "hunter2-"
@@ -35,7 +35,7 @@ def rewriting() -> Iterator[Changes]:
         numbers = range(start, start + PART)
         bodies = [rows.body(NAME, number, "(redacted)") for number in numbers]
         rewritten = [
-            StoredVersion(rows.PROJECT, rows.KIND, NAME, number, body, None)
+            VersionRow(rows.PROJECT, rows.KIND, NAME, number, body, None)
             for number, body in zip(numbers, bodies, strict=True)
         ]
         yield Changes(rewritten=rewritten)

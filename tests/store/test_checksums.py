@@ -17,7 +17,7 @@ from tests.store.engines import SqliteEngine
 
 pytestmark = pytest.mark.anyio
 
-BEFORE = next(at for at, step in enumerate(database.migrations()) if step.name.endswith("_checksums.sql"))
+BEFORE = 8  # steps, until there were checksums
 SECRETS = b'{"/spec/padding":"hush-hush"}'
 
 

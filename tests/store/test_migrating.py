@@ -21,10 +21,9 @@ pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).parents[2]
 STEPS = database.migrations()
 LATEST = STEPS[-1].number
-GOOD = Migration(number=LATEST + 1, name="9001_good.sql", sql="create table good (value any) strict;")
+GOOD = Migration(number=LATEST + 1, sql="create table good (value any) strict;")
 BAD = Migration(
     number=LATEST + 2,
-    name="9002_bad.sql",
     sql="create table half (value any) strict; insert into good values (1); nonsense;",
 )
 KILLED = """
@@ -41,7 +40,7 @@ connection.create_function("die", 0, die)
 numbers = "with recursive n(i) as (select 1 union all select i + 1 from n where i < 20000)"
 fill = f"insert into half {numbers} select hex(randomblob(99)) from n"
 sql = f"create table half (value any) strict; {fill}; update fact set value = 99; select die();"
-migrating.migrate(connection, steps=(Migration(number=int(sys.argv[2]), name="9001_killed.sql", sql=sql),))
+migrating.migrate(connection, steps=(Migration(number=int(sys.argv[2]), sql=sql),))
 """
 
 
@@ -60,7 +59,6 @@ def killed_in_a_step(path: Path) -> int:
 
 def test_the_steps_that_ship_are_numbered_without_a_gap() -> None:
     assert [step.number for step in STEPS] == list(range(1, LATEST + 1))
-    assert [step.name[:4] for step in STEPS] == [f"{step.number:04}" for step in STEPS]
 
 
 async def test_a_new_store_has_the_latest_version_and_says_whose_it_is(tmp_path: Path) -> None:
@@ -81,7 +79,7 @@ async def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> N
     with pytest.raises(sqlite3.OperationalError, match="nonsense"):
         database.migrate(connection, steps=(*STEPS, GOOD, BAD))
     assert (shape(connection), connection.in_transaction) == ((LATEST, []), False)
-    repaired = Migration(number=BAD.number, name=BAD.name, sql="create table half (value any) strict;")
+    repaired = Migration(number=BAD.number, sql="create table half (value any) strict;")
     database.migrate(connection, steps=(*STEPS, GOOD, repaired))
     assert shape(connection) == (LATEST + 2, ["good", "half"])
     connection.execute(f"pragma user_version = {LATEST}")
@@ -94,7 +92,7 @@ async def test_a_step_that_fails_leaves_the_store_as_it_was(tmp_path: Path) -> N
 
 def test_a_step_may_end_in_a_comment(tmp_path: Path) -> None:
     connection = database.open_writer(tmp_path / "store.db")
-    step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict; -- no line after this")
+    step = Migration(number=1, sql="create table good (value any) strict; -- no line after this")
     database.migrate(connection, steps=(step,))
     assert (shape(connection), connection.in_transaction) == ((1, ["good"]), False)
     connection.close()
@@ -120,7 +118,7 @@ def test_a_step_that_another_process_takes_meanwhile_is_taken_once(tmp_path: Pat
     first, second = (database.open_writer(tmp_path / "store.db") for _ in range(2))
     waiting = threading.Event()
     second.set_trace_callback(lambda statement: waiting.set() if statement.startswith("begin") else None)
-    step = Migration(number=1, name="0001_x.sql", sql="create table good (value any) strict;")
+    step = Migration(number=1, sql="create table good (value any) strict;")
     first.execute("begin immediate")
     with ThreadPoolExecutor(1) as executor:
         migrated = executor.submit(database.migrate, second, steps=(step,))

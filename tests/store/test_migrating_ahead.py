@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.store import audit, audit_chain, database
+from reconciler.model import audit_chain
+from reconciler.model.audit_chain import ChainHead, ChainRewrite, Content
+from reconciler.store import audit, database
 from reconciler.store.audit import BrokenChain, RedactedEvents
-from reconciler.store.audit_chain import ChainHead, ChainRewrite, Content
 from reconciler.store.records import AuditRow, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows

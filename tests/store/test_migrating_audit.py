@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model.audit_chain import ZERO, ChainHead
 from reconciler.store import audit, database
 from reconciler.store.audit import BrokenChain
-from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.sqlite import SqliteStore
 from tests.store import rows
 from tests.store.chains import tamper

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from reconciler.store.contract import Store
-from reconciler.store.records import Changes, Record, StoredVersion, Traces
+from reconciler.store.records import Changes, Record, Traces, VersionRow
 from tests.store import redacting_process, rows
 from tests.store.contract_redactions import SECRET, files_holding, filled
 from tests.store.contract_suite import StoreContract
@@ -27,7 +27,7 @@ class TestSqlite(StoreContract):
         await store.commit([rows.stored("a", "b", "c", padding=secret)], record=Record())
         assert files_holding(tmp_path, "hunter2") != []
         part = Changes(
-            rewritten=[StoredVersion(rows.PROJECT, rows.KIND, name, 1, rows.body(name, 1), None) for name in "abc"]
+            rewritten=[VersionRow(rows.PROJECT, rows.KIND, name, 1, rows.body(name, 1), None) for name in "abc"]
         )
         await store.commit([part], record=Record())
         assert await store.erase_traces() is Traces.ERASED

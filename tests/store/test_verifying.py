@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from reconciler.model import audit_chain
+from reconciler.model.audit_chain import ZERO, ChainHead
 from reconciler.model.errors import Refused
-from reconciler.store import audit, audit_chain, database
+from reconciler.store import audit, database
 from reconciler.store.audit import BrokenChain, RedactedEvents
-from reconciler.store.audit_chain import ZERO, ChainHead
 from reconciler.store.contract import StoreFault
 from reconciler.store.records import AuditRow, AuditWanted, Changes, Record
 from reconciler.store.sqlite import SqliteStore

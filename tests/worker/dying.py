@@ -13,7 +13,7 @@ from typing import Any
 
 from reconciler.model import documents
 from reconciler.worker import child, sandbox
-from reconciler.worker.messages import Answer, Begun, CommitJob, CommitPlanned, Envelope, Part, Ready
+from reconciler.worker.messages import Answer, CommitJob, CommitPlanned, Envelope, Part, Ready
 
 REST_SECONDS = 1.0
 ARMED = "armed"  # a file of this name among the marks: without it nothing happens
@@ -22,8 +22,7 @@ ARMED = "armed"  # a file of this name among the marks: without it nothing happe
 class Step(StrEnum):
     """When it is killed: of those that count, at the one with this number, the first one being 1."""
 
-    WAITING = "waiting"  # it took the commit, and did not say so
-    BEGUN = "begun"  # it said so, and did nothing yet
+    BEGUN = "begun"  # it took the commit, and did nothing yet
     FILE = "file"  # it is about to parse a file
     READY = "ready"  # it waits for the project's lock
     PART = "part"  # it sent a part
@@ -92,7 +91,7 @@ class Child(child.Worker):
     def _steps(self, envelope: Envelope, *views: Any) -> Any:
         if isinstance(envelope.job, CommitJob):
             self.death.commit = envelope.number
-            self.death.met(Step.WAITING)
+            self.death.met(Step.BEGUN)
         return super()._steps(envelope, *views)
 
     def _send(self, number: int, answer: Answer) -> None:
@@ -103,8 +102,6 @@ class Child(child.Worker):
             self.death.met(Step.END)
         super()._send(number, answer)
         match answer:
-            case Begun():
-                self.death.met(Step.BEGUN)
             case Ready():
                 self.death.met(Step.READY)
             case Part():

@@ -3,7 +3,7 @@
 worker = SpokenWorker(folder)
 async with worker.started() as process:
     task = await worker.asked(process, 1, job)
-    worker.say(1, Begun())
+    worker.say(1, Ready())
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from reconciler.worker import messages
 from reconciler.worker.messages import Answer, Job, Order, Reply
-from reconciler.worker.process import SECONDS, Answered, JobLock, WorkerProcess, WorkerSeconds
+from reconciler.worker.process import SECONDS, Answered, Lock, WorkerProcess, WorkerSeconds
 from tests.waiting import until
 
 LONGEST_SECONDS = 30.0  # what takes longer does not happen
@@ -50,6 +50,7 @@ class SpokenWorker:
         """The process, for as long as the context lasts."""
         command = (sys.executable, "-S", "-c", PROGRAM, str(self._answers), str(self._orders))
         process = await WorkerProcess.start(command, seconds=seconds, unasked=self.told.append)
+        self.say(0, messages.Ready())
         try:
             async with asyncio.timeout(LONGEST_SECONDS):
                 yield process
@@ -76,9 +77,27 @@ class SpokenWorker:
         return found
 
     async def asked(
-        self, process: WorkerProcess, number: int, job: Job, lock: JobLock | None = None
+        self,
+        process: WorkerProcess,
+        number: int,
+        job: Job,
+        *,
+        lock: Lock = contextlib.nullcontext,
+        held: contextlib.AsyncExitStack | None = None,
     ) -> "asyncio.Task[Answered]":
         """A job that the worker has been sent."""
-        task = asyncio.create_task(process.plan(number, job, lock or JobLock()))
+        task = asyncio.create_task(plan(process, number, job, lock=lock, held=held))
         await until(lambda: number in [order.number for order in self.orders()])
         return task
+
+
+async def plan(
+    process: WorkerProcess,
+    number: int,
+    job: Job,
+    *,
+    lock: Lock = contextlib.nullcontext,
+    held: contextlib.AsyncExitStack | None = None,
+) -> Answered:
+    """Have a job planned whose lock nobody releases but `held`."""
+    return await process.plan(number, job, lock=lock, held=held or contextlib.AsyncExitStack())

@@ -52,7 +52,7 @@ def rare(step: Step, number: int) -> Any:
     [
         (Step.FILE, 2),
         (Step.PLANNED, 1),
-        *(rare(step, 1) for step in (Step.WAITING, Step.BEGUN, Step.PART, Step.END)),
+        *(rare(step, 1) for step in (Step.BEGUN, Step.PART, Step.END)),
     ],
 )
 async def test_killed_at_any_step_of_a_small_commit(tmp_path: Path, small: Expected, step: Step, number: int) -> None:
@@ -91,7 +91,6 @@ async def test_killed_at_any_step_of_a_first_read(tmp_path: Path, large: Expecte
 @pytest.mark.parametrize(
     ("step", "number"),
     [
-        (Step.WAITING, 1),
         (Step.BEGUN, 1),
         (Step.FILE, 100),
         (Step.READY, 1),

@@ -17,7 +17,6 @@ from reconciler.worker import messages, process
 from reconciler.worker.messages import (
     Answer,
     At,
-    Begun,
     CommitJob,
     Context,
     Envelope,
@@ -31,16 +30,16 @@ from reconciler.worker.messages import (
     ReviewJob,
     Verb,
 )
-from reconciler.worker.process import SECONDS, Busy, JobLock, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
+from reconciler.worker.process import SECONDS, Busy, Overdue, WorkerGone, WorkerProcess, WorkerSeconds
 from tests.commit_jobs import commit_job
 from tests.waiting import until
-from tests.worker.spoken import SpokenWorker
+from tests.worker.spoken import SpokenWorker, plan
 
 pytestmark = pytest.mark.anyio
 
 CONTEXT = Context("store.db", "default", b"key", frozenset(), "2026-11-22T00:00:00Z", 0, b"seed")
 REDACT = RedactJob(CONTEXT, "Destination", "siem", "text", "admin", "request", dry_run=True)
-PLANNED = RequestPlanned(7, 202, b"{}", changed=False)
+PLANNED = RequestPlanned(202, b"{}")
 FILE = "Reading the file that Git knows as"
 LARGE = 8 * 2**20  # bytes: more than a pipe holds, and what a request may hold
 
@@ -70,7 +69,7 @@ def test_every_job_has_a_limit_and_nobody_who_asks_over_http_waits_without_one()
     assert [SECONDS[job].file for job in (CommitJob, ReviewJob)] == [60.0, 60.0]
 
 
-@pytest.mark.parametrize("answers", [[], [Begun()], [Begun(), Ready()], [Begun(), Failed("It cannot be done.")]])
+@pytest.mark.parametrize("answers", [[], [Ready()], [Failed("It cannot be done.")]])
 async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(
     worker: SpokenWorker, answers: list[Answer]
 ) -> None:
@@ -80,21 +79,42 @@ async def test_who_is_cancelled_in_the_moment_of_an_answer_is_cancelled(
         await cancelled(asked)
 
 
-@pytest.mark.parametrize("is_begun", [True, False], ids=["begun before", "begun later"])
-async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(
-    worker: SpokenWorker, *, is_begun: bool
-) -> None:
+async def test_a_job_that_hangs_ends_its_worker_although_its_caller_is_gone(worker: SpokenWorker) -> None:
     async with worker.started({RedactJob: WorkerSeconds(run=0.2)}) as child:
-        hanging, behind = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, REDACT)
-        if is_begun:
-            worker.say(1, Begun())
+        hanging = await worker.asked(child, 1, REDACT)
+        behind = asyncio.create_task(plan(child, 2, REDACT))
         await cancelled(hanging)
-        if not is_begun:
-            worker.say(1, Begun())
         with pytest.raises(WorkerGone) as gone:
             await behind
         assert (gone.value.begun, child.has_ended) == (False, True)
         assert worker.told == ["The worker was ended, since a job took longer than 0.2 seconds"]
+        assert [order.number for order in worker.orders() if isinstance(order, Envelope)] == [1]
+
+
+async def test_a_job_that_waits_for_another_of_its_kind_is_sent_after_that(worker: SpokenWorker) -> None:
+    async with worker.started() as child:
+        first = await worker.asked(child, 1, REDACT)
+        second = asyncio.create_task(plan(child, 2, REDACT))
+        other = await worker.asked(child, 3, request())  # another kind waits for neither
+        assert [order.number for order in worker.orders()] == [1, 3]
+        worker.say(1, Failed("It is not done."))
+        with pytest.raises(Refused):
+            await first
+        await until(lambda: 2 in [order.number for order in worker.orders()])
+        worker.say(2, PLANNED)
+        worker.say(3, PLANNED)
+        assert [answered.planned for answered in await asyncio.gather(second, other)] == [PLANNED, PLANNED]
+
+
+async def test_any_job_that_is_under_way_may_be_why_another_takes_too_long(worker: SpokenWorker) -> None:
+    seconds: dict[type[Job], WorkerSeconds] = {RedactJob: WorkerSeconds(run=0.2), RequestJob: WorkerSeconds(run=9.0)}
+    async with worker.started(seconds) as child:
+        late, other = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, request())
+        with pytest.raises(Overdue):
+            await late
+        with pytest.raises(WorkerGone) as gone:
+            await other
+        assert gone.value.begun
 
 
 async def test_a_job_that_is_answered_in_time_ends_no_worker_although_its_caller_is_gone(worker: SpokenWorker) -> None:
@@ -102,8 +122,6 @@ async def test_a_job_that_is_answered_in_time_ends_no_worker_although_its_caller
     async with worker.started(seconds) as child:
         left, other = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, request())
         await cancelled(left)
-        worker.say(1, Begun())
-        worker.say(2, Begun())
         worker.say(1, Failed("Nobody asks for it."))
         told = r"^The work took longer than 0\.9 seconds and was given up; do it in parts\.$"
         with pytest.raises(Overdue, match=told):
@@ -124,7 +142,7 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
 ) -> None:
     async with worker.started({CommitJob: WorkerSeconds(run=0.6, file=0.2)}) as child:
         asked = await worker.asked(child, 1, commit_job())
-        worker.say(1, Begun(), *map(At, read))
+        worker.say(1, *map(At, read))
         with pytest.raises(Overdue) as overdue:
             await asked
         assert (overdue.value.blob, overdue.value.message) == (blob, told)
@@ -133,7 +151,6 @@ async def test_a_job_that_hangs_in_a_file_says_so_before_its_own_time_is_over(
 async def test_each_file_of_a_job_has_a_time_of_its_own(worker: SpokenWorker) -> None:
     async with worker.started({CommitJob: WorkerSeconds(run=8.0, file=1.0)}) as child:
         asked = await worker.asked(child, 1, commit_job())
-        worker.say(1, Begun())
         for blob in ("a", "b", "c"):
             worker.say(1, At(blob))
             await asyncio.sleep(0.5)
@@ -168,9 +185,9 @@ class Lock:
 async def test_a_job_goes_on_when_its_lock_is_held_which_its_caller_releases(worker: SpokenWorker) -> None:
     lock = Lock()
     async with worker.started() as child:
-        held = JobLock(lock.hold)
-        asked = await worker.asked(child, 1, request(), held)
-        worker.say(1, Begun(), Ready())
+        held = contextlib.AsyncExitStack()
+        asked = await worker.asked(child, 1, request(), lock=lock.hold, held=held)
+        worker.say(1, Ready())
         await lock.wanted()
         assert [type(order) for order in worker.orders()] == [Envelope]
         lock.free.set()
@@ -178,7 +195,7 @@ async def test_a_job_goes_on_when_its_lock_is_held_which_its_caller_releases(wor
         worker.say(1, PLANNED)
         assert (await asked).planned == PLANNED
         assert lock.seen == ["wanted", "held"]
-        await held.release()
+        await held.aclose()
         assert lock.seen == ["wanted", "held", "released"]
 
 
@@ -187,8 +204,8 @@ async def test_a_job_that_waits_for_its_lock_has_no_limit_of_its_own_and_is_not_
 ) -> None:
     lock = Lock()
     async with worker.started({RequestJob: WorkerSeconds(run=0.2, locked=0.2)}) as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
-        worker.say(1, Begun(), Ready())
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
+        worker.say(1, Ready())
         await lock.wanted()
         await asyncio.sleep(0.5)
         assert worker.told == []
@@ -205,8 +222,8 @@ async def test_a_job_that_hangs_or_crashes_under_its_lock_releases_it(worker: Sp
     lock = Lock()
     lock.free.set()
     async with worker.started({RequestJob: WorkerSeconds(run=8.0, locked=0.2 if end == "overdue" else 8.0)}) as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
-        worker.say(1, Begun(), Ready())
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
+        worker.say(1, Ready())
         await until(lambda: Proceed(1, "request") in worker.orders())
         if end == "crash":
             os.kill(child.process_id, signal.SIGKILL)
@@ -222,8 +239,7 @@ async def test_a_job_whose_caller_is_gone_is_abandoned_where_it_would_need_its_l
 ) -> None:
     lock = Lock()
     async with worker.started() as child:
-        asked = await worker.asked(child, 1, request(), JobLock(lock.hold))
-        worker.say(1, Begun())
+        asked = await worker.asked(child, 1, request(), lock=lock.hold)
         if moment == "while it waits":
             worker.say(1, Ready())
             await lock.wanted()
@@ -241,8 +257,8 @@ async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) ->
         yield
 
     async with worker.started() as child:
-        asked = await worker.asked(child, 1, request(), JobLock(refused))
-        worker.say(1, Begun(), Ready())
+        asked = await worker.asked(child, 1, request(), lock=refused)
+        worker.say(1, Ready())
         with pytest.raises(Busy):
             await asked
         await until(lambda: worker.orders()[1:] == [Proceed(1, "request", is_wanted=False)])
@@ -251,7 +267,7 @@ async def test_a_job_whose_lock_is_refused_is_abandoned(worker: SpokenWorker) ->
 async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worker(worker: SpokenWorker) -> None:
     async with worker.started() as child:
         asked = await worker.asked(child, 1, REDACT)
-        worker.say(1, Begun(), Failed("It is odd.", state="odd"))
+        worker.say(1, Failed("It is odd.", state="odd"))
         with pytest.raises(WorkerGone) as gone:
             await asked
         assert (gone.value.begun, worker.told) == (True, ["The worker ended with code 0"])
@@ -260,7 +276,7 @@ async def test_a_job_whose_answer_makes_no_sense_is_told_of_the_end_of_its_worke
 async def test_a_job_whose_answer_nests_too_deeply_is_told_of_the_end_of_its_worker(
     worker: SpokenWorker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    known = msgspec.msgpack.encode({"number": 1, "answer": {"type": "begun"}})
+    known = msgspec.msgpack.encode({"number": 1, "answer": {"type": "ready"}})
     # A field more than there are: an array that holds an array, and so on.
     answer = bytes([known[0] + 1]) + known[1:] + b"\xa4more" + b"\x91" * 50_000 + b"\xc0"
     async with worker.started() as child:
@@ -279,7 +295,7 @@ async def test_nobody_waits_for_a_pipe_that_what_a_worker_started_holds_open(
     monkeypatch.setattr(process, "STOP_SECONDS", 0.1)
     told: list[str] = []
     child = await WorkerProcess.start(("sh", "-c", f"sleep 1 & {last}"), seconds=SECONDS, unasked=told.append)
-    hanging = asyncio.create_task(child.plan(1, REDACT, JobLock()))
+    hanging = asyncio.create_task(plan(child, 1, REDACT))
     await asyncio.sleep(0.1)
     await child.end()
     with pytest.raises(WorkerGone) as gone:
@@ -294,12 +310,8 @@ async def test_a_worker_that_is_ended_makes_no_job_suspect_and_one_that_ends_doe
         folder = tmp_path / str(is_asked)
         folder.mkdir()
         worker = SpokenWorker(folder)
-        async with worker.started({RedactJob: WorkerSeconds(run=30.0, wait=30.0)}) as child:
-            asked, behind = await worker.asked(child, 1, REDACT), await worker.asked(child, 2, request_of_none())
-            worker.say(1, Begun())
-            worker.say(2, Failed("It is not done."))
-            with pytest.raises(Refused):  # by then the first one is begun
-                await behind
+        async with worker.started() as child:
+            asked = await worker.asked(child, 1, REDACT)
             if is_asked:
                 await child.end()
             else:
@@ -310,32 +322,28 @@ async def test_a_worker_that_is_ended_makes_no_job_suspect_and_one_that_ends_doe
     assert found == [False, True]
 
 
-def request_of_none() -> RedactJob:
-    """A job that says by its answer that what came before it was taken."""
-    return msgspec.structs.replace(REDACT, text="none")
-
-
-async def test_who_waits_to_hand_a_job_over_waits_no_longer_and_no_job_is_cut_or_piled_up(tmp_path: Path) -> None:
-    start, came = tmp_path / "start", tmp_path / "came"
+async def test_no_job_is_cut_or_piled_up_before_a_worker_that_takes_none(tmp_path: Path) -> None:
+    ready, start, came = tmp_path / "ready", tmp_path / "start", tmp_path / "came"
+    ready.write_bytes(messages.framed(messages.Reply(0, Ready())))
     os.mkfifo(start)
-    command = ("sh", "-c", f"read line < {start}; cat > {came}")
-    # A request cannot be begun in time, since the worker takes nothing yet; the commit waits.
+    command = ("sh", "-c", f"cat {ready}; read line < {start}; cat > {came}")
     seconds: dict[type[Job], WorkerSeconds] = {
-        RequestJob: WorkerSeconds(run=5.0, wait=0.1),
-        CommitJob: WorkerSeconds(run=5.0),
+        RequestJob: WorkerSeconds(run=9.0, wait=0.5),
+        CommitJob: WorkerSeconds(run=9.0),
     }
     child = await WorkerProcess.start(command, seconds=seconds, unasked=lambda _: None)
-    for number in (1, 2):
-        with pytest.raises(Busy):
-            await child.plan(number, request(LARGE), JobLock())
-    commit = asyncio.create_task(child.plan(3, commit_job(), JobLock()))
-    await asyncio.sleep(0.1)
+    first = asyncio.create_task(plan(child, 1, request(LARGE)))
+    await asyncio.sleep(0.2)  # it is sent
+    with pytest.raises(Busy):
+        await plan(child, 2, request(LARGE))
+    commit = asyncio.create_task(plan(child, 3, commit_job()))
+    await cancelled(first)
     await asyncio.to_thread(start.write_text, "go\n")
     await until(lambda: came.exists() and came.stat().st_size > LARGE)
     await child.end()
     with pytest.raises(WorkerGone):
         await commit
-    assert numbers(came.read_bytes()) == [1, 3]
+    assert sorted(set(numbers(came.read_bytes()))) == [1, 3]
 
 
 def numbers(sent: bytes) -> list[int]:

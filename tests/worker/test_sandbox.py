@@ -263,7 +263,6 @@ def test_why_there_is_no_landlock_is_told(number: int, why: str) -> None:
 @pytest.mark.parametrize(
     ("version", "rights"),
     [
-        (0, (0, 0, 0)),
         (1, (0x1FFF, 0, 0)),
         (2, (0x3FFF, 0, 0)),
         (3, (0x7FFF, 0, 0)),

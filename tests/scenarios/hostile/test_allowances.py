@@ -75,7 +75,7 @@ def test_a_file_that_is_set_aside_is_not_read_and_the_others_are_told_of() -> No
     allowance.file("good", 1)
     with pytest.raises(Refused, match=ASIDE):
         allowance.file("bad", 1)
-    allowance.no_file()
+    allowance.at("")
     assert read == ["good", ""]
 
 

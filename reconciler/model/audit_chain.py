@@ -1,6 +1,6 @@
 r"""The hash chain of the audit. Pure.
 
-    leaf(event)  = SHA-256 of the event as a JSON array, in the order of `Event`, its salt (base64 or null) last
+    leaf(event)  = SHA-256 of the event as a JSON array, in the order of an `AuditRow`, its salt (base64 or null) last
     content      = SHA-256 of the leaves in the order of their numbers, then of each redaction [event, before, after]
     hash(link)   = SHA-256 of the hash before it, the JSON array [number, events, firstAt, lastAt, address], the content
 
@@ -16,8 +16,6 @@ import hashlib
 from typing import NamedTuple
 
 import msgspec
-
-from reconciler.store.records import AuditRow
 
 ZERO = bytes(32)
 SALT_BYTES = 16
@@ -68,8 +66,8 @@ class ChainRewrite(NamedTuple):
     after: bytes
 
 
-def leaf(number: int, event: AuditRow, salt: bytes | None) -> bytes:
-    """Return the hash of one event, as a reader of the audit gets it, with its own address."""
+def leaf(number: int, event: tuple[object, ...], salt: bytes | None) -> bytes:
+    """Return the hash of one event, whose members are those that a reader of the audit gets, with its own address."""
     return hashlib.sha256(_encode((number, *event, salt))).digest()
 
 

@@ -1,0 +1,22 @@
+"""The context of a job as the planner takes it: what a plan is judged against, and the origin of its change."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from reconciler.model.values import Value
+from reconciler.planner.changes import Origin
+from reconciler.planner.stored import StoreSnapshot
+from reconciler.store.contract import PlanningView
+from reconciler.worker.messages import Context
+
+
+def store_snapshot(context: Context, view: PlanningView, *, check: Callable[[], object]) -> StoreSnapshot:
+    """Return what a plan is judged against. `check` raises when there is no time left."""
+    snapshot = StoreSnapshot(view, context.project, context.hmac_key, context.at, check=check)
+    return replace(snapshot, available=context.secrets, refuse_unknown=context.refuse_unknown)
+
+
+def origin(context: Context, actor: str, source: Mapping[str, Value]) -> Origin:
+    """Return the origin of a change that is of no run, request or repository yet."""
+    when = (context.at, context.milliseconds, context.seed)
+    return Origin(context.project, actor, None, None, None, *when, source, context.hmac_key)
