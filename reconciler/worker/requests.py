@@ -95,7 +95,7 @@ def _plan(
             check=time_left.check,
         )
         decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
-        rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
+        rows = ChangeRows(decided, view, origin=_origin(job))
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)

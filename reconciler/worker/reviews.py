@@ -351,7 +351,7 @@ class EntryWriter:
     def _notes(self) -> Iterator[str]:
         """Yield what a reader should know beside the statuses."""
         decision = self._decision
-        told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
+        told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.passed))
         yield from filter(None, told)
         changed = [one for one in decision.reading.files if one.path in self._read.changed]
         yield from trees.told_files(one for one in changed if not decision.pruning.names(one.path))
@@ -432,8 +432,8 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     """Yield the entries of repositories that are applied as one change."""
     world = found[0].world
     judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
-    applied = [each for decision in judged if not decision.refused for each in decision.decisions]
-    every = [each for decision in judged for each in decision.decisions]
+    applied = [decision.decided for decision in judged if not decision.refused]
+    every = [decision.decided for decision in judged]
     affected, lookup = Affected(every, world), _types_after(every, world)
     flows = delivery_changes.find_flows(applied, world)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
