@@ -95,7 +95,6 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
-    change.hide_guesses(kept, lookup)
     judging = BlindTypes(lookup, kept, change.tried_types(lookup))
     together, apart = change.resolve(lookup, judging)
     change.refuse(together, apart)
@@ -188,54 +187,33 @@ class _Change:
         return frozenset(key for key in self.arriving_types() if not stored.is_same_type(key, before, lookup))
 
     def keep_secrets(self, lookup: TypeLookup) -> Mapping[Key, frozenset[Pointer]]:
-        """Put the secrets that stay in place. Returns the places where `(sensitive)` stood for one."""
+        """Put the secrets that stay in place, and take its digest from each document with a guess at a secret. Returns
+        the places where `(sensitive)` stood for one.
+        """
+        snapshot, before = self._snapshot, [batch.documents for batch in self.batches]
         places: dict[Key, frozenset[Pointer]] = {}
-        batches = []
-        for batch in self.batches:
+        for index, batch in enumerate(self.batches):
             documents, kept = resolving.keep_secrets(
-                batch.documents, self._snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
+                batch.documents, snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
             )
-            batches.append(batch if documents is batch.documents else replace(batch, documents=documents))
             places |= kept
-        if any(one is not other for one, other in zip(batches, self.batches, strict=True)):
-            self.batches = batches
+            asked = {ordinal for ordinal, one in enumerate(documents) if self._may_guess(one, batch)}
+            documents = resolving.without_guesses(documents, asked, kept, snapshot, lookup=lookup)
+            self.batches[index] = replace(batch, documents=documents)
+        if any(batch.documents is not documents for batch, documents in zip(self.batches, before, strict=True)):
             self._plan()
         return places
 
-    def hide_guesses(self, kept: Mapping[Key, frozenset[Pointer]], lookup: TypeLookup) -> None:
-        """Make a secret in clear never equal to the stored one where the answer would tell whether it is, and nothing
-        else came of a wrong guess: in all of a dry run, otherwise in what another owns. A guess that is right must not
-        show in anything that follows.
+    def _may_guess(self, document: Desired, batch: DocumentBatch) -> bool:
+        """Return True where the answer would tell if a secret equals the stored one, and nothing else came of a wrong
+        guess: in all of a dry run, otherwise in what another owns.
         """
-        snapshot, changed = self._snapshot, False
-
-        def is_known(document: Desired) -> bool:
-            return document.key is not None and snapshot.known.get(document.key) == document.digest
-
-        for index, batch in enumerate(self.batches):
-            of_another = {
-                key
-                for key, present in batch.stored.items()
-                if not planner.is_free(present, actor=batch.actor, suspended=snapshot.suspended)
-            }
-            if not of_another and not snapshot.hide_guesses:
-                continue
-            asked = {
-                ordinal: one
-                for ordinal, one in enumerate(batch.documents)
-                if one.owned
-                and (one.key in of_another or (snapshot.hide_guesses and one.key in batch.stored and not is_known(one)))
-            }
-            guesses = resolving.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
-            if guesses:
-                documents = [
-                    structs.replace(one, digest=b"") if ordinal in guesses else one
-                    for ordinal, one in enumerate(batch.documents)
-                ]
-                self.batches[index] = replace(batch, documents=documents)
-                changed = True
-        if changed:
-            self._plan()
+        snapshot = self._snapshot
+        if document.key is None or document.key not in batch.stored or not document.owned:
+            return False
+        if snapshot.hide_guesses and snapshot.known.get(document.key) != document.digest:
+            return True
+        return not planner.is_free(batch.stored[document.key], actor=batch.actor, suspended=snapshot.suspended)
 
     def resolve(self, lookup: TypeLookup, judging: BlindTypes) -> tuple[Resolved, list[Resolved]]:
         """Judge all together, then of each batch the documents that are judged apart."""

@@ -39,23 +39,6 @@ def find_flows(decided: Sequence[Decided], snapshot: StoreSnapshot) -> tuple[Flo
     return flows.in_order(found)
 
 
-def flows_of_each(parts: Sequence[Sequence[Decided]], snapshot: StoreSnapshot, *, otherwise: int) -> list[list[Flow]]:
-    """Return what a change does to delivery, divided by the part that changes the resource a flow is told with;
-    `otherwise` is the number of the part for all others. Raises StoreFault.
-    """
-    told: list[list[Flow]] = [[] for _ in parts]
-    holders = {
-        one.key: number
-        for number, part in enumerate(parts)
-        for each in part
-        for one in each.outcomes
-        if one.change is not Change.NONE
-    }
-    for flow in find_flows([one for part in parts for one in part], snapshot):
-        told[holders.get(subject(flow), otherwise)].append(flow)
-    return told
-
-
 def subject(flow: Flow) -> Key:
     """Return the resource that a flow is told with: the Configuration, or the destination that moves."""
     configuration, colon, _ = flow.destination.partition(":")

@@ -68,32 +68,34 @@ def keep_secrets(
     return kept, places
 
 
-def secret_guesses(
-    asked: Mapping[int, Desired],
+def without_guesses(
+    documents: Sequence[Desired],
+    asked: Collection[int],
     places: Mapping[Key, frozenset[Pointer]],
     snapshot: StoreSnapshot,
     *,
     lookup: Lookup,
-) -> frozenset[int]:
-    """Return, by ordinal, those of these valid documents whose resource is stored and that have a secret in clear: by
-    its type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
+) -> Sequence[Desired]:
+    """Return the documents, without the digest for those of the `asked` whose resource is stored and that have a secret
+    in clear: by its type, or because one is stored there. So it is never equal to the stored one, and a right guess
+    shows in nothing that follows. `places` are those of a `(sensitive)`, which is no guess.
     """
-    view, project = snapshot.view, snapshot.project
-    found = view.documents(project, [one.key for one in asked.values() if one.key is not None])
-    guessing = set()
-    for ordinal, one in asked.items():
-        before = None if one.key is None else found.get(one.key)
-        if before is None or one.key is None:
-            continue
-        owned = one.document()
-        secret: set[Pointer] = set()
-        with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
-            secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
-        with suppress(Damaged):
-            secret.update(_restored(one.key, owned, before, lookup=lookup, accept_invalid=False).once_secret)
-        if not places.get(one.key, frozenset()).issuperset(secret):
-            guessing.add(ordinal)
-    return frozenset(guessing)
+    if not asked:
+        return documents
+    keys = {ordinal: key for ordinal in asked if (key := documents[ordinal].key) is not None}
+    found = snapshot.view.documents(snapshot.project, keys.values())
+    hidden = list(documents)
+    for ordinal, key in keys.items():
+        if key in found:
+            owned = documents[ordinal].document()
+            secret: set[Pointer] = set()
+            with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
+                secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
+            with suppress(Damaged):
+                secret.update(_restored(key, owned, found[key], lookup=lookup, accept_invalid=False).once_secret)
+            if not places.get(key, frozenset()).issuperset(secret):
+                hidden[ordinal] = structs.replace(documents[ordinal], digest=b"")
+    return hidden
 
 
 def still_secret(

@@ -260,14 +260,20 @@ def write_commits(
     """Make the rows of decisions, inside the snapshot of this revision; `changed_by` as `lineage_of_run` finds it."""
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
-    applied = [() if one.refused else (one.decided,) for one in decided]
-    told = delivery_changes.flows_of_each(applied, world, otherwise=_teller(decided))
+    applied = {number: one.decided for number, one in enumerate(decided) if not one.refused}
+    flows_changed = delivery_changes.find_flows([*applied.values()], world)
+    # A flow is told with the head that changes its resource.
+    holders = {
+        one.key: number for number, each in applied.items() for one in each.outcomes if one.change is not Change.NONE
+    }
+    tellers = [holders.get(delivery_changes.subject(flow), _teller(decided)) for flow in flows_changed]
     # Deletions first, as in each of them: the id of a deleted resource is free for a new one.
     for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
         made += [] if decision.refused else [changes]
-        planned[number] = _write(commit, decision, changes, flows_changed=told[number], revision=revision, emit=emit)
+        told = [flow for flow, teller in zip(flows_changed, tellers, strict=True) if teller == number]
+        planned[number] = _write(commit, decision, changes, flows_changed=told, revision=revision, emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
