@@ -12,7 +12,8 @@ from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
 from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import origin_of
+from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
 from reconciler.store.records import ApprovalRow, AuditRow, Held, Record, RepositoryRow, SuspensionRow
 
@@ -134,7 +135,7 @@ def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
 # Changes of the settings
 
 
-def watching_record(now: WatchedRepository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
+def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
     """The record of a repository that is watched, or since a reload otherwise than before; None if nothing changed.
 
     Of an earlier process, the store remembers where commits came from, and no other setting.
@@ -142,7 +143,7 @@ def watching_record(now: WatchedRepository, row: RepositoryRow, *, is_reload: bo
     by = Intervention(SETTINGS, at)
     if not is_reload and not row.since:  # nothing is remembered
         return Record(repository=row._replace(since=at), audit=(_event(CREATED, now.name, now.project, by),))
-    if not is_reload and row.origin in (None, now.origin):
+    if not is_reload and row.origin in (None, origin_of(now)):
         return None
     return Record(audit=(_event(CONFIGURED, now.name, now.project, by),))
 

@@ -25,8 +25,9 @@ from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import fingerprint_of, followed_by, origin_of, source_of
 from reconciler.settings.bounded_io import BoundedIO
+from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
 from reconciler.store.records import Record, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
@@ -83,7 +84,7 @@ class Reconciler:
 
     def __init__(
         self,
-        watched: WatchedRepository,
+        watched: Repository,
         environment: ReconcileEnvironment,
         *,
         following: Following,
@@ -95,6 +96,7 @@ class Reconciler:
         remote are its `group`, and `tell_group` tells them of a new head.
         """
         self.watched = watched
+        self.source = source_of(watched)
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
         self._store = environment.store
@@ -178,8 +180,8 @@ class Reconciler:
             await following.recall(memory.row.commit, insists=run.is_requested)
 
         # Verify, before anything of it is read. A signature is checked once for the same file of signers.
-        if watched.signers_file is not None:
-            allowed = await self._signers.answer(partial(verification.read_signers, watched.signers_file))
+        if watched.verify.signers_file is not None:
+            allowed = await self._signers.answer(partial(verification.read_signers, watched.verify.signers_file))
             signature = head.commit, head.tag, allowed.digest
             if memory.verified != signature:
                 await following.verify(head, allowed)
@@ -257,7 +259,7 @@ class Reconciler:
         run.full |= self.memory.row.fingerprint != run.fingerprint
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
-        return self.watched.fingerprint(secrets, rules=self._environment.rules)
+        return fingerprint_of(self.watched, secrets, rules=self._environment.rules)
 
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
@@ -282,7 +284,7 @@ class Reconciler:
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
     def _verdict(self, run: Run) -> RunVerdict:
-        return runs.judge_run(run, self.memory.row, origin=self.watched.origin)
+        return runs.judge_run(run, self.memory.row, origin=origin_of(self.watched))
 
     def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
@@ -339,7 +341,7 @@ class Reconciler:
         """Why nothing is polled; None if the repository is not suspended."""
         if self.memory.suspension is not None:
             return interventions.suspension_message(self.memory.suspension)
-        return interventions.SETTING if self.watched.suspended else None
+        return interventions.SETTING if self.watched.suspend else None
 
     @property
     def is_suspension_over(self) -> bool:
@@ -364,7 +366,7 @@ class Reconciler:
         """The source of the applied commit: a branch by its short name, otherwise the full name of a ref; `HEAD` if the
         remote's HEAD names no branch, and before the first poll.
         """
-        follows = self.watched.follows
+        follows = followed_by(self.watched)
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
 
     @property
@@ -397,7 +399,7 @@ class Reconciler:
             branch=branch,
             run=run,
             full=full,
-            origin=self.watched.origin,
+            origin=origin_of(self.watched),
             neighbours=self._neighbours(),
         )
 

@@ -22,7 +22,8 @@ from reconciler.reconcile.interventions import Intervention, Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import followed_by, source_of
+from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ProjectRepository
@@ -38,7 +39,7 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
     What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
     What the last run found and could not be written, since the disk is full for instance, comes from memory.
     """
-    one = reconciler.watched
+    one, follows = reconciler.watched, followed_by(reconciler.watched)
     remembered = await store.remembered(one.name, held=HELD_SHOWN)
     row = remembered.row or reconciler.memory.row
     state = reconciler.memory.unwritten or row
@@ -49,8 +50,8 @@ async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
             "project": one.project,
             "url": one.url,
             "branch": one.branch,
-            "follows": {"kind": one.follows.kind, "name": one.follows.name},
-            "path": one.rules.path,
+            "follows": {"kind": follows.kind, "name": follows.name},
+            "path": one.path,
             "state": state.state,
             "message": state.message,
             "since": state.since or None,
@@ -83,7 +84,7 @@ class Repositories:
 
     # Start, reload, stop
 
-    async def start(self, wanted: Iterable[WatchedRepository], *, trigger: Trigger = Trigger.START) -> None:
+    async def start(self, wanted: Iterable[Repository], *, trigger: Trigger = Trigger.START) -> None:
         """Watch exactly these: new and changed ones begin with a run, others go on undisturbed.
 
         The API owns from now on what a repository applied that is not watched any more; nothing of it is deleted.
@@ -91,7 +92,7 @@ class Repositories:
         async with self._changing:
             await self._start({one.name: one for one in wanted}, trigger=trigger)
 
-    async def _start(self, wanted: Mapping[str, WatchedRepository], *, trigger: Trigger) -> None:
+    async def _start(self, wanted: Mapping[str, Repository], *, trigger: Trigger) -> None:
         # What may fail comes before anything is stopped, as far as it can.
         for project in sorted({one.project for one in wanted.values()}):
             if await self._environment.ensure_project(project):
@@ -111,7 +112,7 @@ class Repositories:
         self._loops = staying | fresh
         followed = {_group_of(loop.reconciler.watched) for loop in self._loops.values()}
         self._groups = {which: group for which, group in self._groups.items() if which in followed}
-        await self._environment.remotes.keep([loop.reconciler.watched.source for loop in self._loops.values()])
+        await self._environment.remotes.keep([loop.reconciler.source for loop in self._loops.values()])
         for name, loop in fresh.items():
             # What was requested is done under the new settings.
             loop.queue = (leaving[name].queue if name in leaving else []) + loop.queue
@@ -124,14 +125,13 @@ class Repositories:
             self._loops.clear()
             await self._environment.remotes.close()
 
-    async def _loop(self, one: WatchedRepository) -> Loop:
-        following = self._environment.remotes.follow(one.source)
+    async def _loop(self, one: Repository) -> Loop:
         neighbours = partial(self._neighbours, one)
         group = self._groups.setdefault(_group_of(one), CommitGroup(self._environment.applier))
         reconciler = Reconciler(
             one,
             self._environment,
-            following=following,
+            following=self._environment.remotes.follow(source_of(one)),
             neighbours=neighbours,
             group=group,
             tell_group=partial(self._tell_group, one),
@@ -148,7 +148,7 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
-    def _neighbours(self, one: WatchedRepository) -> tuple[ProjectRepository, ...]:
+    def _neighbours(self, one: Repository) -> tuple[ProjectRepository, ...]:
         """The other repositories that fill the same project, by name."""
         return tuple(
             reconciler.neighbour
@@ -156,15 +156,15 @@ class Repositories:
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
 
-    def _tell_group(self, one: WatchedRepository, head: RefHead) -> None:
+    def _tell_group(self, one: Repository, head: RefHead) -> None:
         """Have the others that follow the same take part in a commit that this one found."""
         for loop in self._loops.values():
             other, memory = loop.reconciler, loop.reconciler.memory
-            is_same = _group_of(other.watched) == _group_of(one) and other.watched.follows == one.follows
+            is_same = _group_of(other.watched) == _group_of(one) and followed_by(other.watched) == followed_by(one)
             if is_same and other.why_suspended is None and memory.row.head != head.commit:
                 loop.join()
 
-    async def _release_unwatched(self, wanted: Mapping[str, WatchedRepository]) -> None:
+    async def _release_unwatched(self, wanted: Mapping[str, Repository]) -> None:
         store, applier = self._environment.store, self._environment.applier
         # A suspension is kept: the repository may be missing by mistake, and comes back suspended.
         for row in await store.repositories():
@@ -227,7 +227,7 @@ class Repositories:
     def hook_secret_file(self, name: str) -> Path | None:
         """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
         found = self.reconciler(name)
-        return None if found is None else found.watched.hook_secret_file
+        return None if found is None else found.watched.hook.secret_file
 
     # Ask for runs
 
@@ -292,7 +292,7 @@ class Repositories:
             loop = self._loops.get(name)
             if loop is None:
                 return None
-            if loop.reconciler.watched.suspended:
+            if loop.reconciler.watched.suspend:
                 raise Suspended(
                     f"{name} is suspended by its setting `suspend: true`, which the API does not change; set it to "
                     "false, and reload the settings."
@@ -334,7 +334,7 @@ class Repositories:
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
 
-def _group_of(one: WatchedRepository) -> Hashable:
+def _group_of(one: Repository) -> Hashable:
     """Identify the entries that one change may concern: those with one project and one mirror."""
     return one.project, one.url, one.credentials
 

@@ -13,7 +13,7 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
 from reconciler.model.outcomes import REFUSED
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings.repositories import Repository
 from reconciler.store.records import Record, RepositoryRow, RunRow
 from reconciler.worker.messages import CommitPlanned
 
@@ -194,7 +194,7 @@ def run_record(run: Run, verdict: RunVerdict, *, finished: datetime, is_news: bo
     )
 
 
-def unread_row(watched: WatchedRepository) -> RepositoryRow:
+def unread_row(watched: Repository) -> RepositoryRow:
     """Return the row of a repository of which nothing is remembered: it has no `since`."""
     state = RepositoryState.NEVER_READ.value
     return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
