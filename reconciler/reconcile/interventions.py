@@ -5,7 +5,6 @@ releases is decided in `planner.pruning`.
 """
 
 import math
-from dataclasses import dataclass
 from datetime import datetime
 
 from reconciler.git import faults
@@ -32,14 +31,11 @@ class NotHeld(Refused):
     """Nothing can be approved at this commit; the message says where it can, or what to correct."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intervention:
-    """The actor of a change, when it is made, and by which request or in which run."""
-
-    actor: str
-    at: str
-    request: str | None = None
-    run: str | None = None
+def intervention(
+    one: Repository, *, actor: str, at: str, request: str | None = None, run: str | None = None
+) -> AuditRow:
+    """Return the audit event of a change of a repository, still without the action."""
+    return AuditRow(at, one.project, actor, "", "Repository", one.name, request=request, run=run)
 
 
 # Suspensions
@@ -61,23 +57,23 @@ def seconds_left(suspension: SuspensionRow, now: datetime) -> float:
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
-def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
+def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
     """The begin of a suspension: the repository's last applied and last seen heads stay known."""
     since = row.since if row.state == RepositoryState.SUSPENDED else suspension.since
     state = RepositoryState.SUSPENDED.value
     row = row._replace(state=state, message=suspension_message(suspension), since=since)
-    event = _event("suspended", row.name, row.project, by, detail=_reason(suspension))
+    event = by._replace(action="suspended", detail=_reason(suspension))
     return Record(repository=row, suspension=suspension, audit=(event,))
 
 
-def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
+def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
     """The end of a suspension.
 
     Without a fingerprint everything is read again, even by another process: so what drifted is overwritten.
     """
     state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
     row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
-    event = _event("resumed", row.name, row.project, by, detail=_reason(suspension))
+    event = by._replace(action="resumed", detail=_reason(suspension))
     return Record(repository=row, resume=row.name, audit=(event,))
 
 
@@ -95,19 +91,12 @@ def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] 
 # Approvals of held deletions
 
 
-async def approve(name: str, *, commit: str, by: Intervention, store: Store, applier: Applier) -> None:
+async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) -> None:
     """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Locked, and
     Moved if a run changed meanwhile what is held.
     """
-    remembered = await store.remembered(name, held=0)
-    project = _project_at(remembered.row, name, commit=commit)
-    event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
-    approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
-    await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
-
-
-def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
-    """The repository's project, if something can be approved at this commit; otherwise NotHeld is raised."""
+    name = by.name
+    row, _, _, held = await store.remembered(name, held=0)
     if row is None or row.approvable is None or row.head is None:
         raise NotHeld(f"{name} holds nothing, so there is nothing to approve.")
     if row.head != commit:
@@ -117,7 +106,9 @@ def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
         )
     if row.approvable == 0:
         raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
-    return row.project
+    event = by._replace(action="approved", detail=f"{held.total} held at {commit}")
+    approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
+    await applier.tell(Record(approval=approval, audit=(event,)), project=by.project, is_request=True)
 
 
 def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
@@ -140,12 +131,12 @@ def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at:
 
     Of an earlier process, the store remembers where commits came from, and no other setting.
     """
-    by = Intervention(SETTINGS, at)
+    by = intervention(now, actor=SETTINGS, at=at)
     if not is_reload and not row.since:  # nothing is remembered
-        return Record(repository=row._replace(since=at), audit=(_event(CREATED, now.name, now.project, by),))
+        return Record(repository=row._replace(since=at), audit=(by._replace(action=CREATED),))
     if not is_reload and row.origin in (None, origin_of(now)):
         return None
-    return Record(audit=(_event(CONFIGURED, now.name, now.project, by),))
+    return Record(audit=(by._replace(action=CONFIGURED),))
 
 
 def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
@@ -153,18 +144,4 @@ def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> Audi
     applied.
     """
     action = DELETED if to is None else CONFIGURED
-    return _event(action, remembered.name, remembered.project, Intervention(SETTINGS, at))
-
-
-def _event(action: str, name: str, project: str, by: Intervention, *, detail: str | None = None) -> AuditRow:
-    return AuditRow(
-        at=by.at,
-        project=project,
-        actor=by.actor,
-        action=action,
-        kind="Repository",
-        name=name,
-        run=by.run,
-        request=by.request,
-        detail=detail,
-    )
+    return AuditRow(at, remembered.project, SETTINGS, action, "Repository", remembered.name)

@@ -23,13 +23,12 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
-from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
 from reconciler.reconcile.watched import fingerprint_of, followed_by, origin_of, source_of
 from reconciler.settings.bounded_io import BoundedIO
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import AuditRow, Record, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
@@ -156,7 +155,8 @@ class Reconciler:
 
         # Resume, if the time of the suspension is over.
         if self.is_suspension_over:
-            await self.resume(by=Intervention(interventions.SYSTEM, rfc3339(self._clock()), run=run.id))
+            at = rfc3339(self._clock())
+            await self.resume(by=interventions.intervention(watched, actor=interventions.SYSTEM, at=at, run=run.id))
         run.suspended = self.why_suspended
         if run.suspended is not None:
             return
@@ -320,17 +320,17 @@ class Reconciler:
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends.
 
-    async def suspend(self, suspension: SuspensionRow, *, by: Intervention) -> None:
+    async def suspend(self, suspension: SuspensionRow, *, by: AuditRow) -> None:
         """Poll no more from now on. Raises StoreFault, Locked."""
         await self._note(interventions.suspension_record(self.memory.row, suspension, by=by), by=by)
 
-    async def resume(self, *, by: Intervention) -> None:
+    async def resume(self, *, by: AuditRow) -> None:
         """Poll again, and read everything at the next run. Nothing happens without a suspension. Raises StoreFault."""
         suspension = self.memory.suspension
         if suspension is not None:
             await self._note(interventions.resume_record(self.memory.row, suspension, by=by), by=by)
 
-    async def _note(self, record: Record, *, by: Intervention) -> None:
+    async def _note(self, record: Record, *, by: AuditRow) -> None:
         await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         assert record.repository is not None

@@ -18,14 +18,14 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.principals import Actor
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.commit_groups import CommitGroup
-from reconciler.reconcile.interventions import Intervention, Suspended
+from reconciler.reconcile.interventions import Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import followed_by, source_of
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Record, ResourceChange, SuspensionRow
+from reconciler.store.records import AuditRow, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
@@ -267,13 +267,12 @@ class Repositories:
         A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
         now on. A caller who waits for a run is told that it was refused.
         """
-        by = Intervention(actor.name, rfc3339(self._environment.clock()), request=request)
         end = None if until is None else rfc3339(until)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
                 return None
-            reconciler = loop.reconciler
+            reconciler, by = loop.reconciler, self._intervention(loop, actor, request)
             before = None if reconciler.is_suspension_over else reconciler.memory.suspension
             since = by.at if before is None else before.since
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
@@ -287,7 +286,6 @@ class Repositories:
         If the repository is not suspended, this requests a run, so that a second call finds what the first did.
         Raises Suspended when a setting suspends it, StoreFault.
         """
-        by = Intervention(actor.name, rfc3339(self._environment.clock()), request=request)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
@@ -298,9 +296,14 @@ class Repositories:
                     "false, and reload the settings."
                 )
             if loop.reconciler.memory.suspension is not None:
+                by = self._intervention(loop, actor, request)
                 await self._change(loop, loop.reconciler.resume(by=by))
                 log.info("%s is resumed by %s.", name, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
+
+    def _intervention(self, loop: Loop, actor: Actor, request: str) -> AuditRow:
+        at = rfc3339(self._environment.clock())
+        return interventions.intervention(loop.reconciler.watched, actor=actor.name, at=at, request=request)
 
     async def _change(self, loop: Loop, change: Coroutine[None, None, None]) -> None:
         """Stop a loop, make the change, and start it again."""
@@ -321,15 +324,13 @@ class Repositories:
         Raises NotHeld, Suspended, StoreFault, Busy.
         """
         environment = self._environment
-        by = Intervention(actor.name, rfc3339(environment.clock()), request=request)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
                 return None
             _check_polled(loop.reconciler)
-            await interventions.approve(
-                name, commit=commit, by=by, store=environment.store, applier=environment.applier
-            )
+            by = self._intervention(loop, actor, request)
+            await interventions.approve(by, commit=commit, store=environment.store, applier=environment.applier)
             log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
