@@ -14,7 +14,7 @@ from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.watched import origin_of
 from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Held, Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import ApprovalRow, AuditRow, Record, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
 RESUMED = "It was resumed; until the head is read again, what was changed meanwhile stays."
@@ -81,13 +81,6 @@ def _reason(suspension: SuspensionRow) -> str:
     return suspension.reason + (f" (until {suspension.until})" if suspension.until else "")
 
 
-def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] | None:
-    """The suspension for a reader; None when there is none."""
-    if suspension is None:
-        return None
-    return {name: value for name, value in suspension._asdict().items() if name != "repository"}
-
-
 # Approvals of held deletions
 
 
@@ -109,18 +102,6 @@ async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) 
     event = by._replace(action="approved", detail=f"{held.total} held at {commit}")
     approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
     await applier.tell(Record(approval=approval, audit=(event,)), project=by.project, is_request=True)
-
-
-def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
-    """The held deletions at a repository's head, for a reader; None when there are none."""
-    if row.approvable is None or (row.approvable == 0 and held.total == 0):
-        return None
-    return {
-        "commit": row.head,
-        "count": held.total,
-        "approvable": bool(row.approvable),
-        "resources": [{"kind": key.kind, "name": key.name} for key in held.first],
-    }
 
 
 # Changes of the settings

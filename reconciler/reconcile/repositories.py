@@ -8,8 +8,6 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
@@ -24,45 +22,11 @@ from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
 from reconciler.reconcile.watched import followed_by, source_of
 from reconciler.settings.repositories import Repository
-from reconciler.store.contract import Store, StoreFault
+from reconciler.store.contract import StoreFault
 from reconciler.store.records import AuditRow, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
-
-HELD_SHOWN = 100  # resources whose deletion is held
-
-
-async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
-    """The repository as a JSON object. Raises StoreFault.
-
-    What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
-    What the last run found and could not be written, since the disk is full for instance, comes from memory.
-    """
-    one, follows = reconciler.watched, followed_by(reconciler.watched)
-    remembered = await store.remembered(one.name, held=HELD_SHOWN)
-    row = remembered.row or reconciler.memory.row
-    state = reconciler.memory.unwritten or row
-    drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
-    return msgspec.json.encode(
-        {
-            "name": one.name,
-            "project": one.project,
-            "url": one.url,
-            "branch": one.branch,
-            "follows": {"kind": follows.kind, "name": follows.name},
-            "path": one.path,
-            "state": state.state,
-            "message": state.message,
-            "since": state.since or None,
-            "commit": row.commit,
-            "head": reconciler.memory.seen or row.head,
-            "lastRun": remembered.last_run,
-            "suspension": interventions.shown_suspension(remembered.suspension),
-            "drift": drift,
-            "held": interventions.shown_approval(row, remembered.held),
-        }
-    )
 
 
 class Repositories:
@@ -192,16 +156,6 @@ class Repositories:
 
     # Show
 
-    async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
-        """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
-        found = [one for one in self.reconcilers() if projects is None or one.watched.project in projects]
-        return [await shown_repository(one, self._environment.store) for one in found]
-
-    async def one(self, name: str) -> bytes | None:
-        """One repository as a JSON object, or None. Raises StoreFault."""
-        found = self.reconciler(name)
-        return None if found is None else await shown_repository(found, self._environment.store)
-
     def run(self, run: str) -> bytes | None:
         """A queued or running run as a JSON object, or None: then ask the store."""
         for loop in self._loops.values():
@@ -259,10 +213,8 @@ class Repositories:
 
     # Suspend, resume, approve
 
-    async def suspend(
-        self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
-    ) -> bytes | None:
-        """Poll a repository no more; the repository as JSON, or None for an unknown one. Raises StoreFault.
+    async def suspend(self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str) -> None:
+        """Poll a repository no more. Nothing happens for an unknown one. Raises StoreFault.
 
         A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
         now on. A caller who waits for a run is told that it was refused.
@@ -271,14 +223,13 @@ class Repositories:
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
-                return None
+                return
             reconciler, by = loop.reconciler, self._intervention(loop, actor, request)
             before = None if reconciler.is_suspension_over else reconciler.memory.suspension
             since = by.at if before is None else before.since
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
             await self._change(loop, reconciler.suspend(suspension, by=by))
             log.info("%s is suspended by %s: %s", name, actor.name, reason)
-            return await shown_repository(reconciler, self._environment.store)
 
     async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
         """Poll a repository again; the id of the run that reads it as a whole, or None for an unknown one.

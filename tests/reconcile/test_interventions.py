@@ -81,7 +81,7 @@ async def test_what_the_audit_cannot_take_is_watched_all_the_same_and_logged(
     async with started(tmp_path) as parts:
         with SqliteEngine(tmp_path).failing(parts.services.store):
             await parts.repositories.start([watching("telemetry", tmp_path / "missing", project="default")])
-            assert await parts.repositories.one("telemetry") is not None
+            assert parts.repositories.reconciler("telemetry") is not None
         assert await events(parts) == []
     warned = [record.getMessage() for record in caplog.records if record.name.endswith("repositories")]
     assert [message.partition(":")[0] for message in warned] == [

@@ -10,12 +10,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from api.repositories import shown_repository
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
-from reconciler.reconcile import repositories
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
@@ -68,7 +68,7 @@ async def reconciled(one: Reconciler, trigger: Trigger = Trigger.POLL) -> None:
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether runs fail."""
-    shown = msgspec.json.decode(await repositories.shown_repository(one, parts.services.store))
+    shown = msgspec.json.decode(await shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
     samples = [*metrics.run_steps(every)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
