@@ -17,12 +17,12 @@ from reconciler.model.masking import Secrets
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor
-from reconciler.model.type_checks import Fit
+from reconciler.model.type_checks import BlindTypes, Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
 from reconciler.planner import planner, resolving, stored
 from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
-from reconciler.planner.resolving import BlindTypes, Coming, Resolved
+from reconciler.planner.resolving import Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})

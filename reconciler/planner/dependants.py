@@ -16,11 +16,10 @@ from reconciler.model.desired import Desired
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.type_checks import Fit
+from reconciler.model.type_checks import BlindTypes, Fit
 from reconciler.model.values import Value, pointer_text
 from reconciler.planner import resolving, stored
 from reconciler.planner.delivery import Asked, DeliveryStatuses
-from reconciler.planner.resolving import BlindTypes
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged
 from reconciler.store.records import HeadStatusRow, PastRouteRow, StoredDocument

@@ -8,7 +8,7 @@ guessed value equals one, so a dry run of a type does not try its rules on store
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from reconciler.model import (
-    component_types,
     components,
     desired,
     masking,
@@ -26,12 +25,11 @@ from reconciler.model import (
     values,
     violations,
 )
-from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.components import Reference
 from reconciler.model.desired import Desired
 from reconciler.model.masking import Restored
 from reconciler.model.names import Key
-from reconciler.model.type_checks import Fit, Lookup, TypeOf
+from reconciler.model.type_checks import BlindTypes, Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
 from reconciler.planner import stored
@@ -146,55 +144,6 @@ def _restored(
 
 
 @dataclass(frozen=True, slots=True)
-class BlindTypes:
-    """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet. `kept` are the
-    places where `(sensitive)` stood for a stored secret.
-    """
-
-    lookup: Lookup
-    kept: Mapping[Key, frozenset[Pointer]] = field(default_factory=dict)
-    tried: frozenset[Key] = frozenset()
-
-    def of_coming(self, key: Key, document: Desired) -> Lookup:
-        """Return the types that judge a document that comes."""
-        return self.of(document.document(), self.kept[key]) if self.tried and key in self.kept else self.lookup
-
-    def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
-        """Return the types that judge a document with stored secrets at these places."""
-        holding = {place[: place.index("value")] for place in places if "value" in place}
-        kind = document["kind"]
-        if not self.tried or not holding or not isinstance(kind, str):
-            return self.lookup
-        names: dict[Key, set[str]] = defaultdict(set)  # of the parameters that hold them, by the types that are tried
-        for component in components.find_components(kind, document["spec"]):
-            for index, parameter in enumerate(component.parameters):
-                if component.type_key in self.tried and (*component.at, index) in holding:
-                    names[component.type_key].add(str(components.parameter_name(parameter)))
-        return _without(self.lookup, names) if names else self.lookup
-
-
-def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
-    def found(key: Key) -> ComponentType | None:
-        component_type = lookup(key)
-        if component_type is None or key not in names:
-            return component_type
-        definitions = [_blind(one, names[key]) for one in component_type.definitions.values()]
-        # What is a secret does not change.
-        return replace(component_types.compiled(key.name, definitions), open=component_type.open)
-
-    return found
-
-
-def _blind(definition: Definition, names: Collection[str]) -> Definition:
-    """The definition without what asks for the value of one of these parameters."""
-    if definition.name in names:
-        return Definition(definition.index, definition.name, type="", sensitive=definition.sensitive)
-    if any(condition.name in names for condition in definition.relevant_if):
-        return replace(definition, required=False, relevant_if=())
-    return definition
-
-
-@dataclass(frozen=True, slots=True)
 class Coming:
     """The documents that are judged, and what they will meet. No two have one key.
 
@@ -237,7 +186,7 @@ def resolve(
         try:
             fits[key] = snapshot.judged.fit(
                 document.owned,
-                judging.of_coming(key, document),
+                judging.of_coming(key, document.document),
                 available=snapshot.available,
                 refuse_unknown=snapshot.refuse_unknown,
             )

@@ -27,6 +27,7 @@ from reconciler.model import (
     components,
     documents,
     plan,
+    plan_fields,
     positions,
     principals,
     rendering,
@@ -47,11 +48,11 @@ from reconciler.model.plan import (
     PlanPlace,
     PlanStatus,
 )
+from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
-from reconciler.planner.field_changes import ResourceState
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
@@ -321,14 +322,14 @@ class EntryWriter:
             if self._terms.live and outcome.key not in self._untouched:
                 other = _hidden(found, self._read.base.get(outcome.key) if self._read.is_read else None)
                 new, found = values.replaced(new, other), found | other
-        yield from field_changes.find_fields(
+        yield from plan_fields.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
 
     def _removed(self, key: Key) -> Iterator[PlanField]:
         before = self._world.view.documents(self._world.project, [key]).get(key)
         if before is not None:
-            yield from field_changes.find_fields(field_changes.stored_state(key, before), None, lookup=self._lookup)
+            yield from plan_fields.find_fields(field_changes.stored_state(key, before), None, lookup=self._lookup)
 
     def _unresolved(self, outcome: Outcome) -> tuple[NamedResource, ...]:
         """Return the references of what is stored anew that lead to what is only assumed to be there."""

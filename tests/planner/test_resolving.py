@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from reconciler.model import desired, resource
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.type_checks import Fit, TypeOf
+from reconciler.model.type_checks import BlindTypes, Fit, TypeOf
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import resolving
-from reconciler.planner.resolving import BlindTypes, Coming
+from reconciler.planner.resolving import Coming
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from tests.model.lookups import look_up, type_of
