@@ -10,12 +10,11 @@ import msgspec
 from reconciler.model import ids, rendering, values
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import BUILT_IN, Change, Outcome, StoredState, UpdateStatus
+from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
 from reconciler.model.violations import Place
-from reconciler.planner import planner
-from reconciler.planner.decisions import NAMED, WRITING, Decided
+from reconciler.planner.decisions import WRITING, Decided
 from reconciler.planner.heads import OwnershipClaim
 from reconciler.planner.stored import TOGETHER
 from reconciler.store import records
@@ -142,7 +141,7 @@ class ChangeRows:
         given = None if outcome.ordinal is None else self.decided.documents[outcome.ordinal].place
         place = given or outcome.stored
         path, line = (None, None) if place is None else (place.path, place.line)
-        reason = outcome.reason or outcome_reason(outcome)
+        reason = outcome.why()
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
         row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
@@ -210,8 +209,9 @@ class ChangeRows:
         before = self._before.get(outcome.key)
         if outcome.stored is not None and before is not None:
             return ResourceIdentity(before.resource_id, outcome.stored.version + 1, self.origin.at)
-        version = self.last_versions.get(outcome.key, 0) + 1
-        return ResourceIdentity(document.proposed_id or new_id(self.origin, outcome.ordinal), version, self.origin.at)
+        version, origin = self.last_versions.get(outcome.key, 0) + 1, self.origin
+        new_id = document.proposed_id or ids.following(origin.seed, outcome.ordinal, milliseconds=origin.milliseconds)
+        return ResourceIdentity(new_id, version, origin.at)
 
     def _drifted(self, head: records.HeadRow, outcome: Outcome) -> records.HeadRow:
         """The head of what an admin stores over what a suspended repository owns: the repository keeps it, at the place
@@ -302,16 +302,6 @@ class ChangeRows:
         self._parts.rows.audit.append(row)
 
 
-def new_id(origin: Origin, ordinal: int) -> str:
-    """Return a new resource's ULID: the next in the order of the change's documents, from where its seed says.
-
-    So they come in order, and the store's index of them grows at its end.
-    """
-    first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
-    following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
-    return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
 def _wanted_by_owners(decided: Decided, view: PlanningView) -> dict[Key, bytes | None]:
     """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document. A
     guess that is hidden has no digest: it has drifted, even when it is what its owner wants.
@@ -334,26 +324,6 @@ def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) 
     stored: dict[str, Any] = msgspec.json.decode(before.body)
     is_same = values.canonical_json(stored["spec"]) == values.canonical_json(ready.masked["spec"])
     return replace(ready, spec_hash=stored["metadata"]["hash"]) if is_same else ready
-
-
-def outcome_reason(outcome: Outcome) -> str | None:
-    """Tell for a status that has no reason: whose a resource is that it could not have, what uses it."""
-    if outcome.status is UpdateStatus.IN_USE:
-        return in_use(outcome)
-    if outcome.status is not UpdateStatus.FORBIDDEN:
-        return None
-    owner = None if outcome.stored is None else outcome.stored.owner
-    if owner is None:
-        return "the repository's setting `allow` leaves it out"
-    if owner == BUILT_IN:
-        return "the name is reserved for what is built in; choose another"
-    return f"owned by the repository {owner}; take it out of one of the two"
-
-
-def in_use(outcome: Outcome) -> str:
-    """Name the first few resources that refer to it."""
-    told = planner.named(outcome.users, limit=NAMED)
-    return f"{told} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from msgspec import structs
 
-from reconciler.model import builtins, components, violations
+from reconciler.model import builtins, components, names, violations
 from reconciler.model.desired import Desired
 from reconciler.model.masking import Secrets
 from reconciler.model.names import Key
@@ -90,7 +90,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     """Decide one outcome for each document of each batch, in order, and what follows from them.
 
     All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
-    others is told with the first.
+    others is the same in each: the caller chooses with which it is told.
     """
     change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
@@ -118,7 +118,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
                 fits=fits,
                 unresolved=frozenset().union(*(one.violations.keys() | one.faults.keys() for one in (together, own))),
                 kept=kept,
-                standing=standing if index == 0 else standing.told_elsewhere(),
+                standing=standing,
             )
         )
     return tuple(found)
@@ -304,7 +304,7 @@ def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], stan
         notes = (*notes, *batch.tell(document, found).split("\n"))
     others = standing.made_incomplete.get(outcome.key)
     if others is not None and outcome.change in WRITING:
-        told = planner.named(others, limit=NAMED)
+        told = names.named(others, limit=NAMED)
         notes = (*notes, f"makes {told} incomplete; `status.incomplete` of each says what to complete")
     return outcome if notes is outcome.notes else structs.replace(outcome, notes=notes)
 

@@ -75,9 +75,7 @@ def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot) -> Iterator[Flow
         if colon:
             users = {Key("Configuration", configuration)}
         else:
-            target = Key("Destination", name)
-            referrers = snapshot.view.referrers(snapshot.project, [target]).get(target, ())
-            users = {key for key in referrers if key.kind == "Configuration"}
+            users = {key for key in snapshot.users([Key("Destination", name)]) if key.kind == "Configuration"}
         others = snapshot.documents(users - told.keys())
         if any(_delivers(told[key]) for key in users if key in told) or any(
             _delivers(rendering.delivery(one.status)) for _, one in others

@@ -92,28 +92,21 @@ class DependantSearch:
         """Find them. `incomplete` are those of `written` that were so before; `doubtful` are stored resources that are
         judged again whatever is written.
         """
-        self._spread(incomplete, doubtful)
-        return self._settled()
-
-    def _spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
-        """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
+        # First the users of what judges, then, from whatever was or is incomplete, all that names it.
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
         toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
-        toggled |= self._judge(self._users([key for key in self._written if key.kind in JUDGES]))
+        toggled |= self._judge(self._snapshot.users([key for key in self._written if key.kind in JUDGES]))
         toggled |= self._judge(doubtful)
         fresh = toggled
         while fresh:
-            users = self._users(fresh)
+            users = self._snapshot.users(fresh)
             self._judge(users)
             # A resource that names a changed one may change too, and so on upwards.
             users |= {key for target in fresh for key in self._named_by.get(target, ())}
             fresh = users - toggled
             toggled |= users
-
-    def _users(self, targets: Iterable[Key]) -> set[Key]:
-        found = self._snapshot.view.referrers(self._snapshot.project, targets)
-        return {user for users in found.values() for user in users}
+        return self._settled()
 
     def _judge(self, keys: Collection[Key]) -> set[Key]:
         """Judge these stored resources; those that were or are incomplete."""

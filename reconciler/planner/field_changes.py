@@ -25,7 +25,7 @@ BoundedFields: TypeAlias = tuple[tuple[PlanField, ...], int]
 
 def stored_state(key: Key, held: StoredDocument | StoredVersion) -> ResourceState:
     """Return the state that a stored version holds. Raises Damaged."""
-    owned = stored.without_servers(stored.document_in_clear(key, held))
+    owned = resource.without_servers(stored.document_in_clear(key, held))
     return ResourceState(resource.without_absent(owned, names.exact_kind(key.kind)), stored.held_secrets(key, held))
 
 

@@ -7,14 +7,13 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import TypeAlias
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import principals, values
+from reconciler.model import names, principals, values
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
@@ -73,6 +72,10 @@ class HeadDecision:
     stayed: frozenset[HeldRow]
     claimed_from: frozenset[str]  # owners of what the head holds and its last one did not
     refused: bool
+
+    def told_elsewhere(self) -> "HeadDecision":
+        """Return the same without what follows for others, which is told with another head."""
+        return replace(self, decided=replace(self.decided, standing=self.decided.standing.told_elsewhere()))
 
     @property
     def changes(self) -> bool:
@@ -335,24 +338,16 @@ def transfer_note(passed: Mapping[Key, str]) -> str | None:
     taken: dict[str, list[Key]] = defaultdict(list)
     for key, repository in sorted(passed.items()):
         taken[repository].append(key)
-    told = (
-        f"{planner.named(keys)} passed to the repository {repository}." for repository, keys in sorted(taken.items())
-    )
+    told = (f"{names.named(keys)} passed to the repository {repository}." for repository, keys in sorted(taken.items()))
     return " ".join(told) or None
 
 
 def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
     """The document as its repository's settings and the mode of the plan have it."""
-    allowed = document.key is None or is_allowed(document.key, rules)
+    allowed = document.key is None or rules.allows(document.key)
     if allowed and not (lenient and document.recent is not None):
         return document
     return structs.replace(document, allowed=allowed, recent=None if lenient else document.recent)
-
-
-def is_allowed(key: Key, rules: RepositoryRules) -> bool:
-    """Return True when the kind and the name of a resource each match a pattern of the setting `allow`."""
-    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in rules.allowed_kinds)
-    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in rules.allowed_names)
 
 
 def _refused_files(decided: Decided) -> dict[str, str]:
@@ -382,9 +377,9 @@ def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreS
     for key, document in sorted(snapshot.view.documents(snapshot.project, leaving if created else ()).items()):
         if not document.body:
             continue  # of one that is damaged nobody knows what it was
-        names = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
-        if names:
-            found[key] = names.pop(0)
+        renamed = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
+        if renamed:
+            found[key] = renamed.pop(0)
     return found
 
 

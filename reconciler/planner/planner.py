@@ -13,11 +13,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from reconciler.model.desired import Desired
-from reconciler.model.names import Key
+from reconciler.model.names import NAMED, Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor, Role
-
-NAMED = 5  # a sentence names this many resources or places, and counts the rest
 
 
 def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
@@ -115,12 +113,6 @@ def plan_deletes(
         else replace(one, status=UpdateStatus.IN_USE, change=Change.NONE, users=staying[one.key])
         for one in outcomes
     )
-
-
-def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
-    """Name the first resources in a sentence and count the others: `Fleet a, Fleet b and 2 more`."""
-    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
-    return ", ".join(f"{kind} {name}" for kind, name in keys[:limit]) + more
 
 
 def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:

@@ -20,10 +20,9 @@ import msgspec
 from msgspec import structs
 
 from reconciler.model.desired import Desired
-from reconciler.model.names import Key
+from reconciler.model.names import NAMED, Key, named
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
 from reconciler.model.violations import Place
-from reconciler.planner.planner import NAMED, named
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import FileRow, HeldRow, WantedRow
 

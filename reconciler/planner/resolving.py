@@ -125,7 +125,7 @@ def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> by
     if not resource.may_hold_absent(document.body):
         return None
     with suppress(Damaged):
-        owned = stored.without_servers(stored.document_in_clear(key, document))
+        owned = resource.without_servers(stored.document_in_clear(key, document))
         without = resource.without_absent(owned, names.exact_kind(key.kind))
         return None if without == owned else desired.digest(without, hmac_key=hmac_key)
     return None

@@ -230,7 +230,7 @@ class Loop:
                 self._is_corrected = True
                 self.ask(Trigger.WATCH, actor="system")
         if not self.queue:
-            self.ask(Trigger.RESUME if self.reconciler.is_suspension_over else Trigger.POLL, actor="system")
+            self.ask(Trigger.POLL if self.reconciler.suspension_left else Trigger.RESUME, actor="system")
 
     def _seconds_left(self, due: float) -> float:
         if self._stop.is_set():

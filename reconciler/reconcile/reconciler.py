@@ -154,7 +154,7 @@ class Reconciler:
         watched, memory, following = self.watched, self.memory, self.following
 
         # Resume, if the time of the suspension is over.
-        if self.is_suspension_over:
+        if not self.suspension_left:
             at = rfc3339(self._clock())
             await self.resume(by=interventions.intervention(watched, actor=interventions.SYSTEM, at=at, run=run.id))
         run.suspended = self.why_suspended
@@ -194,7 +194,7 @@ class Reconciler:
         context = await self._applier.context(watched.project)
         # A secret may have come or gone since the run began: what is recorded is what the plan was told.
         self._judge_by(run, context.secrets)
-        job = self._job(context, run.id, mirror=self.mirror, commit=head.commit, branch=_branch(head), full=run.full)
+        job = self._job(context, run.id, mirror=following.path, commit=head.commit, branch=_branch(head), full=run.full)
 
         def record(planned: CommitPlanned) -> Record | None:
             run.planned = planned
@@ -311,7 +311,7 @@ class Reconciler:
             return
         name = self.watched.name
         try:
-            while await self._applier.explain(name, self.mirror, project=self.watched.project):
+            while await self._applier.explain(name, self.following.path, project=self.watched.project):
                 log.debug("%s: more lineage is searched for.", name)
         except errors.ReconcilerError as fault:  # the next run that plans something tries anew
             log.debug("%s: %s", name, fault.message)
@@ -344,22 +344,12 @@ class Reconciler:
         return interventions.SETTING if self.watched.suspend else None
 
     @property
-    def is_suspension_over(self) -> bool:
-        """True if there is a suspension whose time has passed: the next run ends it."""
-        return self.suspension_left == 0
-
-    @property
     def suspension_left(self) -> float:
-        """Seconds until a suspension is over; infinity if there is none, or it has no end."""
+        """Seconds until a suspension is over, 0 if the next run ends it; infinity without one, or without an end."""
         suspension = self.memory.suspension
         return math.inf if suspension is None else interventions.seconds_left(suspension, self._clock())
 
     # What other repositories and reviews need, whatever state this one is in.
-
-    @property
-    def mirror(self) -> Path:
-        """The folder with what was fetched; it may not exist yet."""
-        return self.following.path
 
     @property
     def branch(self) -> str:
@@ -368,11 +358,6 @@ class Reconciler:
         """
         follows = followed_by(self.watched)
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
-
-    @property
-    def neighbour(self) -> ProjectRepository:
-        """The repository, as one that may become the owner of what another drops."""
-        return ProjectRepository(rules=self.watched.rules, branch=self.branch)
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
         """Return the job that plans what merging a proposal would do, as the run after the merge would plan it.

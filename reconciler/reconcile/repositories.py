@@ -9,7 +9,6 @@ from functools import partial
 from pathlib import Path
 
 from reconciler.git.refs import RefHead
-from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
@@ -34,17 +33,13 @@ class Repositories:
 
     def __init__(self, environment: ReconcileEnvironment) -> None:
         self.tally = environment.tally  # of all runs
+        self.remote_tally = environment.remotes.tally  # of calls of remotes
         self._environment = environment
         self._loops: dict[str, Loop] = {}
         self._groups: dict[Hashable, CommitGroup] = {}
         self._watcher = Watcher()  # of all repositories on this machine
         self._changing = asyncio.Lock()  # held while loops are stopped and others started in their place
         environment.store.subscribe(ResourceChange, self._store_changed)
-
-    @property
-    def remote_tally(self) -> RemoteTally:
-        """The calls of remotes."""
-        return self._environment.remotes.tally
 
     # Start, reload, stop
 
@@ -115,7 +110,7 @@ class Repositories:
     def _neighbours(self, one: Repository) -> tuple[ProjectRepository, ...]:
         """The other repositories that fill the same project, by name."""
         return tuple(
-            reconciler.neighbour
+            ProjectRepository(rules=reconciler.watched.rules, branch=reconciler.branch)
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
@@ -225,7 +220,7 @@ class Repositories:
             if loop is None:
                 return
             reconciler, by = loop.reconciler, self._intervention(loop, actor, request)
-            before = None if reconciler.is_suspension_over else reconciler.memory.suspension
+            before = reconciler.memory.suspension if reconciler.suspension_left else None
             since = by.at if before is None else before.since
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
             await self._change(loop, reconciler.suspend(suspension, by=by))

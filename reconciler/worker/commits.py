@@ -181,7 +181,7 @@ class CommitReading:
             rows = self.view.wanted_of(name, left)
             times = Counter(one.key for one in rows)  # what it has twice, it does not have
             for one in rows:
-                if one.key is not None and times[one.key] == 1 and planner_heads.is_allowed(one.key, neighbour.rules):
+                if one.key is not None and times[one.key] == 1 and neighbour.rules.allows(one.key):
                     yield OwnershipClaim(left.pop(one.key), name, neighbour.branch, one.path)
 
 
@@ -231,15 +231,8 @@ def decide(
     """Decide about what was read, as one change. Raises GitFault."""
     found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
     decided = planner_heads.judge_heads(found, world)
-    # What follows for others is told with the first head, which may have nothing else to tell.
-    first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
-    standing = decided[first].decided.standing
-    own = standing.told_elsewhere()
-    return [
-        replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
-        for number, one in enumerate(decided)
-    ]
+    return [one if number == teller else one.told_elsewhere() for number, one in enumerate(decided)]
 
 
 def _teller(decided: Sequence[HeadDecision]) -> int:

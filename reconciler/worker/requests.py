@@ -381,7 +381,7 @@ def _line(outcome: Outcome) -> str:
 def _why(outcome: Outcome) -> str | None:
     """Return why a status that has no `reason` refuses what was asked for."""
     if outcome.status is UpdateStatus.IN_USE:
-        return changes.in_use(outcome)
+        return outcome.used_by()
     if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
         return "a new resource cannot be deprecated from the start"
     if outcome.status is not UpdateStatus.FORBIDDEN:

@@ -51,7 +51,7 @@ from reconciler.model.plan import (
 from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import changes, decisions, delivery_changes, field_changes, heads
+from reconciler.planner import decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
@@ -246,7 +246,7 @@ class EntryWriter:
         existing = self._is_existing(outcome, at, held=held)
         shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
         affected = () if held else self._affected.by(outcome)
-        reason = outcome.reason or changes.outcome_reason(outcome)
+        reason = outcome.why()
         notes = outcome.notes
         if at is not None:
             reason = reason and self._lines.reason(reason, at.path)

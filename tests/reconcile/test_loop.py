@@ -87,17 +87,13 @@ class Scripted:
     async def reconcile(self, run: Run) -> None:
         assert not run.full
         self.polls.append((_now(), run.trigger))
-        if self.is_suspension_over:
+        if not self.suspension_left:
             self.suspension = None
         run.fault = self.fault
 
     @property
     def suspension_left(self) -> float:
         return math.inf if self.suspension is None else interventions.seconds_left(self.suspension, self._clock())
-
-    @property
-    def is_suspension_over(self) -> bool:
-        return self.suspension_left == 0
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)
