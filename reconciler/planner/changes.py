@@ -49,7 +49,7 @@ class ChangeParts:
         return taken
 
 
-KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD})
 """The changes that keep a resource's id."""
 
 
@@ -157,8 +157,6 @@ class ChangeRows:
             assert outcome.stored is not None
             assert place is not None
             return self._move_head(outcome.stored, str(source["repository"]), source["branch"], place)
-        if outcome.change is Change.RENEW:
-            return self._renew(outcome)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
             self._parts.rows.removed.append(records.KeyRow(self.origin.project, *outcome.key))
@@ -242,17 +240,6 @@ class ChangeRows:
         shown = None if come_from is None else come_from.id
         own = records.SourcePlace.OWN
         self._parts.rows.heads.append(records.HeadRow(self.origin.project, *before.key, *row, origin=shown, place=own))
-        return len(status)
-
-    def _renew(self, outcome: Outcome) -> int:
-        """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
-        assert outcome.stored is not None
-        key = outcome.stored.key
-        status = self._restated(key, self._before[key].status)
-        flag = int(bool(rendering.incomplete(status)))
-        self._parts.rows.head_statuses.append(
-            records.HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest)
-        )
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:
