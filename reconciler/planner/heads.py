@@ -23,7 +23,7 @@ from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
 from reconciler.planner import decisions, planner, pruning
 from reconciler.planner.decisions import Decided, DocumentBatch, Tell
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning, RemovedResources, TreeReading
+from reconciler.planner.pruning import PruneCircumstances, Pruning, RemovedResources, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow
@@ -252,8 +252,7 @@ class _Judgement:
         in_use = planner.resources_in_use(going, references)
         found = []
         for head, own, leaving in zip(self._heads, decided, self._leaving, strict=True):
-            rules, lost = head.rules, [key for key in leaving if key not in passing]
-            budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
+            budget, lost = head.rules.budget, [key for key in leaving if key not in passing]
             is_most = budget is not None and not budget.spares(len(lost), owned=head.removed.owned)
             found.append(
                 pruning.decide_prune(

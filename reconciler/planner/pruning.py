@@ -22,6 +22,7 @@ from msgspec import structs
 from reconciler.model.desired import Desired
 from reconciler.model.names import NAMED, Key, named
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
+from reconciler.model.repository_rules import PruneBudget
 from reconciler.model.violations import Place
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import FileRow, HeldRow, WantedRow
@@ -218,28 +219,6 @@ class PruneHold(StrEnum):
     EMPTY = "empty"
     PATH_MISSING = "path-missing"
     UNRELATED_ROOT = "unrelated-root"
-
-
-@dataclass(frozen=True, slots=True)
-class PruneBudget:
-    """How much may be deleted in 24 hours: so many resources at least, and so many percent of what is owned."""
-
-    min_count: int = 3
-    max_percent: int = 25
-
-    @property
-    def is_off(self) -> bool:
-        """Any number may be deleted."""
-        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
-        return self.max_percent >= 100
-
-    def covers(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions are allowed when the repository owns so many resources."""
-        return self.is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
-
-    def spares(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions by one head leave enough: one may always go, more only with at most half."""
-        return self.is_off or deletions < 2 or deletions * 2 <= owned
 
 
 @dataclass(frozen=True, slots=True)
