@@ -301,7 +301,7 @@ class BlindTypes:
     kept: Mapping[Key, frozenset[Pointer]] = field(default_factory=dict)
     tried: frozenset[Key] = frozenset()
 
-    def of_coming(self, key: Key, read: Callable[[], dict[str, Value]]) -> Lookup:
+    def of_coming(self, key: Key | None, read: Callable[[], dict[str, Value]]) -> Lookup:
         """Return the types that judge a document that comes."""
         return self.of(read(), self.kept[key]) if self.tried and key in self.kept else self.lookup
 

@@ -95,24 +95,32 @@ def without_guesses(
 
 
 def still_secret(
-    fits: Mapping[Key, Fit], updates: Mapping[Key, Desired], snapshot: StoreSnapshot, *, lookup: Lookup
-) -> Mapping[Key, Fit]:
+    fits: Mapping[int, Fit],
+    documents: Mapping[int, Desired],
+    updates: Collection[int],
+    snapshot: StoreSnapshot,
+    *,
+    lookup: Lookup,
+) -> Mapping[int, Fit]:
     """Return the fits with the values of what is updated that were secrets and did not change: they stay secrets,
     whatever their type says now. Where guesses are hidden, so does what is where a secret was, lest it show who guessed
     right.
 
     Of what is damaged in the store nothing is known, and its new version takes its place.
     """
+    if not updates:
+        return fits
     sticky = dict(fits)
-    for key, before in snapshot.view.documents(snapshot.project, list(updates)).items():
+    numbers = {key: number for number in updates if (key := documents[number].key) is not None}
+    for key, before in snapshot.view.documents(snapshot.project, numbers).items():
         if before.secrets is not None:
-            owned = updates[key].document()
+            owned, fit = documents[numbers[key]].document(), fits[numbers[key]]
             with suppress(Damaged):
                 result = _restored(key, owned, before, lookup=lookup, accept_invalid=False)
                 hidden = result.once_secret if snapshot.hide_guesses else ()
                 once = [(place, values.value_at(owned, place)) for place in hidden]
-                secrets = masking.united(fits[key].secrets, (*result.secrets, *once))
-                sticky[key] = replace(fits[key], secrets=secrets)
+                secrets = masking.united(fit.secrets, (*result.secrets, *once))
+                sticky[numbers[key]] = replace(fit, secrets=secrets)
     return sticky
 
 
@@ -130,31 +138,30 @@ def _restored(
 
 @dataclass(frozen=True, slots=True)
 class Coming:
-    """The documents that are judged, and what they will meet. No two have one key.
+    """The documents that are judged, by their numbers in the change, and what they will meet.
 
-    `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
-    so that an actor who may not change a resource still learns what is wrong with the document. `there` is what is
-    stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `invalid` are
-    resources that come and are not judged, since they are wrong by themselves.
+    `arriving` has those that will be stored, or are already, if nothing is wrong with them: one for each key. The rest
+    is judged as well, so that an actor who may not change a resource still learns what is wrong with the document.
+    `there` is what is stored or built in, of all that they refer to. `accepting` are those whose parameters may be
+    wrong. `invalid` are resources that come and are not judged, since they are wrong by themselves.
     """
 
-    judged: Mapping[Key, Desired]
-    arriving: AbstractSet[Key]
+    judged: Mapping[int, Desired]
+    arriving: Mapping[Key, int]
     there: AbstractSet[Key]
-    accepting: Collection[Key]
+    accepting: Collection[int]
     invalid: AbstractSet[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The violations that make a document invalid, in document order; why one cannot be judged; and the fit of each
-    other one, in which all that is wrong is accepted. `present` is all that a reference may lead to.
+    """By the numbers of documents: the violations that make one invalid, in document order; why one cannot be judged;
+    and the fit of each other one, in which all that is wrong is accepted.
     """
 
-    violations: Mapping[Key, Sequence[Violation]]
-    faults: Mapping[Key, str]
-    fits: Mapping[Key, Fit] = field(repr=False)
-    present: AbstractSet[Key]
+    violations: Mapping[int, Sequence[Violation]]
+    faults: Mapping[int, str]
+    fits: Mapping[int, Fit] = field(repr=False)
 
 
 def resolve(
@@ -164,37 +171,38 @@ def resolve(
     Extensions that are there already. What was judged before by the same types is not judged again. `heads` are the
     repositories whose documents come.
     """
-    fits: dict[Key, Fit] = {}
-    faults: dict[Key, str] = {}  # one damaged type must not stop everything else
-    for key, document in coming.judged.items():
+    fits: dict[int, Fit] = {}
+    faults: dict[int, str] = {}  # one damaged type must not stop everything else
+    for number, document in coming.judged.items():
         snapshot.check()
         try:
-            fits[key] = snapshot.judged.fit(
+            fits[number] = snapshot.judged.fit(
                 document.owned,
-                judging.of_coming(key, document.document),
+                judging.of_coming(document.key, document.document),
                 available=snapshot.available,
                 refuse_unknown=snapshot.refuse_unknown,
             )
         except Damaged as damage:
-            faults[key] = damage.message
+            faults[number] = damage.message
     needed = set[Key]().union(*[document.references for document in coming.judged.values()])
     if any(target.kind == "Extension" for target in needed):
         _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
     present = _present(coming, unfit | faults.keys())
-    refused = (coming.judged.keys() | coming.invalid) - present
+    judged = {document.key for document in coming.judged.values() if document.key is not None}
+    refused = (judged | coming.invalid) - present
     # What another repository wants and is not stored is there, and is not as it should be.
     refused |= snapshot.view.unmet(snapshot.project, needed - present - refused, without=heads)
     broken = {}
-    for key, document in coming.judged.items():
+    for number, document in coming.judged.items():
         lost = not present.issuperset(document.references)
-        if key in unfit or (lost and key in fits):
+        if number in unfit or (lost and number in fits):
             owned = document.document()
-            found = [*(fits[key].violations if key in unfit else ())]
+            found = [*(fits[number].violations if number in unfit else ())]
             if lost:
                 found += [_missing(one, refused) for one in components.references(owned) if one.key not in present]
-            broken[key] = violations.in_document_order(found, owned)
-    return Resolved(broken, faults, {key: fit for key, fit in fits.items() if key not in broken}, present)
+            broken[number] = violations.in_document_order(found, owned)
+    return Resolved(broken, faults, {number: fit for number, fit in fits.items() if number not in broken})
 
 
 def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
@@ -202,34 +210,34 @@ def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
     return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
 
 
-def _judge_storages(coming: Coming, fits: dict[Key, Fit], faults: dict[Key, str], *, type_of: TypeOf) -> None:
+def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str], *, type_of: TypeOf) -> None:
     """Judge the extensions that webhooks name, once it is known which of those that come are refused.
 
     That depends on no webhook, since neither an Extension nor a Processor holds one.
     """
-    naming = [key for key in fits if any(one.kind == "Extension" for one in coming.judged[key].references)]
+    naming = [number for number in fits if any(one.kind == "Extension" for one in coming.judged[number].references)]
     refused = _unfit(coming, fits) | faults.keys()
     present = _present(coming, refused)
     arriving = {
-        key: coming.judged[key]
-        for key in coming.arriving
-        if key not in refused and present.issuperset(coming.judged[key].references)
+        key: coming.judged[number]
+        for key, number in coming.arriving.items()
+        if number not in refused and present.issuperset(coming.judged[number].references)
     }
     after = stored.types_after(arriving, type_of)
-    for key in naming:
+    for number in naming:
         try:
-            fits[key] = type_checks.with_storages(fits[key], coming.judged[key].document(), after)
+            fits[number] = type_checks.with_storages(fits[number], coming.judged[number].document(), after)
         except Damaged as damage:
-            faults[key] = damage.message
-            del fits[key]
+            faults[number] = damage.message
+            del fits[number]
 
 
-def _unfit(coming: Coming, fits: Mapping[Key, Fit]) -> set[Key]:
+def _unfit(coming: Coming, fits: Mapping[int, Fit]) -> set[int]:
     """Those that are refused for their parameters."""
-    return {key for key, fit in fits.items() if fit.violations and key not in coming.accepting}
+    return {number for number, fit in fits.items() if fit.violations and number not in coming.accepting}
 
 
-def _present(coming: Coming, unfit: Collection[Key]) -> set[Key]:
+def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
     """All that a reference may lead to: what is there, and what arrives and is not refused in turn.
 
     It is the largest such set, so that two new resources may refer to each other.
@@ -237,12 +245,12 @@ def _present(coming: Coming, unfit: Collection[Key]) -> set[Key]:
     present = {*coming.there, *coming.arriving}
     users: dict[Key, list[Key]] = defaultdict(list)
     refused = []
-    for key in coming.arriving:
-        needed = coming.judged[key].references
+    for key, number in coming.arriving.items():
+        needed = coming.judged[number].references
         for target in needed:
             if target in coming.arriving and target not in coming.there:
                 users[target].append(key)
-        if key in unfit or not present.issuperset(needed):
+        if number in unfit or not present.issuperset(needed):
             refused.append(key)
     while refused:
         key = refused.pop()
