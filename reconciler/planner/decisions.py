@@ -13,7 +13,6 @@ from msgspec import structs
 
 from reconciler.model import builtins, components, names, violations
 from reconciler.model.desired import Desired
-from reconciler.model.masking import Secrets
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor
@@ -77,13 +76,6 @@ class Decided:
             for key, fit in self.fits.items()
             if any(pointer not in self.kept.get(key, ()) for pointer, _ in fit.secrets)
         }
-
-    def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
-        """Yield the newly stored resources that have secrets, and these."""
-        holding = {key: fit.secrets for key, fit in self.fits.items() if fit.secrets}
-        for outcome in self.outcomes if holding else ():
-            if outcome.key in holding and outcome.change in WRITING and outcome.key is not None:
-                yield outcome.key, outcome, holding[outcome.key]
 
 
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
