@@ -8,7 +8,7 @@ and, upwards from each resource that becomes incomplete or complete, those that 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from reconciler.model import components, rendering, type_checks, violations
@@ -51,10 +51,6 @@ class DependantState:
     past_routes: tuple[PastRouteRow, ...] = ()
     made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     flows: tuple[Flow, ...] = ()
-
-    def told_elsewhere(self) -> "DependantState":
-        """Return the same without what follows for others, which is told once."""
-        return replace(self, rows=(), owners=frozenset(), past_routes=(), flows=())
 
 
 NOTHING = DependantState()

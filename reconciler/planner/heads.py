@@ -75,7 +75,8 @@ class HeadDecision:
 
     def told_elsewhere(self) -> "HeadDecision":
         """Return the same without what follows for others, which is told with another head."""
-        return replace(self, decided=replace(self.decided, standing=self.decided.standing.told_elsewhere()))
+        own = replace(self.decided.standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+        return replace(self, decided=replace(self.decided, standing=own))
 
     @property
     def changes(self) -> bool:

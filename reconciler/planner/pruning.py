@@ -286,11 +286,6 @@ def removed_resources(gone: Iterable[StoredState]) -> list[StoredState]:
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
-def is_unsure(stored: StoredState, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
-    """Return True when what is gone waits for its own file: a document there is refused, maybe for a slip in a name."""
-    return stored.path in refused and (approved is None or stored.key not in approved)
-
-
 def decide_prune(
     removed: RemovedResources,
     around: PruneCircumstances,
@@ -312,7 +307,8 @@ def decide_prune(
     everything = [] if budget is None else removed.gone
     to_go = removed_resources(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
-    unsure = [stored for stored in wanted if is_unsure(stored, refused=refused, approved=approved)]
+    # What is gone waits for its own file: a document there is refused, maybe for a slip in a name.
+    unsure = [one for one in wanted if one.path in refused and (approved is None or one.key not in approved)]
     staying = passing | {stored.key for stored in unsure}
     lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)
