@@ -20,9 +20,15 @@ from reconciler.git.hooks import SignatureCheck, SignatureVerdict
 from reconciler.git.remotes.credentials import UnusableFile
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import Permission
+from reconciler.reconcile.reconciler import Reconciler
+from reconciler.reconcile.watched import followed_by
 from reconciler.review import kept_plans
+from reconciler.store.contract import Store
+from reconciler.store.records import Held, RepositoryRow, SuspensionRow
 
 routes = Routes()
+
+HELD_SHOWN = 100  # resources whose deletion is held
 
 # Watched repositories: what is known of them, and asking for a run.
 
@@ -30,14 +36,16 @@ routes = Routes()
 @routes.add("GET /v1/repositories", Subject.REACH, Permission.READ)
 async def list_all(call: Call) -> Response:
     """List the repositories within reach by name."""
-    found = await call.services.repositories.all(projects=access.reach(call))
-    return Json(responses.json_array(b"repositories", found))
+    services, projects = call.services, access.reach(call)
+    found = [one for one in services.repositories.reconcilers() if access.is_within(projects, one.watched.project)]
+    shown = [await shown_repository(one, services.store) for one in found]
+    return Json(responses.json_array(b"repositories", shown))
 
 
 @routes.add("GET /v1/repositories/{name}", Subject.REPOSITORY, Permission.READ)
 async def get(call: Call) -> Response:
     """Show one repository."""
-    return _repository(await call.services.repositories.one(call.parameters["name"]))
+    return await _repository(call)
 
 
 @routes.add("POST /v1/repositories/{name}/reconcile", Subject.REPOSITORY, Permission.RECONCILE)
@@ -52,10 +60,53 @@ def missing() -> errors.NotFound:
     return errors.NotFound(access.NO_REPOSITORY, code=ErrorCode.REPOSITORY_NOT_FOUND)
 
 
-def _repository(repository: bytes | None) -> Response:
-    if repository is None:
+async def _repository(call: Call) -> Response:
+    found = call.services.repositories.reconciler(call.parameters["name"])
+    if found is None:
         raise missing()
-    return Json(responses.json_member(b"repository", repository))
+    return Json(responses.json_member(b"repository", await shown_repository(found, call.services.store)))
+
+
+async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
+    """The repository as a JSON object. Raises StoreFault.
+
+    What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
+    What the last run found and could not be written, since the disk is full for instance, comes from memory.
+    """
+    one, memory, follows = reconciler.watched, reconciler.memory, followed_by(reconciler.watched)
+    found, suspension, last_run, held = await store.remembered(one.name, held=HELD_SHOWN)
+    row = found or memory.row
+    state = memory.unwritten or row
+    # A file that must be mended may hold nothing.
+    holds = row.approvable is not None and (row.approvable != 0 or held.total != 0)
+    return msgspec.json.encode(
+        {
+            "name": one.name,
+            "project": one.project,
+            "url": one.url,
+            "branch": one.branch,
+            "follows": {"kind": follows.kind, "name": follows.name},
+            "path": one.path,
+            "state": state.state,
+            "message": state.message,
+            "since": state.since or None,
+            "commit": row.commit,
+            "head": memory.seen or row.head,
+            "lastRun": last_run,
+            "suspension": None if suspension is None else _without_name(suspension),
+            "drift": None if suspension is None else await store.drift(one.name, project=one.project),
+            "held": _held(row, held) if holds else None,
+        }
+    )
+
+
+def _without_name(suspension: SuspensionRow) -> dict[str, str | None]:
+    return {name: value for name, value in suspension._asdict().items() if name != "repository"}
+
+
+def _held(row: RepositoryRow, held: Held) -> dict[str, object]:
+    resources = [{"kind": key.kind, "name": key.name} for key in held.first]
+    return {"commit": row.head, "count": held.total, "approvable": bool(row.approvable), "resources": resources}
 
 
 def _run(run: str | None) -> Response:
@@ -96,10 +147,10 @@ async def suspend(call: Call) -> Response:
     if reason is not None and (len(reason) > LONGEST_REASON or not REASON.fullmatch(reason)):
         body.mistake("reason", f"must be one line of 1 to {LONGEST_REASON} characters that begins with no space")
     body.check()
-    shown = await call.services.repositories.suspend(
+    await call.services.repositories.suspend(
         call.parameters["name"], reason=reason or "", until=until, actor=call.actor, request=call.request
     )
-    return _repository(shown)
+    return await _repository(call)
 
 
 @routes.add("POST /v1/repositories/{name}/resume", Subject.REPOSITORY, Permission.SUSPEND)

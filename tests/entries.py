@@ -1,32 +1,21 @@
-"""Repositories to watch, as the reconciler is told of them, with the defaults of the settings."""
+"""Repositories to watch, as the settings give them, with their defaults."""
 
 from typing import Any
 
-from reconciler.git.remotes.credentials import Credentials
-from reconciler.model.repository_rules import RepositoryRules
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings.repositories import Allow, Credentials, Hook, Prune, Repository, Verify
+from reconciler.settings.scalars import Topic
 
 HOUR = 3600.0
+TOPICS: dict[str, type[Topic]] = {
+    "allow": Allow,
+    "prune": Prune,
+    "verify": Verify,
+    "credentials": Credentials,
+    "hook": Hook,
+}
 
 
-def watched(name: str, url: str, **given: Any) -> WatchedRepository:
-    """One entry; what is given stands in place of the default."""
-    defaults: dict[str, Any] = {
-        "branch": "main",
-        "tag": None,
-        "commit": None,
-        "ref": None,
-        "project": "default",
-        "interval": 60.0,
-        "full_interval": 24 * HOUR,
-        "timeout": 60.0,
-        "suspended": False,
-        "credentials": Credentials(),
-        "signers_file": None,
-        "hook_secret_file": None,
-        "link": "",
-    }
-    rules = RepositoryRules(
-        name=name, **{key: given.pop(key) for key in RepositoryRules.__struct_fields__ if key in given}
-    )
-    return WatchedRepository(rules=rules, url=url, **{**defaults, **given})
+def watched(name: str, url: str, **given: Any) -> Repository:
+    """One entry; what is given stands in place of the default, of a topic as a dictionary."""
+    topics = {key: topic.model_construct(**given.pop(key)) for key, topic in TOPICS.items() if key in given}
+    return Repository.model_construct(name=name, url=url, **{"branch": "main", **given, **topics})

@@ -22,7 +22,6 @@ from reconciler.ops import doctor as ops_doctor
 from reconciler.ops.checks import files, services
 from reconciler.ops.checks.files import NamedFile
 from reconciler.ops.doctor import SECONDS, DoctorCheck, DoctorFinding, FindingStatus, threaded
-from reconciler.server import following
 from reconciler.settings import loading
 from reconciler.settings.loading import Loaded, SettingsError
 from reconciler.settings.models import Settings
@@ -78,7 +77,7 @@ def _files(loaded: Loaded, environment: Mapping[str, str]) -> list[DoctorFinding
 
 
 async def _repositories(settings: Settings) -> Sequence[DoctorFinding]:
-    return await services.check_repositories(following.watched_repositories(settings), state=settings.state_dir)
+    return await services.check_repositories(settings.repositories, state=settings.state_dir)
 
 
 def _disks(settings: Settings, places: DatabasePlaces) -> list[DoctorFinding]:

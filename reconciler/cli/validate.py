@@ -25,7 +25,7 @@ from reconciler.model.outcomes import REFUSED
 from reconciler.model.text import visible
 from reconciler.model.values import Value
 from reconciler.model.violations import Place, Violation
-from reconciler.planner import changes, decisions, resolving
+from reconciler.planner import decisions, resolving
 from reconciler.planner.decisions import DocumentBatch
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store import engines
@@ -218,7 +218,7 @@ def _findings(judged: Sequence[JudgedFile], world: StoreSnapshot, *, strict: boo
     [decided] = decisions.decide([batch], replace(world, assumed=missing))
     for outcome in decided.outcomes:
         one = decided.document(outcome)
-        reason = outcome.reason or changes.outcome_reason(outcome) or ""
+        reason = outcome.why() or ""
         if outcome.status in REFUSED:
             yield from (_finding(line, one) for line in reason.split("\n"))
         warnings = [*outcome.notes]

@@ -11,7 +11,10 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from reconciler.model import validators
 from reconciler.model.values import Value
@@ -292,6 +295,20 @@ def compiled(name: str, definitions: Sequence[Definition]) -> ComponentType:
         open=frozenset(each.name for each in definitions if not each.sensitive),
         rules=validators.compiled(_schema(name, by_name, defaults)),
     )
+
+
+LARGE = 32 * 1024  # bytes of a spec; compiled it takes up to eighty times as much, so such a type is not kept
+
+
+def compiled_spec(name: str, spec: Value) -> ComponentType:
+    """Return the type that defines what `spec` says; the same object for equal small ones."""
+    encoded = msgspec.json.encode(spec)
+    return _compiled_encoded(name, encoded) if len(encoded) < LARGE else _compiled_encoded.__wrapped__(name, encoded)
+
+
+@lru_cache(maxsize=128)
+def _compiled_encoded(name: str, encoded: bytes) -> ComponentType:
+    return compiled(name, read_definitions(msgspec.json.decode(encoded)))
 
 
 def canonical_value(definition: Definition | None, value: Value) -> Value:

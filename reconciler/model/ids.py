@@ -1,5 +1,7 @@
 """Identifiers: ULIDs, sorted by the time when they were made. The only module that imports python-ulid."""
 
+import hashlib
+
 from ulid import ULID
 
 RANDOM_BYTES = 10
@@ -11,6 +13,16 @@ def ulid(*, milliseconds: int, randomness: bytes) -> str:
     if not 0 <= milliseconds < 1 << 8 * _TIME_BYTES or len(randomness) != RANDOM_BYTES:
         raise ValueError("a ULID takes 48 bits of time and 10 bytes of randomness")
     return str(ULID.from_bytes(milliseconds.to_bytes(_TIME_BYTES, "big") + randomness))
+
+
+def following(seed: bytes, number: int, *, milliseconds: int) -> str:
+    """Return one of a series of ULIDs: the next in the order of their numbers, from where the seed says.
+
+    So they come in order, and the store's index of them grows at its end.
+    """
+    first = int.from_bytes(hashlib.blake2b(key=seed, digest_size=RANDOM_BYTES).digest(), "big")
+    randomness = (first + number) % (1 << 8 * RANDOM_BYTES)
+    return ulid(milliseconds=milliseconds, randomness=randomness.to_bytes(RANDOM_BYTES, "big"))
 
 
 def milliseconds(identifier: str) -> int:

@@ -6,7 +6,7 @@ paths, settings and selectors. Selectors have Kubernetes' syntax: `team=edge, en
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -117,6 +117,15 @@ _REQUIREMENT = re.compile(
       | (?P<among>in|notin) [{_SPACES}]*+ \( (?P<values>[^()]*) \) )? [{_SPACES}]*+""",
     re.VERBOSE,
 )
+
+
+NAMED = 5  # a sentence names this many resources or places, and counts the rest
+
+
+def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
+    """Name the first resources in a sentence and count the others: `Fleet a, Fleet b and 2 more`."""
+    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
+    return ", ".join(f"{kind} {name}" for kind, name in keys[:limit]) + more
 
 
 class BadSelector(errors.Refused):

@@ -11,6 +11,7 @@ from enum import Enum, StrEnum, auto
 
 import msgspec
 
+from reconciler.model import names
 from reconciler.model.names import Key
 
 
@@ -62,6 +63,7 @@ def summed_statuses(counted: Collection[Mapping[str, int]]) -> dict[str, int]:
 
 
 PRUNE_WINDOW_MILLISECONDS = 24 * 60 * 60 * 1000  # the budget of deletions is for any so long a time
+MOST_USERS = 10  # of a resource in use that a sentence names
 BUILT_IN = "(built-in)"
 """The owner of built-in resources; no repository can have this name."""
 
@@ -78,7 +80,6 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     protected: bool = False
     incomplete: bool = False  # its status says what is missing
     drifted: bool = False  # the API stored it while its owner was suspended
-    renewed: bool = False  # `digest` is what the store should have: an earlier version computed another one
     damaged: bool = False  # what is stored is not what was; the digest is that of what was
 
 
@@ -92,7 +93,6 @@ class Change(Enum):
     UPDATE = auto()
     DELETE = auto()
     REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
-    RENEW = auto()  # the same version, owner and place; its digest is computed in another way
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):
@@ -110,6 +110,26 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
     def is_of_another(self, repository: str) -> bool:
         """True if the stored resource belongs to another repository: it may become free one day."""
         return self.stored is not None and self.stored.owner not in (None, BUILT_IN, repository)
+
+    def why(self) -> str | None:
+        """Return the reason, also for a status that has none: whose a resource is that it could not have, what uses
+        it.
+        """
+        if self.reason or self.status is UpdateStatus.IN_USE:
+            return self.reason or self.used_by()
+        if self.status is not UpdateStatus.FORBIDDEN:
+            return None
+        owner = None if self.stored is None else self.stored.owner
+        if owner is None:
+            return "the repository's setting `allow` leaves it out"
+        if owner == BUILT_IN:
+            return "the name is reserved for what is built in; choose another"
+        return f"owned by the repository {owner}; take it out of one of the two"
+
+    def used_by(self) -> str:
+        """Name the first few resources that refer to it."""
+        told = names.named(self.users, limit=MOST_USERS)
+        return f"{told} {'refers' if len(self.users) == 1 else 'refer'} to it; change that first"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ An absent member may be written as `null` if a schema lists the members of its o
 templates and all else that may be any JSON stay as they are, and so do the members of an open object.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -22,6 +22,13 @@ SERVER_KEYS = frozenset({"id", "hash", "version", "dateModified"})
 """The keys of `metadata` that the server sets; `id` may be proposed for a new resource."""
 
 PRUNE_LABEL = "service/prune"
+
+
+def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
+    """Return what a user owns of a stored resource."""
+    metadata = cast("dict[str, Value]", document["metadata"])
+    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
+    return {**document, "metadata": mine}
 
 
 def mask_all(value: Value) -> Value:

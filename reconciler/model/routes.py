@@ -517,6 +517,33 @@ def leads_elsewhere(
     return any(_compared(name, after[name]) != _compared(name, before.get(name)) for name in names if name in after)
 
 
+Endpoints: TypeAlias = dict[str, list[Value] | None]
+"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
+
+
+def endpoints(key: Key, spec: Value) -> Endpoints:
+    """Return the endpoints of a Destination or a Configuration."""
+    if key.kind == "Destination":
+        part = component_use(spec)
+        return {key.name: components.given_parameters(spec)} if is_webhook(part) and not part.disabled else {}
+    found: Endpoints = {}
+    for component in component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
+        named = component_name(component)
+        if not is_disabled(component) and (named is not None or is_webhook(component_use(component))):
+            found[named or f"{key.name}:{component.get('id')}"] = (
+                None if named else components.given_parameters(component)
+            )
+    return found
+
+
+def is_another_endpoint(good: list[Value] | None, later: list[Value] | None, lookup: type_checks.Lookup) -> bool:
+    """Return True when an endpoint leads elsewhere, or nobody can say."""
+    if good is None or later is None:
+        return good is not later
+    component_type = lookup(WEBHOOK_TYPE)
+    return component_type is None or leads_elsewhere(good, later, component_type)
+
+
 def with_later_tls(good: list[Value], later: list[Value], component_type: ComponentType) -> list[Value]:
     """The same with what a later version says about TLS, as far as that is right."""
     said = {name: value for name, value in _valid(later, component_type).items() if name in TLS}

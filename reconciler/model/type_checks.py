@@ -5,7 +5,8 @@ there is one. Every violation of a reference to a secret has the same text, so t
 variables and files exist.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeAlias
@@ -287,3 +288,53 @@ def misplaced(document: Value, type_of: TypeOf) -> tuple[Violation, ...]:
         for one in components.storages(document)
         if type_of(one.key) not in (None, components.STORAGE_TYPE)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class BlindTypes:
+    """The types that judge documents: those of a dry run do not try their rules on stored secrets. `lookup` finds the
+    types in force afterwards, of which the `tried` ones are not in force yet. `kept` are the places where `(sensitive)`
+    stood for a stored secret.
+    """
+
+    lookup: Lookup
+    kept: Mapping[Key, frozenset[Pointer]] = field(default_factory=dict)
+    tried: frozenset[Key] = frozenset()
+
+    def of_coming(self, key: Key | None, read: Callable[[], dict[str, Value]]) -> Lookup:
+        """Return the types that judge a document that comes."""
+        return self.of(read(), self.kept[key]) if self.tried and key in self.kept else self.lookup
+
+    def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
+        """Return the types that judge a document with stored secrets at these places."""
+        holding = {place[: place.index("value")] for place in places if "value" in place}
+        kind = document["kind"]
+        if not self.tried or not holding or not isinstance(kind, str):
+            return self.lookup
+        names: dict[Key, set[str]] = defaultdict(set)  # of the parameters that hold them, by the types that are tried
+        for component in components.find_components(kind, document["spec"]):
+            for index, parameter in enumerate(component.parameters):
+                if component.type_key in self.tried and (*component.at, index) in holding:
+                    names[component.type_key].add(str(components.parameter_name(parameter)))
+        return _without(self.lookup, names) if names else self.lookup
+
+
+def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
+    def found(key: Key) -> ComponentType | None:
+        component_type = lookup(key)
+        if component_type is None or key not in names:
+            return component_type
+        definitions = [_blind(one, names[key]) for one in component_type.definitions.values()]
+        # What is a secret does not change.
+        return replace(component_types.compiled(key.name, definitions), open=component_type.open)
+
+    return found
+
+
+def _blind(definition: Definition, names: Collection[str]) -> Definition:
+    """The definition without what asks for the value of one of these parameters."""
+    if definition.name in names:
+        return Definition(definition.index, definition.name, type="", sensitive=definition.sensitive)
+    if any(condition.name in names for condition in definition.relevant_if):
+        return replace(definition, required=False, relevant_if=())
+    return definition

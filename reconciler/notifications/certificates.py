@@ -19,8 +19,8 @@ from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.text import visible
 from reconciler.notifications.models import Cause, Domain, Finding, Look
 from reconciler.reconcile.reconciler import Reconciler
-from reconciler.reconcile.watched import WatchedRepository
 from reconciler.settings import bounded_io
+from reconciler.settings.repositories import Repository
 
 SOON = timedelta(days=14)
 EVERY = timedelta(minutes=5)
@@ -77,9 +77,7 @@ class CertificateObserver:
             self._last = now, Look(Domain.CERTIFICATES, findings, projects)
         return self._last[1]
 
-    def _read(
-        self, repositories: Sequence[WatchedRepository], lanes: Sequence[Lane], now: datetime
-    ) -> tuple[Finding, ...]:
+    def _read(self, repositories: Sequence[Repository], lanes: Sequence[Lane], now: datetime) -> tuple[Finding, ...]:
         files = [*self._of_settings(), *_of_repositories(repositories), *self._of_destinations(lanes)]
         return tuple(found for file in files if (found := _finding(file, now)) is not None)
 
@@ -109,7 +107,7 @@ class CertificateObserver:
                 yield ExpiringFile(cause, f"The last authority of the destination {name}", last_authority(authority))
 
 
-def _of_repositories(repositories: Sequence[WatchedRepository]) -> Iterator[ExpiringFile]:
+def _of_repositories(repositories: Sequence[Repository]) -> Iterator[ExpiringFile]:
     """Yield the files that repositories trust. They are in the settings, so they are the organization's."""
     for one in repositories:
         if (file := one.credentials.ca_file) is not None:

@@ -1,7 +1,7 @@
 """Changes: from outcomes to rows. A decision becomes what the store takes, in parts of bounded size."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,11 +10,12 @@ import msgspec
 from reconciler.model import ids, rendering, values
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.outcomes import BUILT_IN, Change, Outcome, UpdateStatus
+from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.rendering import Prepared, ResourceIdentity
 from reconciler.model.values import Value
-from reconciler.planner import planner
-from reconciler.planner.decisions import NAMED, WRITING, Decided
+from reconciler.model.violations import Place
+from reconciler.planner.decisions import WRITING, Decided
+from reconciler.planner.heads import OwnershipClaim
 from reconciler.planner.stored import TOGETHER
 from reconciler.store import records
 from reconciler.store.contract import PlanningView
@@ -24,42 +25,31 @@ PART_BYTES = 4 * 1024 * 1024  # of bodies; a part closes behind the resource tha
 
 
 class ChangeParts:
-    """A change in parts, one after the other. The caller adds the rows of an outcome to `rows`, counts it (`add`), and
-    takes a full part.
-    """
+    """A change in parts, one after the other: `rows` is the one that is being filled."""
 
     def __init__(self) -> None:
-        self._begin()
-
-    def _begin(self) -> None:
         self.rows = records.Changes()
-        self.number = self._bytes = 0
-
-    def add(self, weight: int) -> bool:
-        """Count one more outcome, with so many bytes of bodies, statuses and reasons; returns True when that fills the
-        part. All else of a row is as long as names and paths are.
-        """
-        self.number += 1
-        self._bytes += weight
-        return self.number == PART or self._bytes > PART_BYTES
 
     def parts(self, weights: Iterable[int]) -> Iterator[records.Changes]:
-        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes."""
+        """Yield the rows in parts. `weights` adds the rows of one outcome after the other and yields their bytes, of
+        bodies, statuses and reasons: all else of a row is as long as names and paths are.
+        """
+        number = size = 0
         for weight in weights:
-            if self.add(weight):
-                yield self.take()
-        if self.number:
-            yield self.take()
+            number, size = number + 1, size + weight
+            if number == PART or size > PART_BYTES:
+                yield self._taken()
+                number = size = 0
+        if number:
+            yield self._taken()
 
-    def take(self) -> records.Changes:
-        """Return the rows so far; the next part begins."""
-        taken = self.rows
+    def _taken(self) -> records.Changes:
+        taken, self.rows = self.rows, records.Changes()
         taken.origins = list(dict.fromkeys(taken.origins))  # most rows share one
-        self._begin()
         return taken
 
 
-KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD})
 """The changes that keep a resource's id."""
 
 
@@ -102,23 +92,22 @@ class Origin:
 class ChangeRows:
     """The rows of one decision of one actor, read and made inside one snapshot of the store.
 
-    `first` is the rank of its first outcome in a run. `hide_guesses`: a dry run, which must not reveal if an incoming
-    secret equals the stored one.
+    `claims` are those of other repositories that are met.
     """
 
     def __init__(
-        self, decided: Decided, view: PlanningView, *, origin: Origin, first: int = 0, hide_guesses: bool = False
+        self, decided: Decided, view: PlanningView, *, origin: Origin, claims: Sequence[OwnershipClaim] = ()
     ) -> None:
         self.decided = decided
         self.origin = origin
-        self._first = first
+        self._claims = claims
         self._origins: dict[object, records.OriginRow] = {}  # by commit
         self._parts = ChangeParts()
         self._view = view
         self._before: dict[Key, records.StoredDocument] = {}  # what these outcomes and some others change
         created = [one.key for one in decided.outcomes if one.change is Change.CREATE and one.key is not None]
         self.last_versions = view.last_versions(origin.project, created)
-        self._wanted = {} if origin.repository else _wanted_by_owners(decided, view, hide_guesses=hide_guesses)
+        self._wanted = {} if origin.repository else _wanted_by_owners(decided, view)
 
     def parts(self) -> Iterator[records.Changes]:
         """Make the rows of every outcome that changes the store or is told in a run, in parts."""
@@ -137,8 +126,11 @@ class ChangeRows:
             some = outcomes[start : start + TOGETHER]
             keeping = [one.key for one in some if one.change in KEEPING and one.key is not None]
             self._before = self._view.documents(self.origin.project, keeping)
-            for rank, outcome in enumerate(some, self._first + start):
+            for rank, outcome in enumerate(some, start):
                 yield self._tell(outcome, rank) + self._change(outcome)
+        for claim in self._claims:  # the line is found by the next run of the new owner
+            self._before = self._view.documents(self.origin.project, [claim.stored.key])
+            yield self._move_head(claim.stored, claim.repository, claim.branch, Place(claim.path, 1, 1))
 
     def _tell(self, outcome: Outcome, rank: int) -> int:
         """Add what a run tells of this outcome, which is everything but `unchanged`, with the place in the commit or
@@ -149,7 +141,7 @@ class ChangeRows:
         given = None if outcome.ordinal is None else self.decided.documents[outcome.ordinal].place
         place = given or outcome.stored
         path, line = (None, None) if place is None else (place.path, place.line)
-        reason = outcome.reason or outcome_reason(outcome)
+        reason = outcome.why()
         kind, name = outcome.key or (None, None)
         notes = "\n".join(outcome.notes) or None
         row = records.StatusRow(self.origin.run, rank, kind, name, outcome.status.value, reason, path, line, notes)
@@ -161,9 +153,10 @@ class ChangeRows:
         if outcome.change in WRITING:
             return self._write(outcome)
         if outcome.change is Change.REPLACE_HEAD:
-            return self._move_head(outcome)
-        if outcome.change is Change.RENEW:
-            return self._renew(outcome)
+            place, source = self.decided.document(outcome).place, self.origin.source
+            assert outcome.stored is not None
+            assert place is not None
+            return self._move_head(outcome.stored, str(source["repository"]), source["branch"], place)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
             self._parts.rows.removed.append(records.KeyRow(self.origin.project, *outcome.key))
@@ -195,7 +188,9 @@ class ChangeRows:
         incomplete = standing.written.get(key, ())
         delivery = standing.delivery.get(key)
         status = rendering.with_standing(key.kind, rendering.LATEST, incomplete=incomplete, delivery=delivery)
-        head = self._head(key, document, identity.version, identity.id, status)
+        flags = int(document.protected), int(bool(incomplete))
+        row = (identity.version, identity.id, document.digest, origin.repository, path, line, *flags, status)
+        head = records.HeadRow(origin.project, *key, *row)
         self._parts.rows.heads.append(head if origin.repository else self._drifted(head, outcome))
         self._audit(outcome, version_after=identity.version)
         return len(body) + len(ready.secrets or b"") + len(status)
@@ -212,8 +207,9 @@ class ChangeRows:
         before = self._before.get(outcome.key)
         if outcome.stored is not None and before is not None:
             return ResourceIdentity(before.resource_id, outcome.stored.version + 1, self.origin.at)
-        version = self.last_versions.get(outcome.key, 0) + 1
-        return ResourceIdentity(document.proposed_id or new_id(self.origin, outcome.ordinal), version, self.origin.at)
+        version, origin = self.last_versions.get(outcome.key, 0) + 1, self.origin
+        new_id = document.proposed_id or ids.following(origin.seed, outcome.ordinal, milliseconds=origin.milliseconds)
+        return ResourceIdentity(new_id, version, origin.at)
 
     def _drifted(self, head: records.HeadRow, outcome: Outcome) -> records.HeadRow:
         """The head of what an admin stores over what a suspended repository owns: the repository keeps it, at the place
@@ -230,40 +226,20 @@ class ChangeRows:
             status = rendering.with_drift(status, drift)
         return head._replace(owner=before.owner, path=before.path, line=before.line, status=status, drifted=1)
 
-    def _move_head(self, outcome: Outcome) -> int:
-        """Add the head of the same version at another place, or adopted: all else of the source stays that of the
-        version. Returns the bytes of it that weigh.
+    def _move_head(self, before: StoredState, owner: str, branch: Value, place: Place) -> int:
+        """Add the head of the same version at another place or with another owner: all else of the source stays that of
+        the version. Returns the bytes of it that weigh.
         """
-        assert outcome.stored is not None
-        document, before = self.decided.document(outcome), outcome.stored
-        assert document.place is not None
         present = self._before[before.key]
-        come_from = self._another_origin(present, document.place.path)
+        come_from = self._another_origin(present, owner, branch, place.path)
         if come_from is not None:
             self._parts.rows.origins.append(come_from)
         status = self._restated(before.key, rendering.with_drift(present.status, None))
-        head = self._head(before.key, document, before.version, present.resource_id, status)
-        shown_origin = None if come_from is None else come_from.id
-        row = head._replace(digest=before.digest, origin=shown_origin, place=records.SourcePlace.OWN)
-        self._parts.rows.heads.append(row)
-        return len(status)
-
-    def _head(self, key: Key, document: Desired, version: int, resource_id: str, status: bytes) -> records.HeadRow:
-        """The head of a document that is stored, or is already, for whoever brings it."""
-        path, line = (None, None) if document.place is None else (document.place.path, document.place.line)
-        project, owner = self.origin.project, self.origin.repository
-        flags = int(document.protected), int(bool(rendering.incomplete(status)))
-        return records.HeadRow(project, *key, version, resource_id, document.digest, owner, path, line, *flags, status)
-
-    def _renew(self, outcome: Outcome) -> int:
-        """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
-        assert outcome.stored is not None
-        key = outcome.stored.key
-        status = self._restated(key, self._before[key].status)
-        flag = int(bool(rendering.incomplete(status)))
-        self._parts.rows.head_statuses.append(
-            records.HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest)
-        )
+        flags = int(before.protected), int(bool(rendering.incomplete(status)))
+        row = (before.version, present.resource_id, before.digest, owner, place.path, place.line, *flags, status)
+        shown = None if come_from is None else come_from.id
+        own = records.SourcePlace.OWN
+        self._parts.rows.heads.append(records.HeadRow(self.origin.project, *before.key, *row, origin=shown, place=own))
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:
@@ -287,13 +263,15 @@ class ChangeRows:
         self._parts.rows.origins.append(row)
         return row
 
-    def _another_origin(self, present: records.StoredDocument, path: str) -> records.OriginRow | None:
+    def _another_origin(
+        self, present: records.StoredDocument, owner: str, branch: Value, path: str
+    ) -> records.OriginRow | None:
         """The origin of a version that is adopted as it is; None where that is what it says itself."""
         source: dict[str, Value] = msgspec.json.decode(present.head + present.tail)
         if source.get("type") != "git":  # an admin's, of a repository that was suspended, if it passes to another one
-            return self._come_from(path) if "commit" in self.origin.source else None
+            return self._come_from(path) if owner == self.origin.repository else None
         # The commit is that of the version, whatever repository applied it; the present place may differ.
-        where = {name: self.origin.source[name] for name in ("repository", "branch")}
+        where: dict[str, Value] = {"repository": owner, "branch": branch}
         return None if where.items() <= source.items() else self._origin_row(source | where)
 
     def _origin_row(self, source: Mapping[str, Value]) -> records.OriginRow:
@@ -311,27 +289,16 @@ class ChangeRows:
         self._parts.rows.audit.append(row)
 
 
-def new_id(origin: Origin, ordinal: int) -> str:
-    """Return a new resource's ULID: the next in the order of the change's documents, from where its seed says.
-
-    So they come in order, and the store's index of them grows at its end.
-    """
-    first = int.from_bytes(hashlib.blake2b(key=origin.seed, digest_size=ids.RANDOM_BYTES).digest(), "big")
-    following = (first + ordinal) % (1 << 8 * ids.RANDOM_BYTES)
-    return ids.ulid(milliseconds=origin.milliseconds, randomness=following.to_bytes(ids.RANDOM_BYTES, "big"))
-
-
-def _wanted_by_owners(decided: Decided, view: PlanningView, *, hide_guesses: bool) -> dict[Key, bytes | None]:
-    """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document, and
-    for a guess that is hidden: that has drifted, even when it is what its owner wants.
+def _wanted_by_owners(decided: Decided, view: PlanningView) -> dict[Key, bytes | None]:
+    """Find what the owners' heads want in place of what a request stores, by digest; None for an invalid document. A
+    guess that is hidden has no digest: it has drifted, even when it is what its owner wants.
     """
     keys: dict[str, list[Key]] = {}
     for outcome in decided.outcomes:
         if outcome.change is Change.UPDATE and outcome.stored is not None and outcome.stored.owner is not None:
             keys.setdefault(outcome.stored.owner, []).append(outcome.stored.key)
-    guessed = decided.guessed() if hide_guesses else set()
     rows = (row for owner in sorted(keys) for row in view.wanted_of(owner, keys[owner]))
-    return {row.key: None if row.key in guessed else row.digest for row in rows if row.key is not None}
+    return {row.key: row.digest for row in rows if row.key is not None}
 
 
 def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) -> Prepared:
@@ -344,26 +311,6 @@ def _with_the_same_hash(ready: Prepared, before: records.StoredDocument | None) 
     stored: dict[str, Any] = msgspec.json.decode(before.body)
     is_same = values.canonical_json(stored["spec"]) == values.canonical_json(ready.masked["spec"])
     return replace(ready, spec_hash=stored["metadata"]["hash"]) if is_same else ready
-
-
-def outcome_reason(outcome: Outcome) -> str | None:
-    """Tell for a status that has no reason: whose a resource is that it could not have, what uses it."""
-    if outcome.status is UpdateStatus.IN_USE:
-        return in_use(outcome)
-    if outcome.status is not UpdateStatus.FORBIDDEN:
-        return None
-    owner = None if outcome.stored is None else outcome.stored.owner
-    if owner is None:
-        return "the repository's setting `allow` leaves it out"
-    if owner == BUILT_IN:
-        return "the name is reserved for what is built in; choose another"
-    return f"owned by the repository {owner}; take it out of one of the two"
-
-
-def in_use(outcome: Outcome) -> str:
-    """Name the first few resources that refer to it."""
-    told = planner.named(outcome.users, limit=NAMED)
-    return f"{told} {'refers' if len(outcome.users) == 1 else 'refer'} to it; change that first"
 
 
 def without_hashes(shown: Mapping[Key, bytes], decided: Decided) -> dict[Key, bytes]:

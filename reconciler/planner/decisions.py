@@ -6,23 +6,22 @@ A new resource may bring its own `metadata.id`; no two resources of a project ha
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import chain
+from itertools import accumulate
 from typing import TypeAlias
 
 from msgspec import structs
 
-from reconciler.model import builtins, components, violations
+from reconciler.model import builtins, components, names, violations
 from reconciler.model.desired import Desired
-from reconciler.model.masking import Secrets
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor
-from reconciler.model.type_checks import Fit
+from reconciler.model.type_checks import BlindTypes, Fit
 from reconciler.model.values import Pointer
 from reconciler.model.violations import Violation
 from reconciler.planner import planner, resolving, stored
 from reconciler.planner.dependants import NOTHING, DependantSearch, DependantState
-from reconciler.planner.resolving import BlindTypes, Coming, Resolved
+from reconciler.planner.resolving import Coming, Resolved
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 
 WRITING = frozenset({Change.CREATE, Change.UPDATE})
@@ -78,50 +77,30 @@ class Decided:
             if any(pointer not in self.kept.get(key, ()) for pointer, _ in fit.secrets)
         }
 
-    def storing_secrets(self) -> Iterator[tuple[Key, Outcome, Secrets]]:
-        """Yield the newly stored resources that have secrets, and these."""
-        holding = {key: fit.secrets for key, fit in self.fits.items() if fit.secrets}
-        for outcome in self.outcomes if holding else ():
-            if outcome.key in holding and outcome.change in WRITING and outcome.key is not None:
-                yield outcome.key, outcome, holding[outcome.key]
-
 
 def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[Decided, ...]:
     """Decide one outcome for each document of each batch, in order, and what follows from them.
 
     All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
-    others is told with the first.
+    others is the same in each: the caller chooses with which it is told.
     """
-    change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
+    change = _Change(list(batches), snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
-    change.hide_guesses(kept, lookup)
     judging = BlindTypes(lookup, kept, change.tried_types(lookup))
-    together, apart = change.resolve(lookup, judging)
-    change.refuse(together, apart)
-    standing = change.standing(together, lookup=lookup, judging=judging)
-    updates = {
-        one.key: batch.documents[one.ordinal]
-        for batch, planned in zip(change.batches, change.planned, strict=True)
-        for one in planned
-        if one.change is Change.UPDATE and one.key is not None and one.ordinal is not None
-    }
-    sticky = resolving.still_secret(together.fits, updates, snapshot, lookup=lookup) if updates else together.fits
+    heads = [batch.actor.repository for batch in batches if batch.actor.repository is not None]
+    resolved = resolving.resolve(change.coming, snapshot, judging=judging, type_of=lookup.of_extension, heads=heads)
+    change.refuse(resolved)
+    standing = change.standing(resolved, lookup=lookup, judging=judging)
+    updates = [number for number, _, one in change.outcomes() if one.change is Change.UPDATE]
+    fits = resolving.still_secret(resolved.fits, change.coming.judged, updates, snapshot, lookup=lookup)
     found = []
-    for index, (batch, planned, own) in enumerate(zip(change.batches, change.planned, apart, strict=True)):
-        # The fit of one document says nothing of another document of the same resource.
-        mine = {key: fit for key, fit in sticky.items() if change.holders[key] == index}
-        fits = {**mine, **own.fits}
-        found.append(
-            Decided(
-                documents=batch.documents,
-                outcomes=tuple(_noted(one, batch, fits, standing) for one in planned),
-                fits=fits,
-                unresolved=frozenset().union(*(one.violations.keys() | one.faults.keys() for one in (together, own))),
-                kept=kept,
-                standing=standing if index == 0 else standing.told_elsewhere(),
-            )
-        )
+    for first, batch, planned in zip(change.firsts, change.batches, change.planned, strict=True):
+        numbered = [(number, one.key) for number, one in enumerate(batch.documents, first) if one.key is not None]
+        mine = {key: fits[number] for number, key in numbered if number in fits}
+        broken = {key for number, key in numbered if number in resolved.violations or number in resolved.faults}
+        outcomes = tuple(_noted(one, batch, mine, standing) for one in planned)
+        found.append(Decided(batch.documents, outcomes, mine, frozenset(broken), kept, standing))
     return tuple(found)
 
 
@@ -130,8 +109,15 @@ class _Change:
 
     def __init__(self, batches: list[DocumentBatch], snapshot: StoreSnapshot) -> None:
         self.batches = batches
+        self.firsts = list(accumulate((len(batch.documents) for batch in batches[:-1]), initial=0))
         self._snapshot = snapshot
         self._plan()
+
+    def outcomes(self) -> Iterator[tuple[int, DocumentBatch, Outcome]]:
+        """Yield the outcome of each document: the number of this among all, and its batch."""
+        for first, batch, planned in zip(self.firsts, self.batches, self.planned, strict=True):
+            for number, one in enumerate(planned, first):
+                yield number, batch, one
 
     def _plan(self) -> None:
         self.planned = [self._planned(batch) for batch in self.batches]
@@ -143,34 +129,26 @@ class _Change:
     def _coming(self) -> Coming:
         """Judge whatever its role, its repository's settings, and the document itself do not rule out already.
 
-        Of a resource that several batches hold, the document of its owner is judged with all others, and the rest
-        `apart`: they are not stored, and may be invalid.
+        Of a resource that several batches hold, the document of its owner arrives. The others are not stored, and may
+        be invalid.
         """
-        judged: dict[Key, Desired] = {}
-        self.apart: list[dict[Key, Desired]] = [{} for _ in self.batches]
-        self.holders: dict[Key, int] = {}  # the batches of what is judged with all others
-        arriving, accepting, invalid = set(), set(), set()
-        for number, (batch, planned) in enumerate(zip(self.batches, self.planned, strict=True)):
-            for one in planned:
-                # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
-                is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
-                if one.status in UNJUDGED and one.key is not None:
-                    invalid.add(one.key)
-                if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
-                    continue
-                if one.key in judged:
-                    if one.is_of_another(batch.actor.repository or ""):
-                        self.apart[number][one.key] = batch.documents[one.ordinal]
-                        continue
-                    self.apart[self.holders[one.key]][one.key] = judged[one.key]
-                judged[one.key] = batch.documents[one.ordinal]
-                self.holders[one.key] = number
-                if one.status in ARRIVING or one.change is Change.CREATE:
-                    arriving.add(one.key)
-                if batch.accept_invalid:
-                    accepting.add(one.key)
-        every = chain(judged.values(), *(documents.values() for documents in self.apart))
-        targets = set[Key]().union(*(document.references for document in every))
+        judged: dict[int, Desired] = {}
+        arriving: dict[Key, int] = {}
+        accepting, invalid = set(), set()
+        for number, batch, one in self.outcomes():
+            # Forbidden and not compared, whatever the document says, and whatever owner the stored one has.
+            is_out_of_bounds = one.status is UpdateStatus.FORBIDDEN and one.stored is None
+            if one.status in UNJUDGED and one.key is not None:
+                invalid.add(one.key)
+            if one.status in UNJUDGED or is_out_of_bounds or one.ordinal is None or one.key is None:
+                continue
+            judged[number] = batch.documents[one.ordinal]
+            is_others = one.key in arriving and one.is_of_another(batch.actor.repository or "")
+            if (one.status in ARRIVING or one.change is Change.CREATE) and not is_others:
+                arriving[one.key] = number
+            if batch.accept_invalid:
+                accepting.add(number)
+        targets = set[Key]().union(*(document.references for document in judged.values()))
         present = self._snapshot.view.stored(self._snapshot.project, targets).keys()
         there = present | (targets & builtins.built_in().keys()) | (targets & self._snapshot.assumed)
         return Coming(judged, arriving, there, accepting, invalid=invalid)
@@ -178,7 +156,7 @@ class _Change:
     def arriving_types(self) -> dict[Key, Desired]:
         """Return the types that will be stored, or are already, if nothing is wrong with them."""
         coming = self.coming
-        return {key: coming.judged[key] for key in coming.arriving if key.kind in components.TYPES}
+        return {key: coming.judged[number] for key, number in coming.arriving.items() if key.kind in components.TYPES}
 
     def tried_types(self, lookup: TypeLookup) -> frozenset[Key]:
         """Return the types of a dry run that are not in force yet."""
@@ -188,85 +166,45 @@ class _Change:
         return frozenset(key for key in self.arriving_types() if not stored.is_same_type(key, before, lookup))
 
     def keep_secrets(self, lookup: TypeLookup) -> Mapping[Key, frozenset[Pointer]]:
-        """Put the secrets that stay in place. Returns the places where `(sensitive)` stood for one."""
+        """Put the secrets that stay in place, and take its digest from each document with a guess at a secret. Returns
+        the places where `(sensitive)` stood for one.
+        """
+        snapshot, before = self._snapshot, [batch.documents for batch in self.batches]
         places: dict[Key, frozenset[Pointer]] = {}
-        batches = []
-        for batch in self.batches:
+        for index, batch in enumerate(self.batches):
             documents, kept = resolving.keep_secrets(
-                batch.documents, self._snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
+                batch.documents, snapshot, lookup=lookup, accept_invalid=batch.accept_invalid
             )
-            batches.append(batch if documents is batch.documents else replace(batch, documents=documents))
             places |= kept
-        if any(one is not other for one, other in zip(batches, self.batches, strict=True)):
-            self.batches = batches
+            asked = {ordinal for ordinal, one in enumerate(documents) if self._may_guess(one, batch)}
+            documents = resolving.without_guesses(documents, asked, kept, snapshot, lookup=lookup)
+            self.batches[index] = replace(batch, documents=documents)
+        if any(batch.documents is not documents for batch, documents in zip(self.batches, before, strict=True)):
             self._plan()
         return places
 
-    def hide_guesses(self, kept: Mapping[Key, frozenset[Pointer]], lookup: TypeLookup) -> None:
-        """Make a secret in clear never equal to the stored one where the answer would tell whether it is, and nothing
-        else came of a wrong guess: in all of a dry run, otherwise in what another owns. A guess that is right must not
-        show in anything that follows.
+    def _may_guess(self, document: Desired, batch: DocumentBatch) -> bool:
+        """Return True where the answer would tell if a secret equals the stored one, and nothing else came of a wrong
+        guess: in all of a dry run, otherwise in what another owns.
         """
-        snapshot, changed = self._snapshot, False
+        snapshot = self._snapshot
+        if document.key is None or document.key not in batch.stored or not document.owned:
+            return False
+        if snapshot.hide_guesses and snapshot.known.get(document.key) != document.digest:
+            return True
+        return not planner.is_free(batch.stored[document.key], actor=batch.actor, suspended=snapshot.suspended)
 
-        def is_known(document: Desired) -> bool:
-            return document.key is not None and snapshot.known.get(document.key) == document.digest
-
-        for index, batch in enumerate(self.batches):
-            of_another = {
-                key
-                for key, present in batch.stored.items()
-                if not planner.is_free(present, actor=batch.actor, suspended=snapshot.suspended)
-            }
-            if not of_another and not snapshot.hide_guesses:
-                continue
-            asked = {
-                ordinal: one
-                for ordinal, one in enumerate(batch.documents)
-                if one.owned
-                and (one.key in of_another or (snapshot.hide_guesses and one.key in batch.stored and not is_known(one)))
-            }
-            guesses = resolving.secret_guesses(asked, kept, snapshot, lookup=lookup) if asked else ()
-            if guesses:
-                documents = [
-                    structs.replace(one, digest=b"") if ordinal in guesses else one
-                    for ordinal, one in enumerate(batch.documents)
-                ]
-                self.batches[index] = replace(batch, documents=documents)
-                changed = True
-        if changed:
-            self._plan()
-
-    def resolve(self, lookup: TypeLookup, judging: BlindTypes) -> tuple[Resolved, list[Resolved]]:
-        """Judge all together, then of each batch the documents that are judged apart."""
-        heads = [batch.actor.repository for batch in self.batches if batch.actor.repository is not None]
-
-        def resolve(coming: Coming) -> Resolved:
-            snapshot = self._snapshot
-            return resolving.resolve(coming, snapshot, judging=judging, type_of=lookup.of_extension, heads=heads)
-
-        together = resolve(self.coming)
-        refused = (self.coming.judged.keys() | self.coming.invalid) - together.present
-        apart = []
-        for batch, documents in zip(self.batches, self.apart, strict=True):
-            accepting = documents.keys() if batch.accept_invalid else ()
-            apart.append(resolve(Coming(documents, frozenset(), together.present, accepting, invalid=refused)))
-        return together, apart
-
-    def refuse(self, together: Resolved, apart: Sequence[Resolved]) -> None:
+    def refuse(self, resolved: Resolved) -> None:
         """Plan again without what is refused for its surroundings."""
-        if not any(one.violations or one.faults for one in (together, *apart)):
+        if not resolved.violations and not resolved.faults:
             return
-        for index, batch in enumerate(self.batches):
+        for index, (first, batch) in enumerate(zip(self.firsts, self.batches, strict=True)):
             documents = list(batch.documents)
-            for ordinal, one in enumerate(documents):
-                if one.key is None:
-                    continue
-                resolved = together if self.coming.judged.get(one.key) is one else apart[index]
-                if one.key in resolved.violations:
-                    documents[ordinal] = one.refused(batch.tell(one, resolved.violations[one.key]))
-                elif one.key in resolved.faults:
-                    documents[ordinal] = structs.replace(one, fault=resolved.faults[one.key])
+            for number, one in enumerate(batch.documents, first):
+                if number in resolved.violations:
+                    documents[number - first] = one.refused(batch.tell(one, resolved.violations[number]))
+                elif number in resolved.faults:
+                    documents[number - first] = structs.replace(one, fault=resolved.faults[number])
             self.planned[index] = self._planned(replace(batch, documents=documents))
 
     def standing(self, resolved: Resolved, *, lookup: TypeLookup, judging: BlindTypes) -> DependantState:
@@ -275,43 +213,25 @@ class _Change:
         were = []
         moved = set()
         doubtful = set()
-        for batch, planned in zip(self.batches, self.planned, strict=True):
-            for one in planned:
-                if one.change in WRITING and one.ordinal is not None and one.key is not None:
-                    storing[one.key] = (batch.documents[one.ordinal], resolved.fits[one.key])
-                    if one.stored is not None and one.stored.incomplete:
-                        were.append(one.key)
-                    continue
-                if one.change in (Change.REPLACE_HEAD, Change.RENEW):
-                    moved.add(one.key)
-                present = None if one.key is None else batch.stored.get(one.key)
-                if present is None:
-                    continue
-                # It stays as it is, and may have become incomplete or complete: secrets come and go.
-                fit = resolved.fits.get(present.key)
-                if present.incomplete or present.key in resolved.violations or (fit is not None and fit.violations):
-                    doubtful.add(present.key)
+        for number, batch, one in self.outcomes():
+            if one.change in WRITING and one.ordinal is not None and one.key is not None:
+                storing[one.key] = (batch.documents[one.ordinal], resolved.fits[number])
+                if one.stored is not None and one.stored.incomplete:
+                    were.append(one.key)
+                continue
+            if one.change is Change.REPLACE_HEAD:
+                moved.add(one.key)
+            present = None if one.key is None else batch.stored.get(one.key)
+            if present is None:
+                continue
+            # It stays as it is, and may have become incomplete or complete: secrets come and go.
+            fit = resolved.fits.get(number)
+            if present.incomplete or number in resolved.violations or (fit is not None and fit.violations):
+                doubtful.add(present.key)
         search = DependantSearch(storing, self._snapshot, lookup=lookup, judging=judging)
         found = search.find(were, doubtful)
         # A head that is replaced gets its status with it.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
-
-
-def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
-    """Give what is stored the digests that it would get now: an earlier version may have stored members that count as
-    absent.
-    """
-    differing = [
-        one.key
-        for one in batch.documents
-        if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
-    ]
-    renewed = {}
-    for key, document in snapshot.documents(differing):
-        digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
-        if digest is not None:
-            renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
-    return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
 def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], standing: DependantState) -> Outcome:
@@ -326,7 +246,7 @@ def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], stan
         notes = (*notes, *batch.tell(document, found).split("\n"))
     others = standing.made_incomplete.get(outcome.key)
     if others is not None and outcome.change in WRITING:
-        told = planner.named(others, limit=NAMED)
+        told = names.named(others, limit=NAMED)
         notes = (*notes, f"makes {told} incomplete; `status.incomplete` of each says what to complete")
     return outcome if notes is outcome.notes else structs.replace(outcome, notes=notes)
 

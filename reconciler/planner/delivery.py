@@ -5,7 +5,7 @@ type, whether it is disabled, its processors; and a Destination those whose last
 password of a destination costs nothing here, however many name it.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property, partial
 from typing import NamedTuple
@@ -165,19 +165,15 @@ class DeliveryStatuses:
         components_written = [key for key in self._written if key.kind in components.KINDS]
         before = self._snapshot.documents(components_written)
         changed = [key for key, one in before if stored_part(key, one) != self._parts.after(key)]
-        users = self._users(changed)
+        users = self._snapshot.users(changed)
         # A processor may be named by a component that a Configuration names.
-        users |= self._users([key for key in users if key.kind in components.KINDS])
+        users |= self._snapshot.users([key for key in users if key.kind in components.KINDS])
         destinations = {key.name for key in self._written if key.kind == "Destination"}
         for name, past in self._past.items() if destinations else ():
             if any(use in destinations and use not in past.held for use, _ in past.uses):
                 users.add(Key("Configuration", name))
         users = {key for key in users if key.kind == "Configuration"}
         yield from self._snapshot.documents(users - self._written.keys())
-
-    def _users(self, targets: Collection[Key]) -> set[Key]:
-        found = self._snapshot.view.referrers(self._snapshot.project, targets) if targets else {}
-        return {user for users in found.values() for user in users}
 
 
 def delivering_before(key: Key, before: StoredDocument, uses: ComponentUses, known: Past | None) -> Delivering:

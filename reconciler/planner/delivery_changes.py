@@ -2,20 +2,19 @@
 elsewhere.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeAlias
 
 import msgspec
 
-from reconciler.model import components, flows, rendering, routes
+from reconciler.model import flows, rendering, routes
 from reconciler.model.desired import Desired
 from reconciler.model.flows import NOTHING, Flow, FlowChange
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change
 from reconciler.model.rendering import Delivery
+from reconciler.model.routes import Endpoints
 from reconciler.model.stale_routes import Past
-from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Value
 from reconciler.planner import delivery, stored
 from reconciler.planner.decisions import Decided
@@ -37,23 +36,6 @@ def find_flows(decided: Sequence[Decided], snapshot: StoreSnapshot) -> tuple[Flo
     found += _ended(decided, snapshot)
     found += _moved(decided, snapshot)
     return flows.in_order(found)
-
-
-def flows_of_each(parts: Sequence[Sequence[Decided]], snapshot: StoreSnapshot, *, otherwise: int) -> list[list[Flow]]:
-    """Return what a change does to delivery, divided by the part that changes the resource a flow is told with;
-    `otherwise` is the number of the part for all others. Raises StoreFault.
-    """
-    told: list[list[Flow]] = [[] for _ in parts]
-    holders = {
-        one.key: number
-        for number, part in enumerate(parts)
-        for each in part
-        for one in each.outcomes
-        if one.change is not Change.NONE
-    }
-    for flow in find_flows([one for part in parts for one in part], snapshot):
-        told[holders.get(subject(flow), otherwise)].append(flow)
-    return told
 
 
 def subject(flow: Flow) -> Key:
@@ -93,9 +75,7 @@ def _moved(decided: Sequence[Decided], snapshot: StoreSnapshot) -> Iterator[Flow
         if colon:
             users = {Key("Configuration", configuration)}
         else:
-            target = Key("Destination", name)
-            referrers = snapshot.view.referrers(snapshot.project, [target]).get(target, ())
-            users = {key for key in referrers if key.kind == "Configuration"}
+            users = {key for key in snapshot.users([Key("Destination", name)]) if key.kind == "Configuration"}
         others = snapshot.documents(users - told.keys())
         if any(_delivers(told[key]) for key in users if key in told) or any(
             _delivers(rendering.delivery(one.status)) for _, one in others
@@ -115,52 +95,25 @@ def changed_endpoints(decided: Iterable[Decided], snapshot: StoreSnapshot) -> tu
     found = {
         name
         for name, good, after in _endpoints_changed(decided, snapshot)
-        if name not in after or _is_another(good, after[name], lookup)
+        if name not in after or routes.is_another_endpoint(good, after[name], lookup)
     }
     return tuple(sorted(found))
 
 
-_Endpoints: TypeAlias = dict[str, list[Value] | None]
-"""The enabled webhooks of a resource by their names, with their parameters; None for one that it only names."""
-
-
-def _endpoints(key: Key, spec: Value) -> _Endpoints:
-    if key.kind == "Destination":
-        part = routes.component_use(spec)
-        return {key.name: components.given_parameters(spec)} if routes.is_webhook(part) and not part.disabled else {}
-    found: _Endpoints = {}
-    for component in routes.component_entries(spec.get("destinations")) if isinstance(spec, Mapping) else ():
-        named = routes.component_name(component)
-        if not routes.is_disabled(component) and (
-            named is not None or routes.is_webhook(routes.component_use(component))
-        ):
-            found[named or f"{key.name}:{component.get('id')}"] = (
-                None if named else components.given_parameters(component)
-            )
-    return found
-
-
-def _stored_endpoints(key: Key, before: StoredDocument) -> _Endpoints:
+def _stored_endpoints(key: Key, before: StoredDocument) -> Endpoints:
     with suppress(Damaged):
-        return _endpoints(key, stored.document_in_clear(key, before)["spec"])
+        return routes.endpoints(key, stored.document_in_clear(key, before)["spec"])
     return {key.name: None}  # the route may be older than the damage
-
-
-def _is_another(good: list[Value] | None, later: list[Value] | None, lookup: Lookup) -> bool:
-    if good is None or later is None:
-        return good is not later
-    component_type = lookup(routes.WEBHOOK_TYPE)
-    return component_type is None or routes.leads_elsewhere(good, later, component_type)
 
 
 def _endpoints_changed(
     decided: Iterable[Decided], snapshot: StoreSnapshot
-) -> Iterator[tuple[str, list[Value] | None, _Endpoints]]:
+) -> Iterator[tuple[str, list[Value] | None, Endpoints]]:
     """Yield each stored webhook of what changes, with its parameters, and all webhooks of the resource afterwards."""
     changed = {key: one for key, one in _changed(decided).items() if key.kind in ("Configuration", "Destination")}
     for key, before in snapshot.documents(changed):
         document = changed[key]
-        after = {} if document is None else _endpoints(key, document.document()["spec"])
+        after = {} if document is None else routes.endpoints(key, document.document()["spec"])
         for name, good in _stored_endpoints(key, before).items():
             yield name, good, after
 

@@ -8,7 +8,7 @@ and, upwards from each resource that becomes incomplete or complete, those that 
 from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from reconciler.model import components, rendering, type_checks, violations
@@ -16,11 +16,10 @@ from reconciler.model.desired import Desired
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
 from reconciler.model.rendering import Delivery
-from reconciler.model.type_checks import Fit
+from reconciler.model.type_checks import BlindTypes, Fit
 from reconciler.model.values import Value, pointer_text
 from reconciler.planner import resolving, stored
 from reconciler.planner.delivery import Asked, DeliveryStatuses
-from reconciler.planner.resolving import BlindTypes
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
 from reconciler.store.contract import Damaged
 from reconciler.store.records import HeadStatusRow, PastRouteRow, StoredDocument
@@ -52,10 +51,6 @@ class DependantState:
     past_routes: tuple[PastRouteRow, ...] = ()
     made_incomplete: Mapping[Key, tuple[Key, ...]] = field(default_factory=dict)
     flows: tuple[Flow, ...] = ()
-
-    def told_elsewhere(self) -> "DependantState":
-        """Return the same without what follows for others, which is told once."""
-        return replace(self, rows=(), owners=frozenset(), past_routes=(), flows=())
 
 
 NOTHING = DependantState()
@@ -93,28 +88,21 @@ class DependantSearch:
         """Find them. `incomplete` are those of `written` that were so before; `doubtful` are stored resources that are
         judged again whatever is written.
         """
-        self._spread(incomplete, doubtful)
-        return self._settled()
-
-    def _spread(self, incomplete: Iterable[Key], doubtful: Collection[Key]) -> None:
-        """Gather the users of what judges, then, from whatever was or is incomplete, all that names it."""
+        # First the users of what judges, then, from whatever was or is incomplete, all that names it.
         toggled = {key for key, own in self._own.items() if own}
         toggled |= self._written.keys() & set(incomplete)
         toggled |= {key for target in self._incomplete(self._named_by) for key in self._named_by[target]}
-        toggled |= self._judge(self._users([key for key in self._written if key.kind in JUDGES]))
+        toggled |= self._judge(self._snapshot.users([key for key in self._written if key.kind in JUDGES]))
         toggled |= self._judge(doubtful)
         fresh = toggled
         while fresh:
-            users = self._users(fresh)
+            users = self._snapshot.users(fresh)
             self._judge(users)
             # A resource that names a changed one may change too, and so on upwards.
             users |= {key for target in fresh for key in self._named_by.get(target, ())}
             fresh = users - toggled
             toggled |= users
-
-    def _users(self, targets: Iterable[Key]) -> set[Key]:
-        found = self._snapshot.view.referrers(self._snapshot.project, targets)
-        return {user for users in found.values() for user in users}
+        return self._settled()
 
     def _judge(self, keys: Collection[Key]) -> set[Key]:
         """Judge these stored resources; those that were or are incomplete."""

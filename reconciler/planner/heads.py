@@ -5,16 +5,15 @@ These depend on each other. What the files hold, what is gone, and what other re
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from itertools import accumulate
 from typing import TypeAlias
 
 import msgspec
 from msgspec import structs
 
-from reconciler.model import principals, values
+from reconciler.model import names, principals, values
 from reconciler.model.components import MASK
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
@@ -22,10 +21,9 @@ from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, Upd
 from reconciler.model.repository_rules import RepositoryRules
 from reconciler.model.type_checks import FITTING
 from reconciler.model.values import Value
-from reconciler.model.violations import Place
 from reconciler.planner import decisions, planner, pruning
 from reconciler.planner.decisions import Decided, DocumentBatch, Tell
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, Pruning, RemovedResources, TreeReading
+from reconciler.planner.pruning import PruneCircumstances, Pruning, RemovedResources, TreeReading
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import HeldRow
@@ -36,13 +34,14 @@ MOST_ROUNDS = 3  # judgements of the whole head
 
 @dataclass(frozen=True, slots=True)
 class OwnershipClaim:
-    """The places where another repository defines what this one drops. It becomes the owner of the stored versions;
-    its next run stores what its files say.
+    """A resource that this head drops and that a repository which is not judged here defines in a file. It becomes the
+    owner of the stored version; its next run stores what the file says.
     """
 
+    stored: StoredState
     repository: str
-    places: Mapping[Key, Place]
-    source: Mapping[str, Value]  # the repository and its branch
+    branch: str
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +59,13 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnershipTransfer:
-    """The resources that pass to one repository. Those of a claim stay as they are, with another head."""
-
-    repository: str
-    documents: Mapping[Key, Desired]
-    decided: Decided
-    source: Mapping[str, Value]
-
-
-@dataclass(frozen=True, slots=True)
 class HeadDecision:
     """All that is done about a head. `owned` counts the repository's resources; `stayed` is what the last plan kept."""
 
     reading: TreeReading  # with the files that hold nothing any more
     decided: Decided  # its outcomes begin with those of what is gone
-    transfers: tuple[OwnershipTransfer, ...]
+    passed: Mapping[Key, str]  # to other repositories
+    claims: Sequence[OwnershipClaim]  # those of them that are met without a document
     unconverged: tuple[str | None, ...]  # for each document, as in the index
     pruning: Pruning
     owned: int
@@ -83,15 +73,10 @@ class HeadDecision:
     claimed_from: frozenset[str]  # owners of what the head holds and its last one did not
     refused: bool
 
-    @property
-    def outcomes(self) -> tuple[Outcome, ...]:
-        """Everything that the run tells, in order."""
-        return (*self.decided.outcomes, *(one for transfer in self.transfers for one in transfer.decided.outcomes))
-
-    @property
-    def decisions(self) -> tuple[Decided, ...]:
-        """The decisions about the documents of the head, and about those that pass to other repositories."""
-        return (self.decided, *(transfer.decided for transfer in self.transfers))
+    def told_elsewhere(self) -> "HeadDecision":
+        """Return the same without what follows for others, which is told with another head."""
+        own = replace(self.decided.standing, rows=(), owners=frozenset(), past_routes=(), flows=())
+        return replace(self, decided=replace(self.decided, standing=own))
 
     @property
     def changes(self) -> bool:
@@ -101,7 +86,8 @@ class HeadDecision:
     @property
     def stores(self) -> bool:
         """Resources of the head change, or pass on."""
-        return not self.refused and any(one.change is not Change.NONE for one in self.outcomes)
+        changes = any(one.change is not Change.NONE for one in self.decided.outcomes)
+        return not self.refused and (changes or bool(self.claims))
 
     @property
     def paths(self) -> frozenset[str]:
@@ -122,9 +108,7 @@ class HeadDecision:
         """The repositories whose resources are affected."""
         if self.refused:
             return frozenset()
-        standing = (self.decided.standing, *(transfer.decided.standing for transfer in self.transfers))
-        takers = {transfer.repository for transfer in self.transfers}
-        return self.claimed_from.union(takers, *(one.owners for one in standing))
+        return self.claimed_from.union(self.passed.values(), self.decided.standing.owners)
 
 
 def judge_heads(heads: Sequence[Head], snapshot: StoreSnapshot) -> tuple[HeadDecision, ...]:
@@ -157,7 +141,7 @@ class _Round:
     conflicts: Mapping[int, str]  # by the numbers of all documents
     owners: Owners
     decided: Sequence[Decided]
-    transfers: Sequence[Sequence[OwnershipTransfer]]
+    passing: Sequence[Mapping[Key, str]]  # what each head drops, to the repositories that become the owners
     pruned: Sequence[Pruning]
 
 
@@ -189,7 +173,7 @@ class _Judgement:
             held = {
                 key for number, pruned in enumerate(found.pruned) for key in self._holds(number, pruned)
             } - self._held
-            passing = {key for each in found.transfers for one in each for key in one.documents}
+            passing = set[Key]().union(*found.passing)
             unfit = self._refused_owners(found)
             is_more = unfit or held & passing or (held and (deleted or len(self._heads) > 1))
             still = [key for key in freed if key in deleted]
@@ -209,10 +193,8 @@ class _Judgement:
         owners = self._owners() if len(self._heads) > 1 else {}
         batches = [self._batch(number, owners, conflicts) for number in range(len(self._heads))]
         decided = decisions.decide(batches, self._snapshot)
-        transfers = [
-            [*self._claimed(number, owners), *self._passing(number, owners)] for number in range(len(self._heads))
-        ]
-        return _Round(conflicts, owners, decided, transfers, self._prune(decided, transfers))
+        passing = [self._passing(number, owners) for number in range(len(self._heads))]
+        return _Round(conflicts, owners, decided, passing, self._prune(decided, owners, passing))
 
     def _conflicts(self, freed: Sequence[Key]) -> Mapping[int, str]:
         every = [one for each in self._documents for one in each]
@@ -256,43 +238,22 @@ class _Judgement:
             documents, stored, actor=actor, accept_invalid=rules.accept_invalid, tell=self._heads[number].tell
         )
 
-    def _passing(self, number: int, owners: Owners) -> Iterator[OwnershipTransfer]:
-        """Yield what a head drops and others take over with their own documents."""
-        taken: dict[int, dict[Key, Desired]] = defaultdict(dict)
-        for key in self._leaving[number] if owners else ():
-            if key in owners:
-                owner, document = owners[key]
-                taken[owner][key] = document
-        for owner, documents in sorted(taken.items()):
-            yield OwnershipTransfer(self._name(owner), documents, Decided((), ()), {})
+    def _passing(self, number: int, owners: Owners) -> dict[Key, str]:
+        """Return what a head drops and others define, and who: those that are judged here first."""
+        claims = self._heads[number].claims
+        claimed = {one.stored.key: one.repository for one in claims if one.stored.key not in self._held}
+        return claimed | {key: self._name(owners[key][0]) for key in self._leaving[number] if key in owners}
 
-    def _claimed(self, number: int, owners: Owners) -> Iterator[OwnershipTransfer]:
-        """Yield what a head drops and a repository that is not judged here defines."""
-        gone = {stored.key: stored for stored in self._heads[number].removed.gone}
-        for claim in self._heads[number].claims:
-            stored = [gone[key] for key in claim.places if key not in self._held and key not in owners]
-            documents = tuple(
-                Desired(one.key, place=claim.places[one.key], digest=one.digest, protected=one.protected)
-                for one in stored
-            )
-            outcomes = tuple(
-                Outcome(one.key, UpdateStatus.UNCHANGED, Change.REPLACE_HEAD, ordinal, stored=one)
-                for ordinal, one in enumerate(stored)
-            )
-            found = dict(zip((one.key for one in stored), documents, strict=True))
-            yield OwnershipTransfer(claim.repository, found, Decided(documents, outcomes), claim.source)
-
-    def _prune(self, decided: Sequence[Decided], transfers: Sequence[Sequence[OwnershipTransfer]]) -> list[Pruning]:
-        passing = {key: one for each in transfers for transfer in each for key, one in transfer.documents.items()}
+    def _prune(self, decided: Sequence[Decided], owners: Owners, passed: Sequence[Mapping[Key, str]]) -> list[Pruning]:
+        passing = set[Key]().union(*passed)
         going = [key for keys in self._leaving for key in keys if key not in passing and key not in self._held]
         written = {key: document for one in decided for key, document in one.written().items()}
-        rewritten = {key: document for key, document in passing.items() if document.owned}
+        rewritten = {key: document for key, (_, document) in owners.items() if key in passing}
         references = self._snapshot.references(going, written | rewritten) if going else {}
         in_use = planner.resources_in_use(going, references)
         found = []
         for head, own, leaving in zip(self._heads, decided, self._leaving, strict=True):
-            rules, lost = head.rules, [key for key in leaving if key not in passing]
-            budget = PruneBudget(rules.prune_min_count, rules.prune_max_percent) if rules.prune else None
+            budget, lost = head.rules.budget, [key for key in leaving if key not in passing]
             is_most = budget is not None and not budget.spares(len(lost), owned=head.removed.owned)
             found.append(
                 pruning.decide_prune(
@@ -300,7 +261,7 @@ class _Judgement:
                     head.around,
                     budget=budget,
                     in_use={key: in_use[key] for key in leaving if key in in_use},
-                    passing=passing.keys(),
+                    passing=passing,
                     renamed=renamed_resources(own, lost, self._snapshot).keys() if is_most else frozenset(),
                     refused=_refused_files(own) if head.removed.gone else {},
                 )
@@ -330,10 +291,12 @@ class _Judgement:
         first, end = self._firsts[number : number + 2]
         mendable = {ordinal - first for ordinal in found.conflicts if first <= ordinal < end}
         mendable |= {ordinal for ordinal, one in enumerate(decided.documents) if one.key in decided.unresolved}
+        passed = {} if refused else found.passing[number]
         return HeadDecision(
             reading=head.reading,
             decided=replace(decided, outcomes=outcomes),
-            transfers=() if refused else tuple(one for one in found.transfers[number] if one.documents),
+            passed=passed,
+            claims=[one for one in head.claims if passed.get(one.stored.key) == one.repository],
             unconverged=tuple(_unconverged(one, mendable, repository=rules.name) for one in told),
             pruning=pruned,
             owned=head.removed.owned,
@@ -370,24 +333,21 @@ def _unconverged(outcome: Outcome, mendable: Collection[int], *, repository: str
     return UNMENDED if outcome.status in REFUSED else None
 
 
-def transfer_note(transfers: Iterable[OwnershipTransfer]) -> str | None:
+def transfer_note(passed: Mapping[Key, str]) -> str | None:
     """Tell in a run what passed on: a reader of the run would look for it in vain otherwise."""
-    passed = ((planner.named(sorted(one.documents)), one.repository) for one in transfers)
-    return " ".join(f"{resources} passed to the repository {repository}." for resources, repository in passed) or None
+    taken: dict[str, list[Key]] = defaultdict(list)
+    for key, repository in sorted(passed.items()):
+        taken[repository].append(key)
+    told = (f"{names.named(keys)} passed to the repository {repository}." for repository, keys in sorted(taken.items()))
+    return " ".join(told) or None
 
 
 def _ruled(document: Desired, rules: RepositoryRules, *, lenient: bool) -> Desired:
     """The document as its repository's settings and the mode of the plan have it."""
-    allowed = document.key is None or is_allowed(document.key, rules)
+    allowed = document.key is None or rules.allows(document.key)
     if allowed and not (lenient and document.recent is not None):
         return document
     return structs.replace(document, allowed=allowed, recent=None if lenient else document.recent)
-
-
-def is_allowed(key: Key, rules: RepositoryRules) -> bool:
-    """Return True when the kind and the name of a resource each match a pattern of the setting `allow`."""
-    is_kind = any(fnmatchcase(key.kind, pattern) for pattern in rules.allowed_kinds)
-    return is_kind and any(fnmatchcase(key.name, pattern) for pattern in rules.allowed_names)
 
 
 def _refused_files(decided: Decided) -> dict[str, str]:
@@ -417,9 +377,9 @@ def renamed_resources(decided: Decided, leaving: Sequence[Key], snapshot: StoreS
     for key, document in sorted(snapshot.view.documents(snapshot.project, leaving if created else ()).items()):
         if not document.body:
             continue  # of one that is damaged nobody knows what it was
-        names = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
-        if names:
-            found[key] = names.pop(0)
+        renamed = created[key.kind, _digest(msgspec.json.decode(document.body).get("spec"))]
+        if renamed:
+            found[key] = renamed.pop(0)
     return found
 
 

@@ -13,11 +13,9 @@ from typing import TypeAlias
 from msgspec.structs import replace
 
 from reconciler.model.desired import Desired
-from reconciler.model.names import Key
+from reconciler.model.names import NAMED, Key
 from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.principals import Actor, Role
-
-NAMED = 5  # a sentence names this many resources or places, and counts the rest
 
 
 def find_duplicates(desired: Sequence[Desired]) -> dict[int, str]:
@@ -117,12 +115,6 @@ def plan_deletes(
     )
 
 
-def named(keys: Sequence[Key], *, limit: int = NAMED) -> str:
-    """Name the first resources in a sentence and count the others: `Fleet a, Fleet b and 2 more`."""
-    more = f" and {len(keys) - limit} more" if len(keys) > limit else ""
-    return ", ".join(f"{kind} {name}" for kind, name in keys[:limit]) + more
-
-
 def is_free(present: StoredState, *, actor: Actor, suspended: frozenset[str]) -> bool:
     """Return True when the actor may change or delete what is stored, going by its owner.
 
@@ -191,9 +183,7 @@ def _compared(
         if not is_own:
             return Outcome(key, UpdateStatus.FORBIDDEN, ordinal=ordinal, stored=present)
         return Outcome(key, UpdateStatus.CONFIGURED, Change.UPDATE, ordinal, stored=present)
-    change = Change.RENEW if present.renewed else Change.NONE
-    if _head_differs(document, present, actor):
-        change = Change.REPLACE_HEAD
+    change = Change.REPLACE_HEAD if _head_differs(document, present, actor) else Change.NONE
     return Outcome(key, UpdateStatus.UNCHANGED, change, ordinal, stored=present)
 
 

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import structs
 
 from reconciler.model.desired import Desired
-from reconciler.model.names import Key
+from reconciler.model.names import NAMED, Key, named
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
+from reconciler.model.repository_rules import PruneBudget
 from reconciler.model.violations import Place
-from reconciler.planner.planner import NAMED, named
 from reconciler.store.contract import PlanningView
 from reconciler.store.records import FileRow, HeldRow, WantedRow
 
@@ -222,28 +222,6 @@ class PruneHold(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class PruneBudget:
-    """How much may be deleted in 24 hours: so many resources at least, and so many percent of what is owned."""
-
-    min_count: int = 3
-    max_percent: int = 25
-
-    @property
-    def is_off(self) -> bool:
-        """Any number may be deleted."""
-        # 100 is the switch: who deletes and creates all day may delete more than there ever was.
-        return self.max_percent >= 100
-
-    def covers(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions are allowed when the repository owns so many resources."""
-        return self.is_off or deletions <= self.min_count or deletions * 100 <= self.max_percent * owned
-
-    def spares(self, deletions: int, *, owned: int) -> bool:
-        """So many deletions by one head leave enough: one may always go, more only with at most half."""
-        return self.is_off or deletions < 2 or deletions * 2 <= owned
-
-
-@dataclass(frozen=True, slots=True)
 class PruneCircumstances:
     """The facts that are known before a head is judged.
 
@@ -308,11 +286,6 @@ def removed_resources(gone: Iterable[StoredState]) -> list[StoredState]:
     return sorted((stored for stored in gone if not stored.protected), key=_order)
 
 
-def is_unsure(stored: StoredState, *, refused: Mapping[str, str], approved: Set[Key] | None) -> bool:
-    """Return True when what is gone waits for its own file: a document there is refused, maybe for a slip in a name."""
-    return stored.path in refused and (approved is None or stored.key not in approved)
-
-
 def decide_prune(
     removed: RemovedResources,
     around: PruneCircumstances,
@@ -334,7 +307,8 @@ def decide_prune(
     everything = [] if budget is None else removed.gone
     to_go = removed_resources(everything)
     wanted = [stored for stored in to_go if stored.key not in in_use]
-    unsure = [stored for stored in wanted if is_unsure(stored, refused=refused, approved=approved)]
+    # What is gone waits for its own file: a document there is refused, maybe for a slip in a name.
+    unsure = [one for one in wanted if one.path in refused and (approved is None or one.key not in approved)]
     staying = passing | {stored.key for stored in unsure}
     lost = [stored for stored in wanted if stored.key not in staying]
     covered = approved is not None and all(stored.key in approved for stored in wanted)

@@ -147,14 +147,13 @@ def _marked(change: ChangeRows, view: PlanningView) -> Iterator[tuple[Key, Marke
     """Yield the present secrets that may have been stored in clear before. A secret that the previous version has too
     is left out: it was searched for then.
     """
-    storing = list(change.decided.storing_secrets())
-    updated = [key for key, outcome, _ in storing if outcome.change is Change.UPDATE]
-    before = view.documents(change.origin.project, updated)
-    for key, outcome, secrets in storing:
-        if outcome.change is Change.CREATE and key not in change.last_versions:
-            continue
-        document = change.decided.document(outcome).document()
-        fresh = tuple(_fresh(document, secrets, key, before.get(key)))
+    decided = change.decided
+    new = {one.key for one in decided.outcomes if one.change is Change.CREATE} - change.last_versions.keys()
+    secret = {key: one for key, one in decided.written().items() if key not in new and decided.fits[key].secrets}
+    before = view.documents(change.origin.project, secret)
+    for key, one in secret.items():
+        document = one.document()
+        fresh = tuple(_fresh(document, decided.fits[key].secrets, key, before.get(key)))
         if fresh:
             yield key, MarkedSecret(document, fresh)
 

@@ -8,7 +8,7 @@ guessed value equals one, so a dry run of a type does not try its rules on store
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -16,22 +16,18 @@ from dataclasses import dataclass, field, replace
 from msgspec import structs
 
 from reconciler.model import (
-    component_types,
     components,
     desired,
     masking,
-    names,
-    resource,
     type_checks,
     values,
     violations,
 )
-from reconciler.model.component_types import ComponentType, Definition
 from reconciler.model.components import Reference
 from reconciler.model.desired import Desired
 from reconciler.model.masking import Restored
 from reconciler.model.names import Key
-from reconciler.model.type_checks import Fit, Lookup, TypeOf
+from reconciler.model.type_checks import BlindTypes, Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
 from reconciler.model.violations import Violation
 from reconciler.planner import stored
@@ -68,67 +64,64 @@ def keep_secrets(
     return kept, places
 
 
-def secret_guesses(
-    asked: Mapping[int, Desired],
+def without_guesses(
+    documents: Sequence[Desired],
+    asked: Collection[int],
     places: Mapping[Key, frozenset[Pointer]],
     snapshot: StoreSnapshot,
     *,
     lookup: Lookup,
-) -> frozenset[int]:
-    """Return, by ordinal, those of these valid documents whose resource is stored and that have a secret in clear: by
-    its type, or because one is stored there. `places` are those of a `(sensitive)`, which is no guess.
+) -> Sequence[Desired]:
+    """Return the documents, without the digest for those of the `asked` whose resource is stored and that have a secret
+    in clear: by its type, or because one is stored there. So it is never equal to the stored one, and a right guess
+    shows in nothing that follows. `places` are those of a `(sensitive)`, which is no guess.
     """
-    view, project = snapshot.view, snapshot.project
-    found = view.documents(project, [one.key for one in asked.values() if one.key is not None])
-    guessing = set()
-    for ordinal, one in asked.items():
-        before = None if one.key is None else found.get(one.key)
-        if before is None or one.key is None:
-            continue
-        owned = one.document()
-        secret: set[Pointer] = set()
-        with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
-            secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
-        with suppress(Damaged):
-            secret.update(_restored(one.key, owned, before, lookup=lookup, accept_invalid=False).once_secret)
-        if not places.get(one.key, frozenset()).issuperset(secret):
-            guessing.add(ordinal)
-    return frozenset(guessing)
+    if not asked:
+        return documents
+    keys = {ordinal: key for ordinal in asked if (key := documents[ordinal].key) is not None}
+    found = snapshot.view.documents(snapshot.project, keys.values())
+    hidden = list(documents)
+    for ordinal, key in keys.items():
+        if key in found:
+            owned = documents[ordinal].document()
+            secret: set[Pointer] = set()
+            with suppress(Damaged):  # of a damaged type nobody knows what it calls a secret, and nobody can judge by it
+                secret.update(pointer for pointer, _ in type_checks.fit(owned, lookup).secrets)
+            with suppress(Damaged):
+                secret.update(_restored(key, owned, found[key], lookup=lookup, accept_invalid=False).once_secret)
+            if not places.get(key, frozenset()).issuperset(secret):
+                hidden[ordinal] = structs.replace(documents[ordinal], digest=b"")
+    return hidden
 
 
 def still_secret(
-    fits: Mapping[Key, Fit], updates: Mapping[Key, Desired], snapshot: StoreSnapshot, *, lookup: Lookup
-) -> Mapping[Key, Fit]:
+    fits: Mapping[int, Fit],
+    documents: Mapping[int, Desired],
+    updates: Collection[int],
+    snapshot: StoreSnapshot,
+    *,
+    lookup: Lookup,
+) -> Mapping[int, Fit]:
     """Return the fits with the values of what is updated that were secrets and did not change: they stay secrets,
     whatever their type says now. Where guesses are hidden, so does what is where a secret was, lest it show who guessed
     right.
 
     Of what is damaged in the store nothing is known, and its new version takes its place.
     """
+    if not updates:
+        return fits
     sticky = dict(fits)
-    for key, before in snapshot.view.documents(snapshot.project, list(updates)).items():
+    numbers = {key: number for number in updates if (key := documents[number].key) is not None}
+    for key, before in snapshot.view.documents(snapshot.project, numbers).items():
         if before.secrets is not None:
-            owned = updates[key].document()
+            owned, fit = documents[numbers[key]].document(), fits[numbers[key]]
             with suppress(Damaged):
                 result = _restored(key, owned, before, lookup=lookup, accept_invalid=False)
                 hidden = result.once_secret if snapshot.hide_guesses else ()
                 once = [(place, values.value_at(owned, place)) for place in hidden]
-                secrets = masking.united(fits[key].secrets, (*result.secrets, *once))
-                sticky[key] = replace(fits[key], secrets=secrets)
+                secrets = masking.united(fit.secrets, (*result.secrets, *once))
+                sticky[numbers[key]] = replace(fit, secrets=secrets)
     return sticky
-
-
-def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> bytes | None:
-    """Return the digest of a stored resource without the members that count as absent; None if it has none of these, or
-    is damaged.
-    """
-    if not resource.may_hold_absent(document.body):
-        return None
-    with suppress(Damaged):
-        owned = stored.without_servers(stored.document_in_clear(key, document))
-        without = resource.without_absent(owned, names.exact_kind(key.kind))
-        return None if without == owned else desired.digest(without, hmac_key=hmac_key)
-    return None
 
 
 def _restored(
@@ -144,81 +137,31 @@ def _restored(
 
 
 @dataclass(frozen=True, slots=True)
-class BlindTypes:
-    """`lookup` finds the types in force afterwards, of which the `tried` ones are not in force yet. `kept` are the
-    places where `(sensitive)` stood for a stored secret.
-    """
-
-    lookup: Lookup
-    kept: Mapping[Key, frozenset[Pointer]] = field(default_factory=dict)
-    tried: frozenset[Key] = frozenset()
-
-    def of_coming(self, key: Key, document: Desired) -> Lookup:
-        """Return the types that judge a document that comes."""
-        return self.of(document.document(), self.kept[key]) if self.tried and key in self.kept else self.lookup
-
-    def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
-        """Return the types that judge a document with stored secrets at these places."""
-        holding = {place[: place.index("value")] for place in places if "value" in place}
-        kind = document["kind"]
-        if not self.tried or not holding or not isinstance(kind, str):
-            return self.lookup
-        names: dict[Key, set[str]] = defaultdict(set)  # of the parameters that hold them, by the types that are tried
-        for component in components.find_components(kind, document["spec"]):
-            for index, parameter in enumerate(component.parameters):
-                if component.type_key in self.tried and (*component.at, index) in holding:
-                    names[component.type_key].add(str(components.parameter_name(parameter)))
-        return _without(self.lookup, names) if names else self.lookup
-
-
-def _without(lookup: Lookup, names: Mapping[Key, Collection[str]]) -> Lookup:
-    def found(key: Key) -> ComponentType | None:
-        component_type = lookup(key)
-        if component_type is None or key not in names:
-            return component_type
-        definitions = [_blind(one, names[key]) for one in component_type.definitions.values()]
-        # What is a secret does not change.
-        return replace(component_types.compiled(key.name, definitions), open=component_type.open)
-
-    return found
-
-
-def _blind(definition: Definition, names: Collection[str]) -> Definition:
-    """The definition without what asks for the value of one of these parameters."""
-    if definition.name in names:
-        return Definition(definition.index, definition.name, type="", sensitive=definition.sensitive)
-    if any(condition.name in names for condition in definition.relevant_if):
-        return replace(definition, required=False, relevant_if=())
-    return definition
-
-
-@dataclass(frozen=True, slots=True)
 class Coming:
-    """The documents that are judged, and what they will meet. No two have one key.
+    """The documents that are judged, by their numbers in the change, and what they will meet.
 
-    `arriving` are those that will be stored, or are already, if nothing is wrong with them; the rest is judged as well,
-    so that an actor who may not change a resource still learns what is wrong with the document. `there` is what is
-    stored or built in, of all that they refer to. `accepting` are those whose parameters may be wrong. `invalid` are
-    resources that come and are not judged, since they are wrong by themselves.
+    `arriving` has those that will be stored, or are already, if nothing is wrong with them: one for each key. The rest
+    is judged as well, so that an actor who may not change a resource still learns what is wrong with the document.
+    `there` is what is stored or built in, of all that they refer to. `accepting` are those whose parameters may be
+    wrong. `invalid` are resources that come and are not judged, since they are wrong by themselves.
     """
 
-    judged: Mapping[Key, Desired]
-    arriving: AbstractSet[Key]
+    judged: Mapping[int, Desired]
+    arriving: Mapping[Key, int]
     there: AbstractSet[Key]
-    accepting: Collection[Key]
+    accepting: Collection[int]
     invalid: AbstractSet[Key] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The violations that make a document invalid, in document order; why one cannot be judged; and the fit of each
-    other one, in which all that is wrong is accepted. `present` is all that a reference may lead to.
+    """By the numbers of documents: the violations that make one invalid, in document order; why one cannot be judged;
+    and the fit of each other one, in which all that is wrong is accepted.
     """
 
-    violations: Mapping[Key, Sequence[Violation]]
-    faults: Mapping[Key, str]
-    fits: Mapping[Key, Fit] = field(repr=False)
-    present: AbstractSet[Key]
+    violations: Mapping[int, Sequence[Violation]]
+    faults: Mapping[int, str]
+    fits: Mapping[int, Fit] = field(repr=False)
 
 
 def resolve(
@@ -228,37 +171,38 @@ def resolve(
     Extensions that are there already. What was judged before by the same types is not judged again. `heads` are the
     repositories whose documents come.
     """
-    fits: dict[Key, Fit] = {}
-    faults: dict[Key, str] = {}  # one damaged type must not stop everything else
-    for key, document in coming.judged.items():
+    fits: dict[int, Fit] = {}
+    faults: dict[int, str] = {}  # one damaged type must not stop everything else
+    for number, document in coming.judged.items():
         snapshot.check()
         try:
-            fits[key] = snapshot.judged.fit(
+            fits[number] = snapshot.judged.fit(
                 document.owned,
-                judging.of_coming(key, document),
+                judging.of_coming(document.key, document.document),
                 available=snapshot.available,
                 refuse_unknown=snapshot.refuse_unknown,
             )
         except Damaged as damage:
-            faults[key] = damage.message
+            faults[number] = damage.message
     needed = set[Key]().union(*[document.references for document in coming.judged.values()])
     if any(target.kind == "Extension" for target in needed):
         _judge_storages(coming, fits, faults, type_of=type_of)
     unfit = _unfit(coming, fits)
     present = _present(coming, unfit | faults.keys())
-    refused = (coming.judged.keys() | coming.invalid) - present
+    judged = {document.key for document in coming.judged.values() if document.key is not None}
+    refused = (judged | coming.invalid) - present
     # What another repository wants and is not stored is there, and is not as it should be.
     refused |= snapshot.view.unmet(snapshot.project, needed - present - refused, without=heads)
     broken = {}
-    for key, document in coming.judged.items():
+    for number, document in coming.judged.items():
         lost = not present.issuperset(document.references)
-        if key in unfit or (lost and key in fits):
+        if number in unfit or (lost and number in fits):
             owned = document.document()
-            found = [*(fits[key].violations if key in unfit else ())]
+            found = [*(fits[number].violations if number in unfit else ())]
             if lost:
                 found += [_missing(one, refused) for one in components.references(owned) if one.key not in present]
-            broken[key] = violations.in_document_order(found, owned)
-    return Resolved(broken, faults, {key: fit for key, fit in fits.items() if key not in broken}, present)
+            broken[number] = violations.in_document_order(found, owned)
+    return Resolved(broken, faults, {number: fit for number, fit in fits.items() if number not in broken})
 
 
 def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
@@ -266,34 +210,34 @@ def unresolved_lines(found: Sequence[Violation]) -> tuple[str, ...]:
     return tuple(violations.lines(found, lambda _: "").split("\n")) if found else ()
 
 
-def _judge_storages(coming: Coming, fits: dict[Key, Fit], faults: dict[Key, str], *, type_of: TypeOf) -> None:
+def _judge_storages(coming: Coming, fits: dict[int, Fit], faults: dict[int, str], *, type_of: TypeOf) -> None:
     """Judge the extensions that webhooks name, once it is known which of those that come are refused.
 
     That depends on no webhook, since neither an Extension nor a Processor holds one.
     """
-    naming = [key for key in fits if any(one.kind == "Extension" for one in coming.judged[key].references)]
+    naming = [number for number in fits if any(one.kind == "Extension" for one in coming.judged[number].references)]
     refused = _unfit(coming, fits) | faults.keys()
     present = _present(coming, refused)
     arriving = {
-        key: coming.judged[key]
-        for key in coming.arriving
-        if key not in refused and present.issuperset(coming.judged[key].references)
+        key: coming.judged[number]
+        for key, number in coming.arriving.items()
+        if number not in refused and present.issuperset(coming.judged[number].references)
     }
     after = stored.types_after(arriving, type_of)
-    for key in naming:
+    for number in naming:
         try:
-            fits[key] = type_checks.with_storages(fits[key], coming.judged[key].document(), after)
+            fits[number] = type_checks.with_storages(fits[number], coming.judged[number].document(), after)
         except Damaged as damage:
-            faults[key] = damage.message
-            del fits[key]
+            faults[number] = damage.message
+            del fits[number]
 
 
-def _unfit(coming: Coming, fits: Mapping[Key, Fit]) -> set[Key]:
+def _unfit(coming: Coming, fits: Mapping[int, Fit]) -> set[int]:
     """Those that are refused for their parameters."""
-    return {key for key, fit in fits.items() if fit.violations and key not in coming.accepting}
+    return {number for number, fit in fits.items() if fit.violations and number not in coming.accepting}
 
 
-def _present(coming: Coming, unfit: Collection[Key]) -> set[Key]:
+def _present(coming: Coming, unfit: Collection[int]) -> set[Key]:
     """All that a reference may lead to: what is there, and what arrives and is not refused in turn.
 
     It is the largest such set, so that two new resources may refer to each other.
@@ -301,12 +245,12 @@ def _present(coming: Coming, unfit: Collection[Key]) -> set[Key]:
     present = {*coming.there, *coming.arriving}
     users: dict[Key, list[Key]] = defaultdict(list)
     refused = []
-    for key in coming.arriving:
-        needed = coming.judged[key].references
+    for key, number in coming.arriving.items():
+        needed = coming.judged[number].references
         for target in needed:
             if target in coming.arriving and target not in coming.there:
                 users[target].append(key)
-        if key in unfit or not present.issuperset(needed):
+        if number in unfit or not present.issuperset(needed):
             refused.append(key)
     while refused:
         key = refused.pop()

@@ -7,7 +7,7 @@ is the one that comes with the change, otherwise the stored one, otherwise the b
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from typing import cast
 
 import msgspec
@@ -17,7 +17,6 @@ from reconciler.model.component_types import ComponentType
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
 from reconciler.model.outcomes import BUILT_IN, StoredState
-from reconciler.model.resource import SERVER_KEYS
 from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.model.type_checks import Fit, Lookup, TypeOf
 from reconciler.model.values import Pointer, Value
@@ -46,33 +45,12 @@ def secrets_by_place(key: Key, stored: StoredDocument | VersionRow) -> dict[str,
     return {} if stored.secrets is None else _decoded(key, stored.secrets)
 
 
-def without_servers(document: Mapping[str, Value]) -> dict[str, Value]:
-    """Return what a user owns of a stored resource."""
-    metadata = cast("dict[str, Value]", document["metadata"])
-    mine: dict[str, Value] = {name: value for name, value in metadata.items() if name not in SERVER_KEYS}
-    return {**document, "metadata": mine}
-
-
 def _decoded(key: Key, stored: bytes) -> dict[str, Value]:
     try:
         return cast("dict[str, Value]", msgspec.json.decode(stored, type=dict))
     except msgspec.DecodeError:
         told = f"the {key.kind} {key.name} is damaged in the store; apply it anew, or restore a backup"
         raise Damaged(told) from None
-
-
-LARGE = 32 * 1024  # bytes of a spec; compiled it takes up to eighty times as much, so such a type is not kept
-
-
-def _compiled(name: str, spec: Value) -> ComponentType:
-    """Return the type that defines what `spec` says; the same object for equal small ones."""
-    encoded = msgspec.json.encode(spec)
-    return _compiled_encoded(name, encoded) if len(encoded) < LARGE else _compiled_encoded.__wrapped__(name, encoded)
-
-
-@lru_cache(maxsize=128)
-def _compiled_encoded(name: str, encoded: bytes) -> ComponentType:
-    return component_types.compiled(name, component_types.read_definitions(msgspec.json.decode(encoded)))
 
 
 class TypeLookup:
@@ -94,7 +72,7 @@ class TypeLookup:
         """Return the type in force, or None. Raises Damaged."""
         if key not in self._known:
             spec = self._coming[key].document()["spec"] if key in self._coming else self._present(key)
-            self._known[key] = None if spec is None else _compiled(key.name, spec)
+            self._known[key] = None if spec is None else component_types.compiled_spec(key.name, spec)
         return self._known[key]
 
     def of_extension(self, key: Key) -> str | None:
@@ -210,6 +188,11 @@ class StoreSnapshot:
             for target in wanted.intersection(document.references):
                 after.setdefault(target, set()).add(key)
         return after
+
+    def users(self, targets: Collection[Key]) -> set[Key]:
+        """Return the stored resources that refer to any of these."""
+        found = self.view.referrers(self.project, targets) if targets else {}
+        return {user for users in found.values() for user in users}
 
     def _built_in(self, key: Key) -> StoredState:
         document = builtins.built_in()[key]

@@ -32,7 +32,7 @@ from reconciler.store.contract import Store
 from reconciler.store.records import ChangedVersions, Changes, Record, ResourceChange
 from reconciler.worker import messages
 from reconciler.worker.client import WorkerClient
-from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, RequestPlanned, Verb
+from reconciler.worker.messages import ApplyOptions, CommitJob, CommitPlanned, Context, P, RequestPlanned, Verb
 
 SEED_BYTES = 16
 LOCK_SECONDS = 60.0  # that a request waits for its project's lock
@@ -275,13 +275,11 @@ class Applier:
                 request=request.id,
                 dry_run=dry_run,
             )
-            answered = await self._worker.plan(job)
-            planned = answered.planned
-            assert isinstance(planned, messages.RedactPlanned)
+            planned, parts = await self._planned(job, messages.RedactPlanned)
             if planned.exists and planned.obstacle is None and not dry_run:
                 change = ResourceChange(None, project=request.project) if planned.ends_routes else None
                 record = Record(redacts=True, address=log_context.request_address(), change=change)
-                await self._write(answered.parts(), record)
+                await self._write(parts, record)
             return planned
 
     async def explain(self, repository: str, mirror: Path, *, project: str) -> bool:
@@ -291,12 +289,11 @@ class Applier:
         Raises StoreFault, WorkerGone, DiskHangs.
         """
         job = messages.LineageJob(await self.context(project), repository, str(mirror))
-        answered = await self._worker.plan(job)
-        assert isinstance(answered.planned, messages.LineageFound)
-        for part in answered.parts():  # each in a transaction of some milliseconds
+        found, parts = await self._planned(job, messages.LineageFound)
+        for part in parts:  # each in a transaction of some milliseconds
             async with self._locks.hold(project):
                 await self._write((part,), Record())
-        return answered.planned.explained > 0
+        return found.explained > 0
 
     async def routes(self, project: str, left: Collection[str] = ()) -> Routes:
         """Return the routes of a project; `former` has the last known settings of those destinations among `left` that
@@ -306,15 +303,11 @@ class Applier:
         Refused when the project routes more than the service can hold.
         """
         job = messages.RoutesJob(await self.context(project), tuple(sorted(left)))
-        answered = await self._worker.plan(job)
-        found = answered.planned
-        assert isinstance(found, messages.RoutesFound)
+        found, _ = await self._planned(job, messages.RoutesFound)
         if found.restated:  # after an upgrade or a redaction: every other change writes what it makes of them
             async with self._locks.hold(project):
-                answered = await self._worker.plan(job)
-                await self._write(answered.parts(), Record())
-                found = answered.planned
-                assert isinstance(found, messages.RoutesFound)
+                found, parts = await self._planned(job, messages.RoutesFound)
+                await self._write(parts, Record())
         return _routes.decode(found.routes)
 
     async def review(self, job: messages.ReviewJob) -> messages.ReviewPlanned:
@@ -322,18 +315,22 @@ class Applier:
 
         Raises GitFault, Refused, StoreFault, WorkerGone, Overdue, Busy.
         """
-        answered = await self._worker.plan(job)
-        assert isinstance(answered.planned, messages.ReviewPlanned)
-        return answered.planned
+        return (await self._planned(job, messages.ReviewPlanned))[0]
 
     async def compare(self, project: str, pairs: Iterable[ChangedVersions]) -> tuple[PlanStatus, ...]:
         """Return the fields that differ between versions, for as many of the pairs as one answer holds.
 
         Raises StoreFault, WorkerGone, Overdue, Busy, DiskHangs.
         """
-        answered = await self._worker.plan(messages.CompareJob(await self.context(project), tuple(pairs)))
-        assert isinstance(answered.planned, messages.Compared)
-        return _statuses.decode(answered.planned.statuses)
+        job = messages.CompareJob(await self.context(project), tuple(pairs))
+        found, _ = await self._planned(job, messages.Compared)
+        return _statuses.decode(found.statuses)
+
+    async def _planned(self, job: messages.Job, shape: type[P]) -> tuple[P, Iterable[Changes]]:
+        """Have a job planned that needs no lock, or whose lock is held: its plan, of this shape, and its parts."""
+        answered = await self._worker.plan(job)
+        assert isinstance(answered.planned, shape)
+        return answered.planned, answered.parts()
 
     async def secrets(self, project: str) -> AvailableSecrets:
         """The names that a project may refer to now, as the next plan is told. Raises DiskHangs."""

@@ -5,16 +5,16 @@ releases is decided in `planner.pruning`.
 """
 
 import math
-from dataclasses import dataclass
 from datetime import datetime
 
 from reconciler.git import faults
 from reconciler.git.faults import RepositoryState
 from reconciler.model.errors import Refused
 from reconciler.reconcile.apply import Applier
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import origin_of
+from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import ApprovalRow, AuditRow, Held, Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import ApprovalRow, AuditRow, Record, RepositoryRow, SuspensionRow
 
 SETTING = "The setting `suspend` is on: nothing is looked at, and what it owns stays as it is."
 RESUMED = "It was resumed; until the head is read again, what was changed meanwhile stays."
@@ -31,14 +31,11 @@ class NotHeld(Refused):
     """Nothing can be approved at this commit; the message says where it can, or what to correct."""
 
 
-@dataclass(frozen=True, slots=True)
-class Intervention:
-    """The actor of a change, when it is made, and by which request or in which run."""
-
-    actor: str
-    at: str
-    request: str | None = None
-    run: str | None = None
+def intervention(
+    one: Repository, *, actor: str, at: str, request: str | None = None, run: str | None = None
+) -> AuditRow:
+    """Return the audit event of a change of a repository, still without the action."""
+    return AuditRow(at, one.project, actor, "", "Repository", one.name, request=request, run=run)
 
 
 # Suspensions
@@ -60,23 +57,23 @@ def seconds_left(suspension: SuspensionRow, now: datetime) -> float:
     return max(0.0, (datetime.fromisoformat(suspension.until) - now).total_seconds())
 
 
-def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
+def suspension_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
     """The begin of a suspension: the repository's last applied and last seen heads stay known."""
     since = row.since if row.state == RepositoryState.SUSPENDED else suspension.since
     state = RepositoryState.SUSPENDED.value
     row = row._replace(state=state, message=suspension_message(suspension), since=since)
-    event = _event("suspended", row.name, row.project, by, detail=_reason(suspension))
+    event = by._replace(action="suspended", detail=_reason(suspension))
     return Record(repository=row, suspension=suspension, audit=(event,))
 
 
-def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: Intervention) -> Record:
+def resume_record(row: RepositoryRow, suspension: SuspensionRow, *, by: AuditRow) -> Record:
     """The end of a suspension.
 
     Without a fingerprint everything is read again, even by another process: so what drifted is overwritten.
     """
     state = RepositoryState.READY if row.commit else RepositoryState.NEVER_READ
     row = row._replace(fingerprint=None, state=state.value, message=RESUMED, since=by.at)
-    event = _event("resumed", row.name, row.project, by, detail=_reason(suspension))
+    event = by._replace(action="resumed", detail=_reason(suspension))
     return Record(repository=row, resume=row.name, audit=(event,))
 
 
@@ -84,29 +81,15 @@ def _reason(suspension: SuspensionRow) -> str:
     return suspension.reason + (f" (until {suspension.until})" if suspension.until else "")
 
 
-def shown_suspension(suspension: SuspensionRow | None) -> dict[str, str | None] | None:
-    """The suspension for a reader; None when there is none."""
-    if suspension is None:
-        return None
-    return {name: value for name, value in suspension._asdict().items() if name != "repository"}
-
-
 # Approvals of held deletions
 
 
-async def approve(name: str, *, commit: str, by: Intervention, store: Store, applier: Applier) -> None:
+async def approve(by: AuditRow, *, commit: str, store: Store, applier: Applier) -> None:
     """Release what a repository holds at a commit; the next plan deletes it. Raises NotHeld, StoreFault, Locked, and
     Moved if a run changed meanwhile what is held.
     """
-    remembered = await store.remembered(name, held=0)
-    project = _project_at(remembered.row, name, commit=commit)
-    event = _event("approved", name, project, by, detail=f"{remembered.held.total} held at {commit}")
-    approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
-    await applier.tell(Record(approval=approval, audit=(event,)), project=project, is_request=True)
-
-
-def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
-    """The repository's project, if something can be approved at this commit; otherwise NotHeld is raised."""
+    name = by.name
+    row, _, _, held = await store.remembered(name, held=0)
     if row is None or row.approvable is None or row.head is None:
         raise NotHeld(f"{name} holds nothing, so there is nothing to approve.")
     if row.head != commit:
@@ -116,35 +99,25 @@ def _project_at(row: RepositoryRow | None, name: str, *, commit: str) -> str:
         )
     if row.approvable == 0:
         raise NotHeld(f"What {name} holds because of a file cannot be approved; mend the file: {row.message}")
-    return row.project
-
-
-def shown_approval(row: RepositoryRow, held: Held) -> dict[str, object] | None:
-    """The held deletions at a repository's head, for a reader; None when there are none."""
-    if row.approvable is None or (row.approvable == 0 and held.total == 0):
-        return None
-    return {
-        "commit": row.head,
-        "count": held.total,
-        "approvable": bool(row.approvable),
-        "resources": [{"kind": key.kind, "name": key.name} for key in held.first],
-    }
+    event = by._replace(action="approved", detail=f"{held.total} held at {commit}")
+    approval = ApprovalRow(name, commit=commit, actor=by.actor, at=by.at)
+    await applier.tell(Record(approval=approval, audit=(event,)), project=by.project, is_request=True)
 
 
 # Changes of the settings
 
 
-def watching_record(now: WatchedRepository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
+def watching_record(now: Repository, row: RepositoryRow, *, is_reload: bool, at: str) -> Record | None:
     """The record of a repository that is watched, or since a reload otherwise than before; None if nothing changed.
 
     Of an earlier process, the store remembers where commits came from, and no other setting.
     """
-    by = Intervention(SETTINGS, at)
+    by = intervention(now, actor=SETTINGS, at=at)
     if not is_reload and not row.since:  # nothing is remembered
-        return Record(repository=row._replace(since=at), audit=(_event(CREATED, now.name, now.project, by),))
-    if not is_reload and row.origin in (None, now.origin):
+        return Record(repository=row._replace(since=at), audit=(by._replace(action=CREATED),))
+    if not is_reload and row.origin in (None, origin_of(now)):
         return None
-    return Record(audit=(_event(CONFIGURED, now.name, now.project, by),))
+    return Record(audit=(by._replace(action=CONFIGURED),))
 
 
 def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> AuditRow:
@@ -152,18 +125,4 @@ def release_event(remembered: RepositoryRow, *, to: str | None, at: str) -> Audi
     applied.
     """
     action = DELETED if to is None else CONFIGURED
-    return _event(action, remembered.name, remembered.project, Intervention(SETTINGS, at))
-
-
-def _event(action: str, name: str, project: str, by: Intervention, *, detail: str | None = None) -> AuditRow:
-    return AuditRow(
-        at=by.at,
-        project=project,
-        actor=by.actor,
-        action=action,
-        kind="Repository",
-        name=name,
-        run=by.run,
-        request=by.request,
-        detail=detail,
-    )
+    return AuditRow(at, remembered.project, SETTINGS, action, "Repository", remembered.name)

@@ -141,7 +141,7 @@ class Loop:
             interval=watched.interval,
             full_due=self._next_full(),
             phase=_now() + watched.interval * _randomness(),
-            most=MOST_LOCAL if watched.source.is_local else MOST,
+            most=MOST_LOCAL if self.reconciler.source.is_local else MOST,
         )
         self.queue = [run for run in self.queue if run.id != self.reconciler.memory.last_run]
         self.ask(trigger, actor="system")
@@ -230,7 +230,7 @@ class Loop:
                 self._is_corrected = True
                 self.ask(Trigger.WATCH, actor="system")
         if not self.queue:
-            self.ask(Trigger.RESUME if self.reconciler.is_suspension_over else Trigger.POLL, actor="system")
+            self.ask(Trigger.POLL if self.reconciler.suspension_left else Trigger.RESUME, actor="system")
 
     def _seconds_left(self, due: float) -> float:
         if self._stop.is_set():
@@ -243,7 +243,7 @@ class Loop:
 
     async def _watch(self) -> None:
         """Turn file events into runs. Where watching is impossible, polling alone sees changes, later."""
-        folder = self.reconciler.watched.source.folder
+        folder = self.reconciler.source.folder
         while folder is not None:
             try:
                 async for _ in self._watcher.events(folder, stop=self._stop):
@@ -267,8 +267,8 @@ class Loop:
         Links are followed: Kubernetes swaps one above the files. A disk that hangs costs some seconds once, and then
         nothing while it hangs.
         """
-        watched = self.reconciler.watched
-        files = watched.credentials.files() + (() if watched.signers_file is None else (watched.signers_file,))
+        signers = self.reconciler.watched.verify.signers_file
+        files = self.reconciler.source.credentials.files() + (() if signers is None else (signers,))
         if not files:
             return ()
         try:

@@ -23,12 +23,12 @@ from reconciler.model.secret_references import AvailableSecrets
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
-from reconciler.reconcile.interventions import Intervention
 from reconciler.reconcile.runs import Run, RunOutcome, RunTally, RunVerdict, Trigger
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import fingerprint_of, followed_by, origin_of, source_of
 from reconciler.settings.bounded_io import BoundedIO
+from reconciler.settings.repositories import Repository
 from reconciler.store.contract import Store
-from reconciler.store.records import Record, RepositoryRow, SuspensionRow
+from reconciler.store.records import AuditRow, Record, RepositoryRow, SuspensionRow
 from reconciler.worker.messages import CommitJob, CommitPlanned, Context, Exhausted, ProjectRepository, ReviewJob
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Reconciler:
 
     def __init__(
         self,
-        watched: WatchedRepository,
+        watched: Repository,
         environment: ReconcileEnvironment,
         *,
         following: Following,
@@ -95,6 +95,7 @@ class Reconciler:
         remote are its `group`, and `tell_group` tells them of a new head.
         """
         self.watched = watched
+        self.source = source_of(watched)
         self.memory = RepositoryMemory(runs.unread_row(watched))
         self._environment = environment
         self._store = environment.store
@@ -153,8 +154,9 @@ class Reconciler:
         watched, memory, following = self.watched, self.memory, self.following
 
         # Resume, if the time of the suspension is over.
-        if self.is_suspension_over:
-            await self.resume(by=Intervention(interventions.SYSTEM, rfc3339(self._clock()), run=run.id))
+        if not self.suspension_left:
+            at = rfc3339(self._clock())
+            await self.resume(by=interventions.intervention(watched, actor=interventions.SYSTEM, at=at, run=run.id))
         run.suspended = self.why_suspended
         if run.suspended is not None:
             return
@@ -178,8 +180,8 @@ class Reconciler:
             await following.recall(memory.row.commit, insists=run.is_requested)
 
         # Verify, before anything of it is read. A signature is checked once for the same file of signers.
-        if watched.signers_file is not None:
-            allowed = await self._signers.answer(partial(verification.read_signers, watched.signers_file))
+        if watched.verify.signers_file is not None:
+            allowed = await self._signers.answer(partial(verification.read_signers, watched.verify.signers_file))
             signature = head.commit, head.tag, allowed.digest
             if memory.verified != signature:
                 await following.verify(head, allowed)
@@ -192,7 +194,7 @@ class Reconciler:
         context = await self._applier.context(watched.project)
         # A secret may have come or gone since the run began: what is recorded is what the plan was told.
         self._judge_by(run, context.secrets)
-        job = self._job(context, run.id, mirror=self.mirror, commit=head.commit, branch=_branch(head), full=run.full)
+        job = self._job(context, run.id, mirror=following.path, commit=head.commit, branch=_branch(head), full=run.full)
 
         def record(planned: CommitPlanned) -> Record | None:
             run.planned = planned
@@ -257,7 +259,7 @@ class Reconciler:
         run.full |= self.memory.row.fingerprint != run.fingerprint
 
     def _fingerprint(self, secrets: AvailableSecrets) -> str:
-        return self.watched.fingerprint(secrets, rules=self._environment.rules)
+        return fingerprint_of(self.watched, secrets, rules=self._environment.rules)
 
     def _see(self, head: RefHead) -> None:
         self.memory.seen = head.commit
@@ -282,7 +284,7 @@ class Reconciler:
         return not is_held or run.trigger in (Trigger.WATCH, Trigger.HOOK)
 
     def _verdict(self, run: Run) -> RunVerdict:
-        return runs.judge_run(run, self.memory.row, origin=self.watched.origin)
+        return runs.judge_run(run, self.memory.row, origin=origin_of(self.watched))
 
     def _log(self, run: Run, verdict: RunVerdict) -> None:
         name, fields = self.watched.name, {"repository": self.watched.name, "run": run.id, "commit": run.commit}
@@ -309,7 +311,7 @@ class Reconciler:
             return
         name = self.watched.name
         try:
-            while await self._applier.explain(name, self.mirror, project=self.watched.project):
+            while await self._applier.explain(name, self.following.path, project=self.watched.project):
                 log.debug("%s: more lineage is searched for.", name)
         except errors.ReconcilerError as fault:  # the next run that plans something tries anew
             log.debug("%s: %s", name, fault.message)
@@ -318,17 +320,17 @@ class Reconciler:
 
     # Suspensions: no run is under way when one begins, and none but ours when one ends.
 
-    async def suspend(self, suspension: SuspensionRow, *, by: Intervention) -> None:
+    async def suspend(self, suspension: SuspensionRow, *, by: AuditRow) -> None:
         """Poll no more from now on. Raises StoreFault, Locked."""
         await self._note(interventions.suspension_record(self.memory.row, suspension, by=by), by=by)
 
-    async def resume(self, *, by: Intervention) -> None:
+    async def resume(self, *, by: AuditRow) -> None:
         """Poll again, and read everything at the next run. Nothing happens without a suspension. Raises StoreFault."""
         suspension = self.memory.suspension
         if suspension is not None:
             await self._note(interventions.resume_record(self.memory.row, suspension, by=by), by=by)
 
-    async def _note(self, record: Record, *, by: Intervention) -> None:
+    async def _note(self, record: Record, *, by: AuditRow) -> None:
         await self._applier.tell(record, project=self.watched.project, is_request=by.request is not None)
         memory = self.memory
         assert record.repository is not None
@@ -339,38 +341,23 @@ class Reconciler:
         """Why nothing is polled; None if the repository is not suspended."""
         if self.memory.suspension is not None:
             return interventions.suspension_message(self.memory.suspension)
-        return interventions.SETTING if self.watched.suspended else None
-
-    @property
-    def is_suspension_over(self) -> bool:
-        """True if there is a suspension whose time has passed: the next run ends it."""
-        return self.suspension_left == 0
+        return interventions.SETTING if self.watched.suspend else None
 
     @property
     def suspension_left(self) -> float:
-        """Seconds until a suspension is over; infinity if there is none, or it has no end."""
+        """Seconds until a suspension is over, 0 if the next run ends it; infinity without one, or without an end."""
         suspension = self.memory.suspension
         return math.inf if suspension is None else interventions.seconds_left(suspension, self._clock())
 
     # What other repositories and reviews need, whatever state this one is in.
 
     @property
-    def mirror(self) -> Path:
-        """The folder with what was fetched; it may not exist yet."""
-        return self.following.path
-
-    @property
     def branch(self) -> str:
         """The source of the applied commit: a branch by its short name, otherwise the full name of a ref; `HEAD` if the
         remote's HEAD names no branch, and before the first poll.
         """
-        follows = self.watched.follows
+        follows = followed_by(self.watched)
         return self.memory.branch or "HEAD" if follows.kind is RefKind.HEAD else _branch(RefHead(follows.full, ""))
-
-    @property
-    def neighbour(self) -> ProjectRepository:
-        """The repository, as one that may become the owner of what another drops."""
-        return ProjectRepository(rules=self.watched.rules, branch=self.branch)
 
     def review_job(self, context: Context, proposed: Proposal, *, plan: str) -> ReviewJob:
         """Return the job that plans what merging a proposal would do, as the run after the merge would plan it.
@@ -397,7 +384,7 @@ class Reconciler:
             branch=branch,
             run=run,
             full=full,
-            origin=self.watched.origin,
+            origin=origin_of(self.watched),
             neighbours=self._neighbours(),
         )
 

@@ -8,60 +8,24 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
 from reconciler.git.refs import RefHead
-from reconciler.git.remotes.concurrency import RemoteTally
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model import ids
 from reconciler.model.clock import rfc3339
 from reconciler.model.principals import Actor
 from reconciler.reconcile import interventions, runs
 from reconciler.reconcile.commit_groups import CommitGroup
-from reconciler.reconcile.interventions import Intervention, Suspended
+from reconciler.reconcile.interventions import Suspended
 from reconciler.reconcile.loop import Loop
 from reconciler.reconcile.reconciler import ReconcileEnvironment, Reconciler
 from reconciler.reconcile.runs import Run, Trigger
-from reconciler.reconcile.watched import WatchedRepository
-from reconciler.store.contract import Store, StoreFault
-from reconciler.store.records import Record, ResourceChange, SuspensionRow
+from reconciler.reconcile.watched import followed_by, source_of
+from reconciler.settings.repositories import Repository
+from reconciler.store.contract import StoreFault
+from reconciler.store.records import AuditRow, Record, ResourceChange, SuspensionRow
 from reconciler.worker.messages import ProjectRepository
 
 log = logging.getLogger(__name__)
-
-HELD_SHOWN = 100  # resources whose deletion is held
-
-
-async def shown_repository(reconciler: Reconciler, store: Store) -> bytes:
-    """The repository as a JSON object. Raises StoreFault.
-
-    What was stored is read from the store: a caller who saw a run's end there sees what it did to its repository, too.
-    What the last run found and could not be written, since the disk is full for instance, comes from memory.
-    """
-    one = reconciler.watched
-    remembered = await store.remembered(one.name, held=HELD_SHOWN)
-    row = remembered.row or reconciler.memory.row
-    state = reconciler.memory.unwritten or row
-    drift = None if remembered.suspension is None else await store.drift(one.name, project=one.project)
-    return msgspec.json.encode(
-        {
-            "name": one.name,
-            "project": one.project,
-            "url": one.url,
-            "branch": one.branch,
-            "follows": {"kind": one.follows.kind, "name": one.follows.name},
-            "path": one.rules.path,
-            "state": state.state,
-            "message": state.message,
-            "since": state.since or None,
-            "commit": row.commit,
-            "head": reconciler.memory.seen or row.head,
-            "lastRun": remembered.last_run,
-            "suspension": interventions.shown_suspension(remembered.suspension),
-            "drift": drift,
-            "held": interventions.shown_approval(row, remembered.held),
-        }
-    )
 
 
 class Repositories:
@@ -69,6 +33,7 @@ class Repositories:
 
     def __init__(self, environment: ReconcileEnvironment) -> None:
         self.tally = environment.tally  # of all runs
+        self.remote_tally = environment.remotes.tally  # of calls of remotes
         self._environment = environment
         self._loops: dict[str, Loop] = {}
         self._groups: dict[Hashable, CommitGroup] = {}
@@ -76,14 +41,9 @@ class Repositories:
         self._changing = asyncio.Lock()  # held while loops are stopped and others started in their place
         environment.store.subscribe(ResourceChange, self._store_changed)
 
-    @property
-    def remote_tally(self) -> RemoteTally:
-        """The calls of remotes."""
-        return self._environment.remotes.tally
-
     # Start, reload, stop
 
-    async def start(self, wanted: Iterable[WatchedRepository], *, trigger: Trigger = Trigger.START) -> None:
+    async def start(self, wanted: Iterable[Repository], *, trigger: Trigger = Trigger.START) -> None:
         """Watch exactly these: new and changed ones begin with a run, others go on undisturbed.
 
         The API owns from now on what a repository applied that is not watched any more; nothing of it is deleted.
@@ -91,7 +51,7 @@ class Repositories:
         async with self._changing:
             await self._start({one.name: one for one in wanted}, trigger=trigger)
 
-    async def _start(self, wanted: Mapping[str, WatchedRepository], *, trigger: Trigger) -> None:
+    async def _start(self, wanted: Mapping[str, Repository], *, trigger: Trigger) -> None:
         # What may fail comes before anything is stopped, as far as it can.
         for project in sorted({one.project for one in wanted.values()}):
             if await self._environment.ensure_project(project):
@@ -111,7 +71,7 @@ class Repositories:
         self._loops = staying | fresh
         followed = {_group_of(loop.reconciler.watched) for loop in self._loops.values()}
         self._groups = {which: group for which, group in self._groups.items() if which in followed}
-        await self._environment.remotes.keep([loop.reconciler.watched.source for loop in self._loops.values()])
+        await self._environment.remotes.keep([loop.reconciler.source for loop in self._loops.values()])
         for name, loop in fresh.items():
             # What was requested is done under the new settings.
             loop.queue = (leaving[name].queue if name in leaving else []) + loop.queue
@@ -124,14 +84,13 @@ class Repositories:
             self._loops.clear()
             await self._environment.remotes.close()
 
-    async def _loop(self, one: WatchedRepository) -> Loop:
-        following = self._environment.remotes.follow(one.source)
+    async def _loop(self, one: Repository) -> Loop:
         neighbours = partial(self._neighbours, one)
         group = self._groups.setdefault(_group_of(one), CommitGroup(self._environment.applier))
         reconciler = Reconciler(
             one,
             self._environment,
-            following=following,
+            following=self._environment.remotes.follow(source_of(one)),
             neighbours=neighbours,
             group=group,
             tell_group=partial(self._tell_group, one),
@@ -148,23 +107,23 @@ class Repositories:
         await reconciler.recall()
         return Loop(reconciler, new_run=new_run, watcher=self._watcher)
 
-    def _neighbours(self, one: WatchedRepository) -> tuple[ProjectRepository, ...]:
+    def _neighbours(self, one: Repository) -> tuple[ProjectRepository, ...]:
         """The other repositories that fill the same project, by name."""
         return tuple(
-            reconciler.neighbour
+            ProjectRepository(rules=reconciler.watched.rules, branch=reconciler.branch)
             for reconciler in self.reconcilers()
             if reconciler.watched.name != one.name and reconciler.watched.project == one.project
         )
 
-    def _tell_group(self, one: WatchedRepository, head: RefHead) -> None:
+    def _tell_group(self, one: Repository, head: RefHead) -> None:
         """Have the others that follow the same take part in a commit that this one found."""
         for loop in self._loops.values():
             other, memory = loop.reconciler, loop.reconciler.memory
-            is_same = _group_of(other.watched) == _group_of(one) and other.watched.follows == one.follows
+            is_same = _group_of(other.watched) == _group_of(one) and followed_by(other.watched) == followed_by(one)
             if is_same and other.why_suspended is None and memory.row.head != head.commit:
                 loop.join()
 
-    async def _release_unwatched(self, wanted: Mapping[str, WatchedRepository]) -> None:
+    async def _release_unwatched(self, wanted: Mapping[str, Repository]) -> None:
         store, applier = self._environment.store, self._environment.applier
         # A suspension is kept: the repository may be missing by mistake, and comes back suspended.
         for row in await store.repositories():
@@ -192,16 +151,6 @@ class Repositories:
 
     # Show
 
-    async def all(self, *, projects: frozenset[str] | None) -> list[bytes]:
-        """Every repository of these projects, of all when None, as a JSON object, sorted by name. Raises StoreFault."""
-        found = [one for one in self.reconcilers() if projects is None or one.watched.project in projects]
-        return [await shown_repository(one, self._environment.store) for one in found]
-
-    async def one(self, name: str) -> bytes | None:
-        """One repository as a JSON object, or None. Raises StoreFault."""
-        found = self.reconciler(name)
-        return None if found is None else await shown_repository(found, self._environment.store)
-
     def run(self, run: str) -> bytes | None:
         """A queued or running run as a JSON object, or None: then ask the store."""
         for loop in self._loops.values():
@@ -227,7 +176,7 @@ class Repositories:
     def hook_secret_file(self, name: str) -> Path | None:
         """The file with the secret of a repository's hook; None without a hook, and for an unknown repository."""
         found = self.reconciler(name)
-        return None if found is None else found.watched.hook_secret_file
+        return None if found is None else found.watched.hook.secret_file
 
     # Ask for runs
 
@@ -259,27 +208,23 @@ class Repositories:
 
     # Suspend, resume, approve
 
-    async def suspend(
-        self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str
-    ) -> bytes | None:
-        """Poll a repository no more; the repository as JSON, or None for an unknown one. Raises StoreFault.
+    async def suspend(self, name: str, *, reason: str, until: datetime | None, actor: Actor, request: str) -> None:
+        """Poll a repository no more. Nothing happens for an unknown one. Raises StoreFault.
 
         A run under way is cancelled unless it is being stored, so that nothing overwrites what an admin changes from
         now on. A caller who waits for a run is told that it was refused.
         """
-        by = Intervention(actor.name, rfc3339(self._environment.clock()), request=request)
         end = None if until is None else rfc3339(until)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
-                return None
-            reconciler = loop.reconciler
-            before = None if reconciler.is_suspension_over else reconciler.memory.suspension
+                return
+            reconciler, by = loop.reconciler, self._intervention(loop, actor, request)
+            before = reconciler.memory.suspension if reconciler.suspension_left else None
             since = by.at if before is None else before.since
             suspension = SuspensionRow(name, reason=reason, actor=actor.name, since=since, until=end)
             await self._change(loop, reconciler.suspend(suspension, by=by))
             log.info("%s is suspended by %s: %s", name, actor.name, reason)
-            return await shown_repository(reconciler, self._environment.store)
 
     async def resume(self, name: str, *, actor: Actor, request: str) -> str | None:
         """Poll a repository again; the id of the run that reads it as a whole, or None for an unknown one.
@@ -287,20 +232,24 @@ class Repositories:
         If the repository is not suspended, this requests a run, so that a second call finds what the first did.
         Raises Suspended when a setting suspends it, StoreFault.
         """
-        by = Intervention(actor.name, rfc3339(self._environment.clock()), request=request)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
                 return None
-            if loop.reconciler.watched.suspended:
+            if loop.reconciler.watched.suspend:
                 raise Suspended(
                     f"{name} is suspended by its setting `suspend: true`, which the API does not change; set it to "
                     "false, and reload the settings."
                 )
             if loop.reconciler.memory.suspension is not None:
+                by = self._intervention(loop, actor, request)
                 await self._change(loop, loop.reconciler.resume(by=by))
                 log.info("%s is resumed by %s.", name, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
+
+    def _intervention(self, loop: Loop, actor: Actor, request: str) -> AuditRow:
+        at = rfc3339(self._environment.clock())
+        return interventions.intervention(loop.reconciler.watched, actor=actor.name, at=at, request=request)
 
     async def _change(self, loop: Loop, change: Coroutine[None, None, None]) -> None:
         """Stop a loop, make the change, and start it again."""
@@ -321,20 +270,18 @@ class Repositories:
         Raises NotHeld, Suspended, StoreFault, Busy.
         """
         environment = self._environment
-        by = Intervention(actor.name, rfc3339(environment.clock()), request=request)
         async with self._changing:
             loop = self._loops.get(name)
             if loop is None:
                 return None
             _check_polled(loop.reconciler)
-            await interventions.approve(
-                name, commit=commit, by=by, store=environment.store, applier=environment.applier
-            )
+            by = self._intervention(loop, actor, request)
+            await interventions.approve(by, commit=commit, store=environment.store, applier=environment.applier)
             log.info("What %s holds at %s is approved by %s.", name, commit, actor.name)
             return loop.ask(Trigger.REQUEST, actor=actor.name).id
 
 
-def _group_of(one: WatchedRepository) -> Hashable:
+def _group_of(one: Repository) -> Hashable:
     """Identify the entries that one change may concern: those with one project and one mirror."""
     return one.project, one.url, one.credentials
 

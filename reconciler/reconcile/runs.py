@@ -13,7 +13,7 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.errors import ReconcilerError
 from reconciler.model.histogram import Histogram
 from reconciler.model.outcomes import REFUSED
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings.repositories import Repository
 from reconciler.store.records import Record, RepositoryRow, RunRow
 from reconciler.worker.messages import CommitPlanned
 
@@ -86,25 +86,8 @@ class Run:
 
 def shown_run(run: Run) -> bytes:
     """A run that has not ended as a JSON object, in the shape of a finished one."""
-    return msgspec.json.encode(
-        {
-            "id": run.id,
-            "repository": run.repository,
-            "project": run.project,
-            "trigger": run.trigger,
-            "actor": run.actor,
-            "phase": "queued" if run.started is None else "running",
-            "commit": run.commit,
-            "outcome": None,
-            "message": None,
-            "counts": {},
-            "rewound": False,
-            "startedAt": None if run.started is None else rfc3339(run.started),
-            "finishedAt": None,
-            "durationMs": None,
-            "statuses": [],
-        }
-    )
+    phase = "queued" if run.started is None else "running"
+    return msgspec.json.encode(_begun_row(run).shown(phase) | {"statuses": []})
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +177,17 @@ def run_record(run: Run, verdict: RunVerdict, *, finished: datetime, is_news: bo
     )
 
 
-def unread_row(watched: WatchedRepository) -> RepositoryRow:
+def unread_row(watched: Repository) -> RepositoryRow:
     """Return the row of a repository of which nothing is remembered: it has no `since`."""
     state = RepositoryState.NEVER_READ.value
     return RepositoryRow(watched.name, watched.project, None, None, None, None, state=state, message=None, since="")
+
+
+def _begun_row(run: Run) -> RunRow:
+    started = None if run.started is None else rfc3339(run.started)
+    return RunRow(
+        run.id, run.project, run.repository, run.trigger.value, run.actor, run.commit, None, None, started_at=started
+    )
 
 
 def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
@@ -206,18 +196,11 @@ def _run_row(run: Run, verdict: RunVerdict, *, finished: datetime) -> RunRow:
     if planned is not None and planned.flow_counts:
         shown = [flows.shown(flow) for flow in planned.flows]
         changes = msgspec.json.encode({"counts": planned.flow_counts, "changes": shown})
-    return RunRow(
-        id=run.id,
-        project=run.project,
-        repository=run.repository,
-        trigger=run.trigger.value,
-        actor=run.actor,
-        commit=run.commit,
+    return _begun_row(run)._replace(
         outcome=verdict.outcome.value,
         message=run.fault.message if run.fault else verdict.row.message,
         counts=msgspec.json.encode(planned.counts if planned else {}),
         rewound=int(planned is not None and planned.rewound),
-        started_at=rfc3339(run.started),
         finished_at=rfc3339(finished),
         duration_ms=round((finished - run.started).total_seconds() * 1000),
         flows=changes,

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from reconciler.model import flows
+from reconciler.model import flows, forges
 from reconciler.model.errors import Refused, Transient
 from reconciler.model.plan import FORMAT, SENSITIVE, SENSITIVE_CHANGED, PlanEntry, PlanField, PlanStatus, PlanTip
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings.repositories import Repository
 
 CONFIGURATION = "Configuration"  # the one kind that may have such a text
 SPEC, RAW = "spec", "raw"
@@ -98,7 +98,7 @@ class PlanQuestion:
     `secrets` are the names that the project could refer to then.
     """
 
-    watched: WatchedRepository
+    watched: Repository
     base: PlanTip
     head: PlanTip
     secrets: AvailableSecrets
@@ -212,7 +212,8 @@ def unmergeable_fault(question: PlanQuestion, conflicts: Sequence[str]) -> Unmer
 
 def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
     """Return the plan as a JSON object, without its statuses."""
-    found = kept.found
+    found, watched = kept.found, kept.question.watched
+    link = forges.line_pattern(watched.url, watched.web_url)
     return msgspec.json.encode(
         {
             "id": kept.id,
@@ -234,7 +235,7 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
             "untouchedFiles": found.entry.untouched_files,
             "held": found.entry.held,
             "notes": found.entry.notes,
-            **({"link": kept.question.watched.link} if kept.question.watched.link else {}),
+            **({"link": link} if link else {}),
             **({"flows": [flows.shown(flow) for flow in found.entry.flows]} if found.entry.flows else {}),
         }
     )

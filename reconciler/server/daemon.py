@@ -92,7 +92,7 @@ async def run(plan: StartPlan, bound: ShutdownDeadline) -> None:
                 trusted_proxies=settings.trusted_proxies,
             ) as served:
                 try:
-                    await built.repositories.start(following.watched_repositories(settings))
+                    await built.repositories.start(settings.repositories)
                     await _up(plan, listeners, built, served, stop=stop, reload=reload)
                 finally:
                     bound.begin()
@@ -205,7 +205,7 @@ async def _reloads(plan: StartPlan, built: Parts, served: serving.Served, reload
             loading.check_repositories([one.watched.name for one in built.repositories.reconcilers()], fresh)
             certificate = serving.configured_certificate(fresh)
             renewed = None if certificate is None else await asyncio.to_thread(serving.read_certificate, certificate)
-            await built.repositories.start(following.watched_repositories(fresh), trigger=Trigger.RELOAD)
+            await built.repositories.start(fresh.repositories, trigger=Trigger.RELOAD)
         except errors.ReconcilerError as problem:
             for mistake in problem.message.splitlines():
                 log.error("The settings were not reloaded: %s", mistake)

@@ -16,10 +16,8 @@ from reconciler.git.remotes import mirrors
 from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.remote import RemotePlace
 from reconciler.git.remotes.sources import Source
-from reconciler.model import forges
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import source_of
 from reconciler.settings.models import Settings
-from reconciler.settings.repositories import Repository
 
 MIRRORS = "mirrors"
 HOMES = "git"
@@ -82,30 +80,5 @@ def remote_places(settings: Settings) -> Callable[[Source], RemotePlace]:
 
 async def remove_leftovers(settings: Settings) -> None:
     """Of remotes that no repository in the settings has. Before any is followed, and while we hold the lock."""
-    kept = [remote_place(one.url, one.credentials) for one in watched_repositories(settings)]
+    kept = [remote_place(one.url, source_of(one).credentials) for one in settings.repositories]
     mirrors.remove_retired(await asyncio.to_thread(retire_leftovers, settings.state_dir, kept=kept))
-
-
-def watched_repositories(settings: Settings) -> list[WatchedRepository]:
-    """The repositories to watch."""
-    return [_one_watched(repository) for repository in settings.repositories]
-
-
-def _one_watched(repository: Repository) -> WatchedRepository:
-    return WatchedRepository(
-        rules=repository.rules,
-        url=repository.url,
-        branch=repository.branch,
-        tag=repository.tag,
-        commit=repository.commit,
-        ref=repository.ref,
-        project=repository.project,
-        interval=repository.interval,
-        full_interval=repository.full_interval,
-        timeout=repository.timeout,
-        suspended=repository.suspend,
-        credentials=Credentials(**dict(repository.credentials)),
-        signers_file=repository.verify.signers_file,
-        hook_secret_file=repository.hook.secret_file,
-        link=forges.line_pattern(repository.url, repository.web_url),
-    )

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
+import msgspec
+
 from reconciler.model.histogram import Histogram
 from reconciler.model.names import Key
 
@@ -92,17 +94,13 @@ class HeadRow(NamedTuple):
 
 
 class HeadStatusRow(NamedTuple):
-    """A new `status`, without `source`, of a resource whose version, owner and place stay.
-
-    `digest` is set when the digest that equality is decided by is computed in another way than before.
-    """
+    """A new `status`, without `source`, of a resource whose version, owner and place stay."""
 
     project: str
     kind: str
     name: str
     incomplete: int
     status: bytes
-    digest: bytes | None = None
 
 
 class PastRouteRow(NamedTuple):
@@ -308,8 +306,9 @@ class ApprovalRow(NamedTuple):
 
 
 class RunRow(NamedTuple):
-    """One finished run. `counts` is a JSON object of status to number; `flows` is one of what changed in delivery, None
-    if nothing did: `counts` of each change, and `changes`, the first of them with their sentences.
+    """One run; the defaults are those of one that is not finished. `counts` is a JSON object of status to number;
+    `flows` is one of what changed in delivery, None if nothing did: `counts` of each change, and `changes`, the first
+    of them with their sentences.
     """
 
     id: str
@@ -318,14 +317,27 @@ class RunRow(NamedTuple):
     trigger: str
     actor: str
     commit: str | None
-    outcome: str
+    outcome: str | None
     message: str | None
-    counts: bytes
-    rewound: int
-    started_at: str
-    finished_at: str
-    duration_ms: int
+    counts: bytes = b"{}"
+    rewound: int = 0
+    started_at: str | None = None
+    finished_at: str | None = None
+    duration_ms: int | None = None
     flows: bytes | None = None
+
+    def shown(self, phase: str) -> dict[str, object]:
+        """Return it as readers see it, without statuses."""
+        found: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in self._asdict().items()}
+        found |= {"phase": phase, "counts": msgspec.Raw(self.counts), "rewound": bool(self.rewound)}
+        if self.flows is None:
+            del found["flows"]
+        else:
+            found["flows"] = msgspec.Raw(self.flows)
+        return found
+
+
+_SHOWN_AS = {"started_at": "startedAt", "finished_at": "finishedAt", "duration_ms": "durationMs"}
 
 
 class StatusRow(NamedTuple):

@@ -55,18 +55,10 @@ def _some(connection: Connection, name: str, *arguments: object, named: int) -> 
 
 
 _encoder = msgspec.json.Encoder()
-_SHOWN_AS = {"started_at": "startedAt", "finished_at": "finishedAt", "duration_ms": "durationMs"}
 
 
 def _render_run(values: Row) -> bytes:
-    row = records.RunRow(*values)
-    shown: dict[str, object] = {_SHOWN_AS.get(name, name): value for name, value in row._asdict().items()}
-    shown |= {"phase": "finished", "counts": msgspec.Raw(row.counts), "rewound": bool(row.rewound)}
-    if row.flows is None:
-        del shown["flows"]
-    else:
-        shown["flows"] = msgspec.Raw(row.flows)
-    return _encoder.encode(shown)
+    return _encoder.encode(records.RunRow(*values).shown("finished"))
 
 
 def _render_run_status(values: Row) -> bytes:

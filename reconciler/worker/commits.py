@@ -27,14 +27,13 @@ from reconciler.model.clock import rfc3339
 from reconciler.model.desired import DocumentRules
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
-from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change
+from reconciler.model.outcomes import PRUNE_WINDOW_MILLISECONDS, Change, UpdateStatus
 from reconciler.model.values import Value
-from reconciler.model.violations import Place
 from reconciler.planner import delivery_changes, pruning
 from reconciler.planner import heads as planner_heads
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin, origin_row
 from reconciler.planner.dependants import NOTHING
-from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim, OwnershipTransfer
+from reconciler.planner.heads import Head, HeadDecision, OwnershipClaim
 from reconciler.planner.pruning import FileReading, PruneCircumstances, RemovedResources, TreeReading
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot
@@ -163,7 +162,7 @@ class CommitReading:
         """Yield the neighbours that define resources that the head drops; of several, the first by name becomes the
         owner. Their files are known by the index of what each applied last.
         """
-        left = {stored.key for stored in gone.gone} if self.rules.prune else set()  # otherwise it drops nothing
+        left = {one.key: one for one in gone.gone} if self.rules.prune else {}  # otherwise it drops nothing
         beside = {one.rules.name for one in self.job.beside}
         for neighbour in sorted(self.job.neighbours, key=lambda one: one.rules.name):
             name = neighbour.rules.name
@@ -172,14 +171,9 @@ class CommitReading:
                 continue
             rows = self.view.wanted_of(name, left)
             times = Counter(one.key for one in rows)  # what it has twice, it does not have
-            places = {
-                one.key: Place(one.path, 1, 1)  # the line is found by its own run
-                for one in rows
-                if one.key is not None and times[one.key] == 1 and planner_heads.is_allowed(one.key, neighbour.rules)
-            }
-            left -= places.keys()
-            if places:
-                yield OwnershipClaim(name, places, {"repository": name, "branch": neighbour.branch})
+            for one in rows:
+                if one.key is not None and times[one.key] == 1 and neighbour.rules.allows(one.key):
+                    yield OwnershipClaim(left.pop(one.key), name, neighbour.branch, one.path)
 
 
 NOTED = 5  # files that a run names because they are not read
@@ -228,15 +222,8 @@ def decide(
     """Decide about what was read, as one change. Raises GitFault."""
     found = [commit.head(reading, world) for commit, reading in zip(commits, readings, strict=True)]
     decided = planner_heads.judge_heads(found, world)
-    # What follows for others is told with the first head, which may have nothing else to tell.
-    first = next((number for number, one in enumerate(decided) if not one.refused), 0)
     teller = _teller(decided)
-    standing = decided[first].decided.standing
-    own = standing.told_elsewhere()
-    return [
-        replace(one, decided=replace(one.decided, standing=standing if number == teller else own))
-        for number, one in enumerate(decided)
-    ]
+    return [one if number == teller else one.told_elsewhere() for number, one in enumerate(decided)]
 
 
 def _teller(decided: Sequence[HeadDecision]) -> int:
@@ -256,14 +243,20 @@ def write_commits(
     """Make the rows of decisions, inside a snapshot; `changed_by` as `lineage_of_run` finds it."""
     made: list[ChangeRows] = []
     planned: dict[int, CommitPlanned] = {}
-    applied = [() if one.refused else one.decisions for one in decided]
-    told = delivery_changes.flows_of_each(applied, world, otherwise=_teller(decided))
+    applied = {number: one.decided for number, one in enumerate(decided) if not one.refused}
+    flows_changed = delivery_changes.find_flows([*applied.values()], world)
+    # A flow is told with the head that changes its resource.
+    holders = {
+        one.key: number for number, each in applied.items() for one in each.outcomes if one.change is not Change.NONE
+    }
+    tellers = [holders.get(delivery_changes.subject(flow), _teller(decided)) for flow in flows_changed]
     # Deletions first, as in each of them: the id of a deleted resource is free for a new one.
     for number in sorted(range(len(commits)), key=lambda number: not decided[number].pruning.deletions):
         commit, decision = commits[number], decided[number]
         changes = _change_rows(commit, decision, changed_by)
-        made += [] if decision.refused else changes
-        planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told[number], emit=emit)
+        made += [] if decision.refused else [changes]
+        told = [flow for flow, teller in zip(flows_changed, tellers, strict=True) if teller == number]
+        planned[number] = _write(commit, decision, changes, changed_by, flows_changed=told, emit=emit)
     if made:
         for part in Remasking(made, world.view, check=commits[0].allowance.time).parts():
             emit(part)
@@ -273,7 +266,7 @@ def write_commits(
 def _write(
     commit: CommitReading,
     decision: HeadDecision,
-    changes: Sequence[ChangeRows],
+    changes: ChangeRows,
     changed_by: Mapping[str, Value],
     *,
     flows_changed: Sequence[Flow],
@@ -283,12 +276,14 @@ def _write(
     index = list(_index_parts(job, view, decision, remembered=remembered))
     # Before the parts are stored: it is compared with the index.
     told = _told_files(commit, decision)
-    for part in chain(*(change.parts() for change in changes), index, _pruning_parts(job, decision)):
+    for part in chain(changes.parts(), index, _pruning_parts(job, decision)):
         emit(part)
-    decided = () if decision.refused else decision.decisions
+    decided = () if decision.refused else (decision.decided,)
     endpoints = delivery_changes.changed_endpoints(decided, commit.world())
     pruned = decision.pruning
-    kinds = outcomes.statuses_by_kind((one.key and one.key.kind, one.status) for one in decision.outcomes)
+    told_of = [(one.key and one.key.kind, one.status) for one in decision.decided.outcomes]
+    told_of += [(claim.stored.key.kind, UpdateStatus.UNCHANGED) for claim in decision.claims]
+    kinds = outcomes.statuses_by_kind(told_of)
     return CommitPlanned(
         tree=decision.reading.tree,
         full=decision.reading.full,
@@ -302,7 +297,7 @@ def _write(
         message=pruned.message,
         touched=tuple(sorted(decision.touched - {job.rules.name})),
         approvable=pruned.approvable,
-        note=" ".join(filter(None, (planner_heads.transfer_note(decision.transfers), pruned.note, *told))) or None,
+        note=" ".join(filter(None, (planner_heads.transfer_note(decision.passed), pruned.note, *told))) or None,
         index_changed=bool(index),
         held_changed=pruned.held_rows(job.rules.name) != decision.stayed,
         changed_endpoints=endpoints,
@@ -324,24 +319,19 @@ def _told_files(commit: CommitReading, decision: HeadDecision) -> list[str]:
     return told if len(told) <= NOTED else [*told[: NOTED - 1], f"{len(told) - NOTED + 1} more files are not read."]
 
 
-def _change_rows(commit: CommitReading, decision: HeadDecision, changed_by: Mapping[str, Value]) -> list[ChangeRows]:
+def _change_rows(commit: CommitReading, decision: HeadDecision, changed_by: Mapping[str, Value]) -> ChangeRows:
     view, origin = commit.view, _origin(commit.job, commit.snapshot.commit, changed_by)
     if decision.refused:
         # Nothing is stored but what the run says; the index stays that of the last applied head.
         unmade = tuple(structs.replace(outcome, change=Change.NONE) for outcome in decision.decided.outcomes)
-        return [ChangeRows(replace(decision.decided, outcomes=unmade, standing=NOTHING), view, origin=origin)]
-    changes = [ChangeRows(decision.decided, view, origin=origin)]
-    told = len(decision.decided.outcomes)
-    for transfer in decision.transfers:
-        changes.append(ChangeRows(transfer.decided, view, origin=_taker(origin, transfer), first=told))
-        told += len(transfer.decided.outcomes)
-    return changes
+        return ChangeRows(replace(decision.decided, outcomes=unmade, standing=NOTHING), view, origin=origin)
+    return ChangeRows(decision.decided, view, origin=origin, claims=decision.claims)
 
 
 def _pruning_parts(job: CommitJob, decision: HeadDecision) -> Iterator[Changes]:
     """Yield what the prune budget counts of this commit, and what is kept although the head does not hold it."""
     pruned = decision.pruning
-    if not decision.refused and (pruned.deletions or decision.transfers):
+    if not decision.refused and (pruned.deletions or decision.passed):
         # From now on less is owned than within these 24 hours.
         at, owned = job.context.milliseconds, decision.owned
         yield Changes(pruned=[PruneRow(job.rules.name, at=at, owned=owned, deleted=pruned.unapproved)])
@@ -391,14 +381,6 @@ def _origin(job: CommitJob, commit: CommitInfo, changed_by: Mapping[str, Value])
     }
     origin = contexts.origin(job.context, principals.repository_actor(repository).name, source)
     return replace(origin, repository=repository, run=job.run, changed_by=changed_by)
-
-
-def _taker(origin: Origin, transfer: OwnershipTransfer) -> Origin:
-    """Return the origin of the same change on behalf of the new owner."""
-    repository = transfer.repository
-    actor = principals.repository_actor(repository).name
-    # The lineage is found in the background: its files are others.
-    return replace(origin, actor=actor, repository=repository, source=transfer.source, changed_by={})
 
 
 def _is_rewound(snapshot: Snapshot, remembered: RepositoryRow | None, commit: str) -> bool:

@@ -75,7 +75,7 @@ def _plan(
         world = contexts.store_snapshot(context, view, check=time_left.check)
         world = replace(world, hide_guesses=is_dry, suspended=view.suspended(context.at))
         decided = _decide_apply(job, items, found, world) if is_apply else _decide_delete(job, items, world)
-        rows = ChangeRows(decided, view, origin=_origin(job), hide_guesses=is_dry)
+        rows = ChangeRows(decided, view, origin=_origin(job))
         bodies = _stored_bodies(decided.outcomes, view, project=context.project)
         remasking = Remasking([rows], view, check=time_left.check)
         bodies |= remasking.shown(bodies)
@@ -304,7 +304,7 @@ def _line(outcome: Outcome) -> str:
 def _why(outcome: Outcome) -> str | None:
     """Return why a status that has no `reason` refuses what was asked for."""
     if outcome.status is UpdateStatus.IN_USE:
-        return changes.in_use(outcome)
+        return outcome.used_by()
     if outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE:
         return "a new resource cannot be deprecated from the start"
     if outcome.status is not UpdateStatus.FORBIDDEN:

@@ -27,6 +27,7 @@ from reconciler.model import (
     components,
     documents,
     plan,
+    plan_fields,
     positions,
     principals,
     rendering,
@@ -47,11 +48,11 @@ from reconciler.model.plan import (
     PlanPlace,
     PlanStatus,
 )
+from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
-from reconciler.planner import changes, decisions, delivery_changes, field_changes, heads
+from reconciler.planner import decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
-from reconciler.planner.field_changes import ResourceState
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
@@ -243,7 +244,7 @@ class EntryWriter:
         existing = self._is_existing(outcome, at, held=held)
         shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
         affected = () if held else self._affected.by(outcome)
-        reason = outcome.reason or changes.outcome_reason(outcome)
+        reason = outcome.why()
         notes = outcome.notes
         if at is not None:
             reason = reason and self._lines.reason(reason, at.path)
@@ -307,7 +308,7 @@ class EntryWriter:
         before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
         if outcome.change is Change.DELETE and before is not None:
             gone = field_changes.stored_state(outcome.key, before)
-            yield from field_changes.find_fields(gone, None, lookup=self._lookup)
+            yield from plan_fields.find_fields(gone, None, lookup=self._lookup)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
         document = self._decision.decided.documents[outcome.ordinal]
@@ -323,7 +324,7 @@ class EntryWriter:
             if self._terms.live and outcome.key not in self._untouched:
                 other = _hidden(found, self._read.base.get(outcome.key) if self._read.is_read else None)
                 new, found = values.replaced(new, other), found | other
-        yield from field_changes.find_fields(
+        yield from plan_fields.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )
 
@@ -348,7 +349,7 @@ class EntryWriter:
     def _notes(self) -> Iterator[str]:
         """Yield what a reader should know beside the statuses."""
         decision = self._decision
-        told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.transfers))
+        told = (decision.pruning.message, decision.pruning.note, heads.transfer_note(decision.passed))
         yield from filter(None, told)
         changed = [one for one in decision.reading.files if one.path in self._read.changed]
         yield from trees.told_files(one for one in changed if not decision.pruning.names(one.path))
@@ -424,8 +425,8 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     """Yield the entries of repositories that are applied as one change."""
     world = found[0].world
     judged = commits.decide([one.commit for one in found], [one.reading for one in found], world)
-    applied = [each for decision in judged if not decision.refused for each in decision.decisions]
-    every = [each for decision in judged for each in decision.decisions]
+    applied = [decision.decided for decision in judged if not decision.refused]
+    every = [decision.decided for decision in judged]
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
     affected, lookup = Affected(every, world), TypeLookup(world.view, project=world.project, coming=written)
     flows = delivery_changes.find_flows(applied, world)

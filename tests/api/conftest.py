@@ -18,7 +18,7 @@ from api.calls import Services
 from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.principals import Role, Scope
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.settings import repositories as settings_repositories
 from tests.api import callers, contracts, parts
 from tests.api.callers import Caller
 from tests.api.parts import Parts
@@ -127,7 +127,7 @@ class Follow:
 
     def __init__(self, everything: Parts) -> None:
         self.everything = everything
-        self.wanted: dict[str, WatchedRepository] = {}
+        self.wanted: dict[str, settings_repositories.Repository] = {}
 
     async def __call__(self, name: str, source: Repository, *, project: str, **settings: Any) -> dict[str, Any]:
         """Watch one more repository, whose name no other test uses; its first run, which has ended."""

@@ -28,9 +28,9 @@ from reconciler.notifications.rendering import NotificationPlace as Shown
 from reconciler.reconcile.apply import Applier, ApplyLimits
 from reconciler.reconcile.reconciler import ReconcileEnvironment
 from reconciler.reconcile.repositories import Repositories
-from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review.service import Reviewing
 from reconciler.server import following
+from reconciler.settings.repositories import Repository
 from reconciler.store.operations import SqliteOperations
 from reconciler.store.sqlite import SqliteStore
 from reconciler.worker.client import WorkerClient
@@ -130,7 +130,7 @@ async def started(folder: Path, *, reader: WorkerClient | None = None) -> AsyncI
         await store.close()
 
 
-def watched(name: str, source: Path, *, project: str, **settings: Any) -> WatchedRepository:
+def watched(name: str, source: Path, *, project: str, **settings: Any) -> Repository:
     """A repository to watch, with the defaults of the settings, that is never polled."""
     never = {"interval": NEVER, "full_interval": NEVER}
     return entries.watched(name, str(source), project=project, **{**never, **settings})

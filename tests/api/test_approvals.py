@@ -13,9 +13,8 @@ import pytest
 from api.calls import Services
 from reconciler.model.principals import Role
 from reconciler.reconcile import interventions
-from reconciler.reconcile.interventions import Intervention
 from reconciler.store.contract import Moved
-from reconciler.store.records import Record
+from reconciler.store.records import AuditRow, Record
 from reconciler.store.sqlite import SqliteStore
 from tests.api.conftest import Follow, connect, make_key, until
 from tests.api.parts import AT, SERVICE, Parts, destination
@@ -76,14 +75,17 @@ class Held:
     async def ask(self, body: object) -> httpx2.Response:
         return await self.client.post(f"/v1/repositories/{self.name}/approve", json=body)
 
+    def intervention(self) -> AuditRow:
+        watched = self.follow.wanted[self.name]
+        return interventions.intervention(watched, actor=SERVICE.name, at=AT, request="a request")
+
     @contextlib.asynccontextmanager
     async def approved_asleep(self) -> AsyncIterator[None]:
         """Approve the held change, and no run looks at it before the context ends."""
         parts = self.follow.everything
         await parts.repositories.stop()
         store, applier = parts.services.store, parts.services.applier
-        by = Intervention(SERVICE.name, AT, request="a request")
-        await interventions.approve(self.name, commit=self.source.head(), by=by, store=store, applier=applier)
+        await interventions.approve(self.intervention(), commit=self.source.head(), store=store, applier=applier)
         yield
         await parts.repositories.start(self.follow.wanted.values())
 
@@ -321,9 +323,9 @@ async def test_an_approval_that_is_overtaken_changes_nothing(held: Held, service
             raise Moved(f"Something else is held by now than for {record}, {options}.")
 
     applier: Any = Overtaken()
-    head, by = held.source.head(), Intervention(SERVICE.name, AT, request="a request")
+    head, by = held.source.head(), held.intervention()
     with pytest.raises(Moved):
-        await interventions.approve(held.name, commit=head, by=by, store=services.store, applier=applier)
+        await interventions.approve(by, commit=head, store=services.store, applier=applier)
     assert audited(services, held.name) == []
 
 

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import httpx2
 import pytest
-from msgspec import structs
 
 import api.app
 from api.calls import Services
@@ -294,7 +293,7 @@ async def test_what_the_settings_change_of_a_repository_is_told(
     first = follow.wanted[name]
     for wanted in (
         [first],
-        [dataclasses.replace(first, interval=77.0, rules=structs.replace(first.rules, prune=False))],
+        [first.model_copy(update={"interval": 77.0, "atomic": True})],
         [],
     ):
         await follow.everything.repositories.start(wanted)

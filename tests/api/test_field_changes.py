@@ -166,7 +166,7 @@ async def test_a_run_tells_the_fields_that_it_changed(
     for name in ("changed", "gone"):
         source.write(f"{name}.json", json.dumps(destination(name)))
     source.commit()
-    await follow(project, source, project=project, prune_max_percent=100)
+    await follow(project, source, project=project, prune={"max_percent": 100})
     source.write("changed.json", json.dumps(destination("changed", displayName="Other")))
     source.write("new.json", json.dumps(destination("new")))
     source.remove("gone.json")

@@ -90,7 +90,7 @@ async def scene(follow: Follow, services: Services, tmp_path: Path) -> Scene:
     source = Repository.init(tmp_path / "source")
     source.commit()
     name, without = f"hooked-{number}", f"plain-{number}"
-    await follow(name, source, project=parts.DEFAULT, hook_secret_file=secret)
+    await follow(name, source, project=parts.DEFAULT, hook={"secret_file": secret})
     await follow(without, source, project=parts.DEFAULT)
     return Scene(services, name=name, without=without, secret=secret)
 
@@ -127,7 +127,7 @@ async def test_a_hint_makes_a_repository_look_at_once_that_waits_for_a_day(
 ) -> None:
     name, secret, source = f"late-{next(_numbers)}", tmp_path / "secret", tmp_path / "source"
     secret.write_bytes(SECRET)
-    run = await follow(name, Repository(source), project=parts.DEFAULT, hook_secret_file=secret)
+    run = await follow(name, Repository(source), project=parts.DEFAULT, hook={"secret_file": secret})
     assert (run["outcome"], run["trigger"]) == ("failed", "start")  # there is no repository yet
     everything.clock.pass_(seconds=1)
     made = Repository.init(source)

@@ -15,6 +15,7 @@ import api.app
 from api import auth
 from api.calls import Subject
 from api.pages import routes
+from api.repositories import shown_repository
 from reconciler.model.directory import Amendment, Audited
 from reconciler.model.notification_types import NotificationType
 from reconciler.notifications.board import Board
@@ -242,8 +243,8 @@ async def _notified(board: Board, project: str) -> str:
 
 async def _run(populated: Populated, repository: str) -> str:
     async def look() -> str | None:
-        shown = await populated.parts.repositories.one(repository)
-        return None if shown is None else json.loads(shown)["lastRun"]
+        found = populated.parts.repositories.reconciler(repository)
+        return None if found is None else found.memory.last_run
 
     return await until(look)
 
@@ -409,7 +410,8 @@ async def _everything(world: World) -> tuple[object, ...]:
     services = world.parts.services
     pages = services.store.runs_pages(repository=None, projects=None, limit=1_000)
     runs = [json.loads(run) async for page in pages for run in page]
-    repositories = [json.loads(one) for one in await services.repositories.all(projects=None)]
+    reconcilers = services.repositories.reconcilers()
+    repositories = [json.loads(await shown_repository(one, services.store)) for one in reconcilers]
     return (
         await services.store.revision(),
         services.accounts.directory,

@@ -75,7 +75,7 @@ async def proposed(client: httpx2.AsyncClient, project: str, follow: Follow, sou
     for name in ("kept", "changed", "gone", "other"):
         source.write(f"{name}.json", text(destination(name)))
     source.commit()
-    await follow(project, source, project=project, prune_max_percent=100, link=LINK)
+    await follow(project, source, project=project, prune={"max_percent": 100}, web_url=LINK)
     source.branch("topic")
     source.switch("topic")
     return Proposed(client, follow, source, project)
@@ -359,7 +359,7 @@ async def test_a_repository_that_was_never_read_is_planned_for(
 ) -> None:
     source.write("a.json", text(destination("a")))
     source.commit()
-    follow.wanted[project] = watched(project, source.path, project=project, suspended=True)  # which makes no run
+    follow.wanted[project] = watched(project, source.path, project=project, suspend=True)  # which makes no run
     await follow.everything.repositories.start(follow.wanted.values())
     source.branch("topic")
     source.switch("topic")

@@ -57,8 +57,8 @@ async def repositories(populated: Populated, tmp_path_factory: pytest.TempPathFa
 
     async def run(project: str) -> str:
         async def look() -> str | None:
-            shown = await populated.parts.repositories.one(f"of-{project}")
-            return None if shown is None else json.loads(shown)["lastRun"]
+            found = populated.parts.repositories.reconciler(f"of-{project}")
+            return None if found is None else found.memory.last_run
 
         return await until(look)
 

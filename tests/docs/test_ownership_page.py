@@ -4,7 +4,6 @@ from pathlib import Path
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Outcome, StoredState, UpdateStatus
-from reconciler.planner import changes
 from reconciler.settings import loading
 from tests.docs import pages
 
@@ -23,8 +22,8 @@ def test_the_settings_are_right(tmp_path: Path) -> None:
 
 def test_what_a_run_says_is_quoted_as_it_is() -> None:
     stored = StoredState(KEY, digest=b"", version=1, owner="platform")
-    owned = changes.outcome_reason(Outcome(KEY, UpdateStatus.FORBIDDEN, stored=stored))
-    left_out = changes.outcome_reason(Outcome(KEY, UpdateStatus.FORBIDDEN))
+    owned = Outcome(KEY, UpdateStatus.FORBIDDEN, stored=stored).why()
+    left_out = Outcome(KEY, UpdateStatus.FORBIDDEN).why()
     assert [block.strip() for block in pages.blocks(PAGE, "")] == [owned, left_out]
 
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from reconciler.planner.pruning import PruneBudget, PruneHold
+from reconciler.model.repository_rules import PruneBudget
+from reconciler.planner.pruning import PruneHold
 from reconciler.settings.repositories import Prune
 from tests import daemons
 from tests.cli.conftest import Program

@@ -16,7 +16,6 @@ from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.reporting import DeliveryCounts, ExporterState, ReportSnapshot, SendFailure
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures
-from reconciler.git.remotes.credentials import Credentials
 from reconciler.model.errors import OPEN_FILES
 from reconciler.model.notification_types import NotificationType, Severity
 from reconciler.model.routes import Buffering, Destination, Endpoint
@@ -374,8 +373,7 @@ def watching(
 ) -> certificates.CertificateObserver:
     """An observer of these files; repositories trust the authorities in some, by name."""
     watched = [
-        entries.watched(name, "https://git.example/r", credentials=Credentials(ca_file=file))
-        for name, file in trusted.items()
+        entries.watched(name, "https://git.example/r", credentials={"ca_file": file}) for name, file in trusted.items()
     ]
     reconcilers: list[Any] = [SimpleNamespace(watched=one) for one in watched]
     deliveries = deliveries or Deliveries()

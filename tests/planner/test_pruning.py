@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from reconciler.model.names import Key
 from reconciler.model.outcomes import Change, Outcome, PruneWindow, StoredState, UpdateStatus
+from reconciler.model.repository_rules import PruneBudget
 from reconciler.planner import pruning
-from reconciler.planner.pruning import PruneBudget, PruneCircumstances, PruneHold, Pruning, RemovedResources
+from reconciler.planner.pruning import PruneCircumstances, PruneHold, Pruning, RemovedResources
 
 
 def stored(

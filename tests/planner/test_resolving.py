@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from reconciler.model import desired, resource
 from reconciler.model.desired import Desired
 from reconciler.model.names import Key
-from reconciler.model.type_checks import Fit, TypeOf
+from reconciler.model.type_checks import BlindTypes, Fit, TypeOf
 from reconciler.model.values import Value
 from reconciler.model.violations import Violation
 from reconciler.planner import resolving
-from reconciler.planner.resolving import BlindTypes, Coming
+from reconciler.planner.resolving import Coming
 from reconciler.planner.stored import StoreSnapshot
 from reconciler.store.contract import PlanningView
 from tests.model.lookups import look_up, type_of
@@ -43,12 +43,14 @@ def coming(
     accept_invalid: bool = False,
 ) -> Coming:
     """These documents, all but the barred ones arriving, where `there` and the type `custom` are."""
-    judged: dict[Key, Desired] = {}
-    for each in documents:
+    judged: dict[int, Desired] = {}
+    arriving: dict[Key, int] = {}
+    for position, each in enumerate(documents):
         found = resource.judge(each, api_versions=frozenset({"service/v1"}))
         assert found.key is not None, found.violations
-        judged[found.key] = desired.of_judged(found, hmac_key=b"k")
-    arriving = {key for ordinal, key in enumerate(judged) if ordinal not in barred}
+        judged[position] = desired.of_judged(found, hmac_key=b"k")
+        if position not in barred:
+            arriving[found.key] = position
     return Coming(judged, arriving, {CUSTOM, *there}, judged.keys() if accept_invalid else ())
 
 
@@ -70,9 +72,8 @@ class OneRepository:
 def resolve(one: Coming, type_of: TypeOf = type_of) -> ByPosition:
     snapshot = StoreSnapshot(cast("PlanningView", OneRepository()), "default", b"k")
     found = resolving.resolve(one, snapshot, judging=BlindTypes(look_up), type_of=type_of)
-    at = {key: position for position, key in enumerate(one.judged)}
-    lines = {at[key]: "\n".join(resolving.unresolved_lines(each)) for key, each in found.violations.items()}
-    return ByPosition(lines, {at[key]: fit for key, fit in found.fits.items()})
+    lines = {at: "\n".join(resolving.unresolved_lines(each)) for at, each in found.violations.items()}
+    return ByPosition(lines, dict(found.fits))
 
 
 def reasons(*documents: dict[str, Any], **context: Any) -> Mapping[int, str]:

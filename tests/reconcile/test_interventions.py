@@ -1,12 +1,12 @@
 """The audit of repositories that come, change and go with the settings."""
 
-import dataclasses
 import json
 from pathlib import Path
 
 import pytest
 
 from reconciler.reconcile import interventions, runs
+from reconciler.reconcile.watched import origin_of
 from reconciler.store.records import AuditRow, AuditWanted, RepositoryRow
 from tests.api.parts import Parts, started
 from tests.api.parts import watched as watching
@@ -14,7 +14,7 @@ from tests.store.engines import SqliteEngine
 
 AT = "2026-11-21T06:12:00.123Z"
 NOW = watching("telemetry", Path("/srv/telemetry.git"), project="default")
-ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, NOW.origin)
+ROW = RepositoryRow("telemetry", "default", None, None, None, None, "ready", None, AT, origin_of(NOW))
 UNREAD = runs.unread_row(NOW)
 
 
@@ -34,7 +34,7 @@ def test_one_that_nobody_remembers_is_created() -> None:
 
 def test_one_that_comes_from_elsewhere_since_the_last_start_is_another_and_else_it_is_not_told() -> None:
     assert interventions.watching_record(NOW, ROW, is_reload=False, at=AT) is None
-    elsewhere = dataclasses.replace(NOW, url="https://git.example/telemetry.git")
+    elsewhere = NOW.model_copy(update={"url": "https://git.example/telemetry.git"})
     record = interventions.watching_record(elsewhere, ROW, is_reload=False, at=AT)
     expected = ("configured", "telemetry", "default", "settings")
     assert record is not None
@@ -81,7 +81,7 @@ async def test_what_the_audit_cannot_take_is_watched_all_the_same_and_logged(
     async with started(tmp_path) as parts:
         with SqliteEngine(tmp_path).failing(parts.services.store):
             await parts.repositories.start([watching("telemetry", tmp_path / "missing", project="default")])
-            assert await parts.repositories.one("telemetry") is not None
+            assert parts.repositories.reconciler("telemetry") is not None
         assert await events(parts) == []
     warned = [record.getMessage() for record in caplog.records if record.name.endswith("repositories")]
     assert [message.partition(":")[0] for message in warned] == [

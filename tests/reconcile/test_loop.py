@@ -14,7 +14,6 @@ from typing import Any, cast
 import pytest
 
 from reconciler.git.faults import GitFault, RepositoryState
-from reconciler.git.remotes.credentials import Credentials
 from reconciler.git.remotes.watching import Watcher
 from reconciler.model.errors import ReconcilerError, Refused, Transient
 from reconciler.reconcile import interventions, runs
@@ -23,6 +22,7 @@ from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.loop import MOST, WINDOW, Loop
 from reconciler.reconcile.reconciler import Reconciler, RepositoryMemory
 from reconciler.reconcile.runs import Run, Trigger
+from reconciler.reconcile.watched import source_of
 from reconciler.settings import bounded_io
 from reconciler.store.records import SuspensionRow
 from tests import entries
@@ -71,8 +71,9 @@ class Scripted:
             "telemetry",
             "https://git.example/telemetry.git",
             interval=interval,
-            credentials=Credentials(token_file=credentials),
+            credentials={"token_file": credentials},
         )
+        self.source = source_of(self.watched)
         self.fault: ReconcilerError | None = None
         self.suspension: SuspensionRow | None = None
         self.late = 0.0  # seconds by which the clock of the wall lags behind that of the loop
@@ -86,17 +87,13 @@ class Scripted:
     async def reconcile(self, run: Run) -> None:
         assert not run.full
         self.polls.append((_now(), run.trigger))
-        if self.is_suspension_over:
+        if not self.suspension_left:
             self.suspension = None
         run.fault = self.fault
 
     @property
     def suspension_left(self) -> float:
         return math.inf if self.suspension is None else interventions.seconds_left(self.suspension, self._clock())
-
-    @property
-    def is_suspension_over(self) -> bool:
-        return self.suspension_left == 0
 
     def _clock(self) -> datetime:
         return EPOCH + timedelta(seconds=_now() - self.late)

@@ -10,16 +10,17 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from api.repositories import shown_repository
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import RefHead
 from reconciler.git.remotes.following import Following
 from reconciler.notifications import observers
 from reconciler.ops import metrics
-from reconciler.reconcile import repositories
 from reconciler.reconcile.apply import Applier
 from reconciler.reconcile.commit_groups import CommitGroup
 from reconciler.reconcile.reconciler import Reconciler
 from reconciler.reconcile.runs import Run, RunTally, Trigger
+from reconciler.reconcile.watched import source_of
 from reconciler.worker.messages import CommitJob, CommitPlanned, Exhausted
 from tests import entries
 from tests.api.parts import Parts, started
@@ -52,7 +53,7 @@ class Failing:
 
 def reconciler(parts: Parts, *, suspended: bool = False, remote: Failing | None = None) -> Reconciler:
     return Reconciler(
-        entries.watched("telemetry", "https://git.example/a.git", suspended=suspended),
+        entries.watched("telemetry", "https://git.example/a.git", suspend=suspended),
         parts.environment,
         following=cast("Following", remote or Failing()),
         neighbours=tuple,
@@ -67,7 +68,7 @@ async def reconciled(one: Reconciler, trigger: Trigger = Trigger.POLL) -> None:
 
 async def seen(one: Reconciler, parts: Parts) -> tuple[str, str | None, list[object]]:
     """State and message as the API shows them, and what the metrics say: the state, and whether runs fail."""
-    shown = msgspec.json.decode(await repositories.shown_repository(one, parts.services.store))
+    shown = msgspec.json.decode(await shown_repository(one, parts.services.store))
     every: Any = SimpleNamespace(tally=RunTally(), reconcilers=lambda: [one])
     samples = [*metrics.run_steps(every)]
     told: list[object] = [step.labels[-1] for step in samples if step.family is metrics.STATE]
@@ -153,8 +154,8 @@ class Signed:
         self.ada, self.eve = (Signer.make(folder, name) for name in ("ada", "eve"))
         self.signers = allow(folder / "signers", self.ada)
         self.source = Repository.init(folder / "source")
-        watched = entries.watched("telemetry", str(self.source.path), signers_file=self.signers, **followed)
-        following = parts.environment.remotes.follow(watched.source)
+        watched = entries.watched("telemetry", str(self.source.path), verify={"signers_file": self.signers}, **followed)
+        following = parts.environment.remotes.follow(source_of(watched))
         self._reconciler = Reconciler(
             watched,
             parts.environment,
@@ -230,7 +231,7 @@ async def test_a_commit_over_a_limit_is_planned_again_on_request_or_when_somethi
         one = Reconciler(
             watched,
             parts.environment,
-            following=parts.environment.remotes.follow(watched.source),
+            following=parts.environment.remotes.follow(source_of(watched)),
             neighbours=tuple,
             group=group,
             tell_group=lambda _: None,

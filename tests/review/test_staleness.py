@@ -10,9 +10,9 @@ import pytest
 from reconciler.model.plan import PlanEntry, PlanTip
 from reconciler.model.secret_references import NO_SECRETS
 from reconciler.reconcile.repositories import Repositories
-from reconciler.reconcile.watched import WatchedRepository
 from reconciler.review import service
 from reconciler.review.kept_plans import EncodedPlan, KeptPlan, PlanQuestion
+from reconciler.settings.repositories import Repository
 from tests import entries
 
 pytestmark = pytest.mark.anyio
@@ -34,7 +34,7 @@ class Known:
         return SimpleNamespace(watched=watched(name), following=SimpleNamespace(tips=tips))
 
 
-def watched(project: str) -> WatchedRepository:
+def watched(project: str) -> Repository:
     return entries.watched(project, f"/srv/git/{project}.git", project=project)
 
 

@@ -21,8 +21,9 @@ from reconciler.git.remotes.sources import Source
 from reconciler.model.errors import ReconcilerError, Refused
 from reconciler.notifications import certificates
 from reconciler.ops.doctor import DoctorFinding, error, ok, warning
-from reconciler.reconcile.watched import WatchedRepository
+from reconciler.reconcile.watched import source_of
 from reconciler.settings.models import Settings
+from reconciler.settings.repositories import Repository
 from reconciler.worker import sandbox
 from reconciler.worker.sandbox import Protections
 
@@ -118,7 +119,7 @@ REPOSITORY_SECONDS = 30.0  # for one, however long `timeout` lets a git go on
 SHOWN = 12  # characters of a commit
 
 
-async def check_repositories(repositories: Sequence[WatchedRepository], *, state: Path) -> list[DoctorFinding]:
+async def check_repositories(repositories: Sequence[Repository], *, state: Path) -> list[DoctorFinding]:
     """Poll all of them at once. `state` is the state directory, where no repository may lead."""
     if not repositories:
         return [ok(REPOSITORY_NAME, "the settings name none, so nothing is watched")]
@@ -145,12 +146,12 @@ def _folder_above(state: Path) -> Path | None:
     return state if runs_no_programs and is_ours else None
 
 
-async def _repository(named: WatchedRepository, remotes: Remotes) -> DoctorFinding:
-    if named.suspended:
+async def _repository(named: Repository, remotes: Remotes) -> DoctorFinding:
+    if named.suspend:
         return ok(REPOSITORY_NAME, f"{named.name} is suspended in the settings, and nobody looked")
     try:
         async with asyncio.timeout(REPOSITORY_SECONDS):
-            head = await remotes.follow(named.source).poll(insists=True)
+            head = await remotes.follow(source_of(named)).poll(insists=True)
     except ReconcilerError as fault:
         return error(REPOSITORY_NAME, f"{named.name}: {fault.message.rstrip('.')}", "")
     except TimeoutError:
