@@ -303,7 +303,8 @@ class BlindTypes:
 
     def of_coming(self, key: Key | None, read: Callable[[], dict[str, Value]]) -> Lookup:
         """Return the types that judge a document that comes."""
-        return self.of(read(), self.kept[key]) if self.tried and key in self.kept else self.lookup
+        places = None if key is None else self.kept.get(key)
+        return self.lookup if places is None else self.of(read(), places)
 
     def of(self, document: dict[str, Value], places: Iterable[Pointer]) -> Lookup:
         """Return the types that judge a document with stored secrets at these places."""

@@ -189,8 +189,8 @@ class ChangeRows:
         delivery = standing.delivery.get(key)
         status = rendering.with_standing(key.kind, rendering.LATEST, incomplete=incomplete, delivery=delivery)
         flags = int(document.protected), int(bool(incomplete))
-        row = (identity.version, identity.id, document.digest, origin.repository, path, line, *flags, status)
-        head = records.HeadRow(origin.project, *key, *row)
+        version, digest, owner = identity.version, document.digest, origin.repository
+        head = records.HeadRow(origin.project, *key, version, identity.id, digest, owner, path, line, *flags, status)
         self._parts.rows.heads.append(head if origin.repository else self._drifted(head, outcome))
         self._audit(outcome, version_after=identity.version)
         return len(body) + len(ready.secrets or b"") + len(status)
@@ -236,10 +236,10 @@ class ChangeRows:
             self._parts.rows.origins.append(come_from)
         status = self._restated(before.key, rendering.with_drift(present.status, None))
         flags = int(before.protected), int(bool(rendering.incomplete(status)))
-        row = (before.version, present.resource_id, before.digest, owner, place.path, place.line, *flags, status)
+        head = (self.origin.project, *before.key, before.version, present.resource_id, before.digest)
+        row = records.HeadRow(*head, owner, place.path, place.line, *flags, status)
         shown = None if come_from is None else come_from.id
-        own = records.SourcePlace.OWN
-        self._parts.rows.heads.append(records.HeadRow(self.origin.project, *before.key, *row, origin=shown, place=own))
+        self._parts.rows.heads.append(row._replace(origin=shown, place=records.SourcePlace.OWN))
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:
