@@ -1,7 +1,7 @@
 """Folders of queues, `<root>/<directory>/<ULID>/`, and reading them without changing them.
 
-The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once: the root
-is locked, so no other process makes or removes a folder. A folder that cannot be read for now does not block the
+The identity is a small file, `queue.json`, so that no text of users is ever part of a path. It is read once: no other
+process makes or removes a folder. A folder that cannot be read for now does not block the
 others. It is read again whenever somebody asks for all queues, or looks for one that is not known.
 
 `peek` reads the batches of a queue beside a service that runs: anything that is written at the same moment may be seen

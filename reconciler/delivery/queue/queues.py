@@ -1,8 +1,7 @@
-"""All queues on disk of the process. The root folder is locked: two processes never use the same queues."""
+"""All queues on disk of the process, which has the root folder to itself."""
 
 import asyncio
 import contextlib
-import fcntl
 import logging
 import os
 from collections.abc import Callable, Iterator
@@ -23,7 +22,6 @@ __all__ = ["FoundIdentity", "Queues"]
 
 log = logging.getLogger(__name__)
 
-LOCK = ".lock"  # no directory of a storage begins with a dot
 UNLIMITED = 1 << 62
 
 
@@ -47,29 +45,19 @@ class Queues:
         self._shared = Shared(Committer(system, root, reserve=reserve), QueueReader(), clock)
         self._open: dict[Path, DiskQueue] = {}
         self._opening = asyncio.Lock()
-        self._lock: int | None = None
 
     async def start(self) -> None:
-        """Lock the root, which is made when it is missing, and find the queues in it. Raises Refused."""
+        """Find the queues in the root, which is made when it is missing. Raises Refused."""
         try:
-            await self._shared.reader.run(self._take_lock)
+            await self._shared.reader.run(self._prepare)
             self._folders.tell(await self._shared.reader.run(self._folders.scan))
-        except BlockingIOError:
-            raise errors.Refused(f"Another process uses the queues in {self._root}; stop it.") from None
         except OSError as fault:
             raise errors.Refused(
                 f"The queues in {self._root} cannot be used ({fault.strerror}); mend the folder's permissions."
             ) from fault
 
-    def _take_lock(self) -> None:
+    def _prepare(self) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(descriptor)
-            raise
-        self._lock = descriptor
         folders.sweep_folders(self._root)
         self._shared.committer.look()
 
@@ -149,11 +137,7 @@ class Queues:
         return self._shared.committer.faults
 
     async def close(self) -> None:
-        """Close all queues, and unlock the root.
-
-        This waits `committer.END_SECONDS`, for all queues together, for a disk that hangs. The root then stays locked
-        until the process ends, since a call that hangs may still write.
-        """
+        """Close all queues. For a disk that hangs this waits `appender.END_SECONDS`, for all of them together."""
         closing = [(queue.identity, asyncio.create_task(queue.close())) for queue in self._open.values()]
         self._open.clear()
         try:
@@ -164,10 +148,6 @@ class Queues:
                 "The disk of the queues does not answer; what was not written is not kept, of %s.",
                 ", ".join(sorted(f"{one.name} ({one.project})" for one, task in closing if task.cancelled())),
             )
-        else:
-            if self._lock is not None:
-                os.close(self._lock)
-                self._lock = None
         finally:
             self._shared.committer.stop()
             self._shared.reader.close()

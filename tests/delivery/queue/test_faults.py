@@ -15,7 +15,6 @@ from reconciler.delivery.queue.contract import Piece, QueueFault, Shortage
 from reconciler.delivery.queue.files import System
 from reconciler.delivery.queue.journal import JournalWalk
 from reconciler.delivery.queue.segments import QueueEntry
-from reconciler.model import errors
 from tests.delivery.queue import places
 from tests.delivery.queue.places import NOW, OBITUARY, Wanted, claimed, fill, payloads
 from tests.waiting import until
@@ -289,8 +288,6 @@ async def test_a_disk_that_hangs_at_the_end_is_waited_for_once_and_what_did_not_
         told = "The disk of the queues does not answer; what was not written is not kept, of a (shop), b (shop)."
         assert caplog.messages == [told]
         assert not any(one.done() for one in written)
-        with pytest.raises(errors.Refused, match="Another process uses the queues"):
-            await places.make(tmp_path).start()  # what hangs may still be written
     finally:
         system.mended.set()
 
