@@ -333,11 +333,15 @@ def _batch(one: Peeked) -> dict[str, Value]:
         "records": one.records,
         "bytes": None if one.payload is None else len(one.payload),
         "takenAt": _moment(one.taken_at),
-        "attempts": one.attempts,
-        "done": list[Value](sorted(one.done)),
     }
     if (died := one.obituary) is not None:
-        batch |= {"reason": died.reason.value, "status": died.status, "cause": died.cause, "diedAt": _moment(died.at)}
+        batch |= {
+            "attempts": died.attempts,
+            "reason": died.reason.value,
+            "status": died.status,
+            "cause": died.cause,
+            "diedAt": _moment(died.at),
+        }
         batch["answer"] = died.answer.decode("utf-8", "replace")
     return batch
 

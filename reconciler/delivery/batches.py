@@ -12,11 +12,9 @@ first one goes at once, and so does a backlog.
 
 import asyncio
 import logging
-import zlib
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
 from typing import NamedTuple
 
 from reconciler.delivery import http_sender
@@ -29,7 +27,6 @@ from reconciler.model.text import counted
 log = logging.getLogger(__name__)
 
 BURY_AGAIN_SECONDS = 30.0
-NOTED_EVERY = 64  # records of one batch that arrived one by one, after which that is remembered
 
 
 @dataclass(slots=True, eq=False)
@@ -45,9 +42,6 @@ class Lease:
     done: set[int] = field(default_factory=set)
     given_up: dict[tuple[Reason, int | None, bool], tuple[Obituary, tuple[int, ...]]] = field(default_factory=dict)
     is_leaving: bool = False  # the queue has been told
-
-    def __post_init__(self) -> None:
-        self.done |= self.queued.done
 
     @property
     def left(self) -> tuple[int, ...]:
@@ -146,42 +140,12 @@ class SendBatch:
             return f"{origin}:{first.number}:{self.place[1]}"
         if self.records is None:
             return f"{origin}:{first.number}-{last.number}"
-        return f"{origin}:{first.number}:{_span(self.records)}"
+        return f"{origin}:{first.number}:{self.records[0]}-{self.records[-1]}"
 
 
-def _span(records: Sequence[int]) -> str:
-    first, last = records[0], records[-1]
-    if last - first + 1 == len(records):
-        return f"{first}-{last}"
-    return f"{first}-{last}.{zlib.crc32(','.join(map(str, records)).encode()):08x}"  # with holes
-
-
-def merge_batches(leases: Sequence[Lease]) -> list[SendBatch]:
-    """Return as few send batches as can be of leases that were taken together, in their order.
-
-    A batch of which something is done gets one of its own, and one that an earlier process tried goes with its like:
-    none is given up early for the time that another one spent.
-    """
-    made: list[SendBatch] = []
-    for (is_begun, _, _), found in groupby(leases, key=_history):
-        some = tuple(found)
-        made += batch_each(some) if is_begun else [_send_batch(some, None)]
-    return made
-
-
-def _history(one: Lease) -> tuple[bool, int, int]:
-    return bool(one.done), one.queued.attempts, one.queued.spent
-
-
-def batch_each(leases: Sequence[Lease]) -> list[SendBatch]:
-    """Return a send batch for each lease."""
-    return [_send_batch((one,), one.left if one.done else None) for one in leases]
-
-
-def _send_batch(leases: tuple[Lease, ...], records: tuple[int, ...] | None) -> SendBatch:
-    """With the attempts that an earlier process made, and credit enough to find one record among all."""
-    first = leases[0].queued
-    made = SendBatch(leases, Credit(0), records, attempts=first.attempts, spent=first.spent / 1000)
+def send_batch(*leases: Lease) -> SendBatch:
+    """Return a batch of all records of some leases, with credit enough to find one record among all."""
+    made = SendBatch(leases, Credit(0))
     made.credit.left = made.size.bit_length() + 1
     return made
 
@@ -230,17 +194,6 @@ class Leases:
             )
         return data
 
-    def note_progress(self, batch: SendBatch) -> None:
-        """Remember what was tried, in case that the process ends."""
-        for one in batch.leases:
-            one.queued = one.queued._replace(attempts=batch.attempts, spent=round(batch.spent * 1000))
-            self.note_done(one)
-
-    def note_done(self, lease: Lease) -> None:
-        """Remember which of its records are done."""
-        lease.queued = lease.queued._replace(done=frozenset(lease.done))
-        self._queue.progressed(lease.queued)
-
     async def acknowledge(self, batch: SendBatch) -> None:
         """Settle a batch that arrived."""
         whole: list[Batch] = []
@@ -249,9 +202,8 @@ class Leases:
             if batch.records is not None:
                 one.done.update(batch.records)
             if one.parts:
-                if batch.size > 1 or len(one.done) % NOTED_EVERY == 0:
-                    self.note_done(one)
-            elif not one.given_up:
+                continue
+            if not one.given_up:
                 whole.append(one.queued)
                 self._let_go(one)
             else:
@@ -285,8 +237,6 @@ class Leases:
             del lease.given_up[kind]
             lease.done.update(places)
             self._buried(len(places), obituary)
-            if lease.given_up:
-                self.note_done(lease)
         self._let_go(lease)
 
     def withdraw(self, idle: Sequence[SendBatch]) -> tuple[frozenset[SendBatch], int]:
@@ -307,7 +257,7 @@ class Leases:
         self._leases.clear()
 
     def _release(self, left: Iterable[Lease]) -> None:
-        batches = [one.queued._replace(done=frozenset(one.done)) for one in left]
+        batches = [one.queued for one in left]
         for batch in batches:
             self._leases.pop(batch.number, None)
         if batches:
@@ -456,7 +406,7 @@ class Pending:
         records, size = sum(one.queued.records for one in leases), sum(one.queued.size for one in leases)
         is_backlog = is_single or records * 2 >= most_records or size * 2 >= most_bytes
         self._leases_at = now if is_backlog else now + self._environment.linger
-        made = batch_each(leases) if is_single else merge_batches(leases)
+        made = [send_batch(one) for one in leases] if is_single else [send_batch(*leases)]
         self.put(made)
         return made[0]
 

@@ -266,8 +266,6 @@ class QueueExporter(Exporter):
             self._pending.put_off(batch, delay=decision.delay)
         else:
             await self._give_up(batch, verdict)
-            return
-        self._leases.note_progress(batch)
 
     async def _give_up(self, batch: SendBatch, verdict: AnswerVerdict) -> None:
         is_retrying = self._destination.retry.enabled

@@ -38,20 +38,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
         yield running
 
 
-def test_attempts_and_the_time_spent_outlive_a_kill(daemon: Daemon, sink: Sink) -> None:
-    sink.script(sinks.says(422))
-    line = Line(daemon, sink).begin(**SECRET, **SELDOM)
-    line.sent("canary-body")
-    is_waiting(line)
-    daemons.until(lambda: acknowledged(line) or None, "what was tried is on disk")
-    daemon.kill()
-    daemon.start()
-    was_given_up_at_once(line)
-    sink.script(sinks.says(200))
-    assert daemon.post(f"/v1/destinations/{line.name}/delivery/replay", {}).status == 200
-    line.arrives("canary-body")
-
-
 def test_of_a_damaged_file_the_rest_is_delivered_and_the_damage_shown(daemon: Daemon, sink: Sink) -> None:
     small = {"type": "file_storage", "parameters": [{"name": "max_bytes", "value": 1 << 20}]}
     lines.apply(daemon, lines.resource("Extension", "small", small))
@@ -127,7 +113,7 @@ def test_whatever_an_endpoint_does_everything_arrives_in_the_end(daemon: Daemon)
             assert (shown["counts"]["dead"], shown["counts"]["taken"]) == (0, len(texts))
 
 
-def test_a_stop_waits_for_what_is_in_flight_and_keeps_the_rest_with_its_attempts(daemon: Daemon, sink: Sink) -> None:
+def test_a_stop_waits_for_what_is_in_flight_and_keeps_the_rest(daemon: Daemon, sink: Sink) -> None:
     with sinks.listening() as silent, sinks.listening() as refusing:
         slow, stuck = Line(daemon, sink).begin(**SECRET), Line(daemon, silent).begin(**SECRET)
         failed = Line(daemon, refusing).begin(**SECRET, **SELDOM)
@@ -144,7 +130,7 @@ def test_a_stop_waits_for_what_is_in_flight_and_keeps_the_rest_with_its_attempts
         assert time.monotonic() - started < DRAIN_SECONDS + END_SECONDS
         silent.script(sinks.says(200))
         daemon.start()
-        was_given_up_at_once(failed)
+        daemons.until(lambda: len(refusing.received) == 2 or None, "what failed is tried again")
         daemons.until(lambda: silent.accepted or None, "what was not answered is sent again")
         for line in (slow, stuck):
             line.becomes(lambda found: found["queue"]["batches"] == 0, "nothing is left of it")
@@ -159,25 +145,12 @@ def is_waiting(line: Line) -> None:
     assert len(line.sink.received) == 1
 
 
-def was_given_up_at_once(line: Line) -> None:
-    """It was tried once more, and was a dead letter, since the time that an earlier process had spent counted."""
-    shown = line.becomes(lambda found: found["counts"]["dead"] == 1, "it is given up")
-    assert (shown["queue"]["batches"], shown["deadLetters"]["batches"], shown["lastFailure"]["status"]) == (0, 1, 422)
-    assert [request.header("X-Service-Attempt") for request in line.sink.received] == ["1", "2"]
-    assert len({request.header("X-Service-Delivery-Id") for request in line.sink.received}) == 1
-
-
 def folder(line: Line) -> Path:
     """Where a destination's queue is."""
     (found,) = (
         file for file in line.daemon.state.glob("queues/*/*/queue.json") if f'"{line.name}"' in file.read_text()
     )
     return found.parent
-
-
-def acknowledged(line: Line) -> bytes:
-    """What the files say that tell what became of batches."""
-    return b"".join(file.read_bytes() for file in folder(line).rglob("*.ack"))
 
 
 def flip(file: Path, within: bytes) -> None:

@@ -8,7 +8,7 @@ is used from one event loop. One suite of tests proves the promises:
 - **Durability** (on disk, `sync: commit`). `append` is done when the batch is on disk; only then can it be claimed.
   After a crash every such batch is there, unless it was acknowledged; an acknowledged one may be there again.
 - **At least once.** A claimed batch leaves the queue by `delivered`, `bury` or `discard` only. After a crash, claimed
-  batches are first in line, in the original order, with the attempts that they had.
+  batches are first in line, in the original order.
 - **Nothing is dropped to make room.** The caller asks `room` first; `append` itself never refuses for the quota.
 - **A quota in full batches.** `max_batches` counts like `load`, not batches as they came: ten thousand small requests
   fill no queue.
@@ -47,19 +47,12 @@ class Shortage(StrEnum):
 
 
 class Batch(NamedTuple):
-    """One batch, without its bytes. Times are Unix milliseconds.
-
-    `spent` is how many milliseconds count against `max_elapsed_time`; `done` are the records, by their place in the
-    batch, that need no sending any more (format `single`).
-    """
+    """One batch, without its bytes. Times are Unix milliseconds."""
 
     number: int
     records: int
     size: int  # bytes of the payload
     taken_at: int
-    attempts: int = 0
-    spent: int = 0
-    done: frozenset[int] = frozenset()
 
 
 class Reason(StrEnum):
@@ -161,11 +154,8 @@ class Queue(Protocol):
     def delivered(self, batches: Sequence[Batch]) -> None:
         """Acknowledge batches: they leave the queue. This is written soon; after a crash before, they come again."""
 
-    def progressed(self, batch: Batch) -> None:
-        """Store `attempts`, `spent` and `done` of a claimed batch, for the next process."""
-
     def give_back(self, batches: Sequence[Batch]) -> None:
-        """Release claimed batches: they are first in line again, in their order, with the attempts that they have."""
+        """Release claimed batches: they are first in line again, in their order."""
 
     def bury(
         self, batch: Batch, payload: Sequence[Piece], obituary: Obituary, *, records: int, leaves: bool = True

@@ -27,7 +27,7 @@ from reconciler.delivery.queue.folders import FoundIdentity
 from reconciler.delivery.queue.journal import Journal, JournalWalk, Shared
 from reconciler.delivery.queue.memory import QueuedBatch, QueueLine
 from reconciler.delivery.queue.recovery import Recovered
-from reconciler.delivery.queue.segments import DeadLetterFrame, Progress, QueueEntry, Segment, Totals
+from reconciler.delivery.queue.segments import DeadLetterFrame, QueueEntry, Segment, Totals
 from reconciler.model.routes import Storage, Sync
 from reconciler.model.text import counted
 
@@ -299,13 +299,6 @@ class DiskQueue(QueueLine[QueueEntry]):
         left = [self.leave(batch.number) for batch in batches]
         self._journal.acknowledge(entry for entry in left if entry is not None)
 
-    def progressed(self, batch: Batch) -> None:
-        """See the contract."""
-        super().progressed(batch)
-        held = self.find_claimed(batch.number)
-        if held is not None:
-            self._journal.try_batch(held.source, Progress(batch.attempts, batch.spent, batch.done))
-
     # Dead letters.
 
     def bury(
@@ -413,12 +406,7 @@ class DiskQueue(QueueLine[QueueEntry]):
 
 
 def _queued(entry: QueueEntry) -> QueuedBatch[QueueEntry]:
-    """Return an entry as a batch, with the attempts that an earlier process made."""
-    batch = Batch(entry.number, entry.records, entry.size, entry.taken_at)
-    progress = entry.segment.acknowledged.progress.get(entry.number)
-    if progress is not None:
-        batch = batch._replace(attempts=progress.attempts, spent=progress.spent, done=progress.done)
-    return QueuedBatch(batch, entry)
+    return QueuedBatch(Batch(entry.number, entry.records, entry.size, entry.taken_at), entry)
 
 
 def _roll_bytes(most: int) -> int:

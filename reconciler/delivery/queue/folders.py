@@ -245,18 +245,13 @@ class PeekedState(StrEnum):
 
 
 class Peeked(NamedTuple):
-    """A batch or dead letter in a file. Times are Unix milliseconds; `payload` is None when it is damaged.
-
-    `done` are the records, by their place in the batch, that need no sending any more.
-    """
+    """A batch or dead letter in a file. Times are Unix milliseconds; `payload` is None when it is damaged."""
 
     state: PeekedState
     number: int
     records: int
     taken_at: int
     payload: bytes | None
-    attempts: int = 0
-    done: frozenset[int] = frozenset()
     obituary: Obituary | None = None
 
 
@@ -302,10 +297,5 @@ def _peeked(frame: Frame, payload: bytes, acknowledged: Acknowledgements, *, is_
         letter = segments.decode_dead_letter(whole) if whole is not None else None
         if letter is None:
             return Peeked(state, frame.number, frame.records, frame.taken_at, None)
-        obituary = letter.obituary
-        return Peeked(
-            state, frame.number, frame.records, letter.taken_at, letter.payload, obituary.attempts, obituary=obituary
-        )
-    progress = acknowledged.progress.get(frame.number)
-    attempts, done = (progress.attempts, progress.done) if progress is not None else (0, frozenset())
-    return Peeked(state, frame.number, frame.records, frame.taken_at, whole, attempts, done)
+        return Peeked(state, frame.number, frame.records, letter.taken_at, letter.payload, letter.obituary)
+    return Peeked(state, frame.number, frame.records, frame.taken_at, whole)

@@ -25,7 +25,6 @@ from reconciler.delivery.queue.recovery import Recovered
 from reconciler.delivery.queue.segments import (
     LONGEST_BYTES,
     SEGMENT_HEADER_BYTES,
-    Progress,
     QueueEntry,
     Segment,
     Totals,
@@ -124,7 +123,7 @@ class Journal:
         """Record that entries left. Entries that left before do not count again."""
         for entry in entries:
             if not entry.has_left:
-                entry.segment.acknowledged.leave(entry.number, entry.totals)
+                entry.segment.acknowledged.leave(entry.number, entry.number, entry.totals)
                 self._forget(entry.segment, entry.totals)
 
     def acknowledge_rest(self, segment: Segment, *, first: int, held: Totals) -> None:
@@ -132,21 +131,12 @@ class Journal:
         gone = segment.left.minus(held)
         last = segment.following.first - 1 if segment.following is not None else self.last
         if last >= first:
-            segment.acknowledged.leave_range(first, last, gone)
+            segment.acknowledged.leave(first, last, gone)
         self._forget(segment, gone)
 
     def _forget(self, segment: Segment, totals: Totals) -> None:
         segment.left = segment.left.minus(totals)
         self.left = self.left.minus(totals)
-        self._change(segment)
-
-    def try_batch(self, entry: QueueEntry, progress: Progress) -> None:
-        """Record an attempt."""
-        entry.segment.acknowledged.try_batch(entry.number, progress)
-        self._change(entry.segment)
-
-    def _change(self, segment: Segment) -> None:
-        """Write the acknowledgements of a segment soon."""
         segment.is_changed = True
         self._touch(segment)
 

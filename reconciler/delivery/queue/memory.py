@@ -71,17 +71,11 @@ class QueueLine(Generic[Source]):
         """Return a claimed batch."""
         return self._claims.get(number)
 
-    def progressed(self, batch: Batch) -> None:
-        """See the contract."""
-        if batch.number in self._claims:
-            self._claims[batch.number].batch = batch
-
     def give_back(self, batches: Sequence[Batch]) -> None:
         """See the contract."""
         for batch in batches:
             held = self._claims.pop(batch.number, None)
             if held is not None:
-                held.batch = batch
                 bisect.insort(self.ready, held, key=lambda one: one.batch.number)
         self.wake()
 

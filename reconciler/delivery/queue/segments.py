@@ -5,9 +5,8 @@ allocated beforehand. A segment ends at 16 MiB: small enough to be searched in 2
 back in small steps, large enough that 10 GB are 640 files. Its header says how much was ever appended before it, so
 only the last segment has to be read to know how much is queued.
 
-Beside a segment is a file of acknowledgements: which batches left, and what was tried of the others. Each change writes
-it anew. Its records have a checksum each. The first unreadable record ends the file: what follows is forgotten, and
-those batches are sent again.
+Beside a segment is a file of acknowledgements: which batches left. Each change writes it anew. Its records have a
+checksum each. The first unreadable record ends the file: what follows is forgotten, and those batches are sent again.
 
 Checksums are CRC-32 (zlib): it finds each error of up to 32 bits in a row, and takes 40 microseconds for 250 KB without
 the interpreter's lock. The checksum of a frame's header begins with the queue's mark, a secret number, so no log
@@ -28,14 +27,10 @@ from reconciler.delivery.queue.contract import Obituary, Piece, Reason
 ACKNOWLEDGEMENTS_MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgotten
 
-DONE = 1  # earlier versions wrote it for each batch
-PROGRESSED = 2
-SEVERAL = 3  # earlier versions also wrote 4, for a batch that had been a dead letter
+SEVERAL = 3  # earlier versions wrote others, too
 
 _RECORD = struct.Struct("<IIB")  # checksum of all after it, length of the body, kind
 _CHECKSUM_BYTES = 4
-_DONE = struct.Struct("<QII")  # number, records, bytes
-_PROGRESSED = struct.Struct("<QIQ")  # number, attempts, milliseconds; then a bit for each record that is done
 _SEVERAL = struct.Struct("<QQQQ")  # first number, batches, records, bytes; then a bit for each number
 
 
@@ -60,42 +55,18 @@ class Totals(NamedTuple):
 NOTHING = Totals()
 
 
-class Progress(NamedTuple):
-    """The attempts of a batch that has not left: see `contract.Batch`."""
-
-    attempts: int
-    spent: int
-    done: frozenset[int]
-
-
-def pack_places(places: Iterable[int]) -> bytes:
-    """Return small numbers as bits: bit i of byte j stands for 8 j + i."""
-    packed = bytearray()
-    for place in sorted(places):
-        packed.extend(bytes(place // 8 + 1 - len(packed)))
-        packed[place // 8] |= 1 << place % 8
-    return bytes(packed)
-
-
-def unpack_places(packed: bytes) -> frozenset[int]:
-    """Return the numbers that `pack_places` packed."""
-    return frozenset(8 * at + bit for at, byte in enumerate(packed) if byte for bit in range(8) if byte >> bit & 1)
-
-
 class Acknowledgements:
     """The acknowledgements of one segment, which begins with the number `first`.
 
-    `gone` sums what left, `progress` has what was tried of the rest. `length` is the file's.
+    `gone` sums what left. `length` is the file's.
     """
 
     def __init__(self, first: int, *, mark: int) -> None:
         self.first = first
         self.gone = Totals()
-        self.progress: dict[int, Progress] = {}
         self.length = 0
         self._mark = mark
         self._left = 0  # a bit for each number that left, from the first one on
-        self._records: dict[int, bytes] = {}  # of progress, by number
 
     def __contains__(self, number: int) -> bool:
         """Tell whether a batch left."""
@@ -105,32 +76,17 @@ class Acknowledgements:
         """Return the highest number that left, or the one before the first."""
         return self.first + self._left.bit_length() - 1
 
-    def leave(self, number: int, totals: Totals) -> None:
-        """Record that one batch left."""
-        self.leave_range(number, number, totals)
-        if number in self.progress:
-            del self.progress[number], self._records[number]
-
-    def leave_range(self, first: int, last: int, totals: Totals) -> None:
+    def leave(self, first: int, last: int, totals: Totals) -> None:
         """Record that all batches in a range of numbers left. Numbers that left before may be among them."""
         self._left |= ((1 << (last - first + 1)) - 1) << (first - self.first)
         self.gone = self.gone.plus(totals)
 
-    def try_batch(self, number: int, progress: Progress) -> None:
-        """Record an attempt."""
-        self.progress[number] = progress
-        body = _PROGRESSED.pack(number, progress.attempts, progress.spent) + pack_places(progress.done)
-        self._records[number] = self._record(PROGRESSED, body)
-
     def encode(self) -> bytes:
         """Return the bytes of the file."""
         left = self._left.to_bytes((self._left.bit_length() + 7) // 8, "little")
-        several = self._record(SEVERAL, _SEVERAL.pack(self.first, *self.gone) + left)
-        return b"".join([ACKNOWLEDGEMENTS_MAGIC, several, *self._records.values()])
-
-    def _record(self, kind: int, body: bytes) -> bytes:
-        sealed = _RECORD.pack(0, len(body), kind)[_CHECKSUM_BYTES:] + body
-        return zlib.crc32(sealed, self._mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
+        body = _SEVERAL.pack(self.first, *self.gone) + left
+        sealed = _RECORD.pack(0, len(body), SEVERAL)[_CHECKSUM_BYTES:] + body
+        return ACKNOWLEDGEMENTS_MAGIC + zlib.crc32(sealed, self._mark).to_bytes(_CHECKSUM_BYTES, "little") + sealed
 
     def read(self, data: bytes) -> None:
         """Take in the bytes of the file."""
@@ -142,24 +98,17 @@ class Acknowledgements:
             end = at + _RECORD.size + length
             if end > len(data) or zlib.crc32(data[at + _CHECKSUM_BYTES : end], self._mark) != checksum:
                 break
-            self._take(kind, data[at + _RECORD.size : end])
+            if kind == SEVERAL:
+                self._take(data[at + _RECORD.size : end])
             at = end
         self.length = at
 
-    def _take(self, kind: int, body: bytes) -> None:
+    def _take(self, body: bytes) -> None:
         """Take in one record. One of a number below the first is from before the file was emptied and used anew."""
-        (number,) = struct.unpack_from("<Q", body)
-        if number < self.first or (kind != SEVERAL and number in self):
-            return
-        if kind == DONE:
-            _, records, size = _DONE.unpack(body)
-            self.leave(number, Totals(1, records, size))
-        elif kind == PROGRESSED:
-            _, attempts, spent = _PROGRESSED.unpack_from(body)
-            self.try_batch(number, Progress(attempts, spent, unpack_places(body[_PROGRESSED.size :])))
-        elif kind == SEVERAL:
+        number, *totals = _SEVERAL.unpack_from(body)
+        if number >= self.first:
             self._left |= int.from_bytes(body[_SEVERAL.size :], "little") << (number - self.first)
-            self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))
+            self.gone = self.gone.plus(Totals(*totals))
 
 
 VERSION = 1

@@ -10,13 +10,12 @@ PLENTY = 1 << 40
 
 
 class ListQueue(MemoryQueue):
-    """`bury_faults` is how many more times burying fails; `lost` numbers have no payload; `progress` is all that was to
-    be remembered. Whatever is acknowledged, remembered or buried must be claimed.
+    """`bury_faults` is how many more times burying fails; `lost` numbers have no payload. Whatever is acknowledged or
+    buried must be claimed.
     """
 
     def __init__(self) -> None:
         super().__init__(max_batches=PLENTY, max_bytes=PLENTY)
-        self.progress: list[Batch] = []
         self.lost: set[int] = set()
         self.bury_faults = 0
 
@@ -49,11 +48,6 @@ class ListQueue(MemoryQueue):
     def delivered(self, batches: Sequence[Batch]) -> None:
         self._check(*batches)
         super().delivered(batches)
-
-    def progressed(self, batch: Batch) -> None:
-        self._check(batch)
-        self.progress.append(batch)
-        super().progressed(batch)
 
     def give_back(self, batches: Sequence[Batch]) -> None:
         self._check(*batches)

@@ -63,7 +63,7 @@ def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> 
 
 
 def test_a_part_that_arrives_lets_the_rest_be_divided_further() -> None:
-    (whole,) = batches.merge_batches([batches.Lease(Batch(1, 1024, 100, BEGAN))])
+    whole = batches.send_batch(batches.Lease(Batch(1, 1024, 100, BEGAN)))
     for _ in range(whole.credit.left):
         assert whole.divide()
     assert whole.divide() == []

@@ -18,7 +18,6 @@ from tests.delivery.exporter.worlds import (
     BEGAN,
     Time,
     attempts,
-    bodies,
     destination,
     exporting,
     otlp,
@@ -429,25 +428,6 @@ async def test_dead_letters_of_an_outage_before_a_restart_are_replayed_with_the_
         await sent(exporter)
 
     assert (sink.records, queue.dead) == ([2, 1], {})
-
-
-async def test_after_a_restart_nothing_is_given_up_for_the_time_that_something_else_spent(sink: Sink) -> None:
-    queue, time = ListQueue(), Time()
-    await put(queue, ["old"])
-    (old,) = queue.claim(most_records=1, most_bytes=1 << 20)
-    queue.give_back([old._replace(attempts=20, spent=290_000)])
-    new = [f"new {number}" for number in range(50)]
-    await put(queue, *([text] for text in new))
-    sink.script(sinks.says(415))
-    wanted = destination(sink.port, retry=Retry(max_elapsed=300.0))
-    async with exporting(wanted, queue, environment=time.environment()) as exporter:
-        await pass_time(time, exporter, seconds=60)
-        assert [bodies(data) for _, data in queue.dead.values()] == [["old"]]
-
-        sink.script(sinks.says(200))
-        await pass_time(time, exporter, seconds=60)
-
-    assert sorted(sink.records) == sorted(new)
 
 
 async def test_a_record_over_which_the_server_fails_does_not_hold_up_the_others_for_ever(sink: Sink) -> None:

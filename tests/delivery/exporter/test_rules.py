@@ -294,30 +294,14 @@ def test_a_delivery_id_holds_what_headers_may_hold_and_tells_a_new_queue_from_an
 
 
 def test_parts_of_a_batch_have_ids_of_their_own() -> None:
-    whole = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN))])[0]
+    whole = batches.send_batch(batches.Lease(Batch(7, 5, 100, BEGAN)))
     first, second = whole.halve()
     ids = [one.delivery_id(project="p", destination="d") for one in (whole, first, second)]
     alone = second.part([(3,), (2, 4)])[0]
-    holed = batches.merge_batches([batches.Lease(Batch(7, 5, 100, BEGAN, done=frozenset({2})))])[0]
 
     start = f"p/d/{BEGAN:x}:7"
     assert ids == [f"{start}-7", f"{start}:0-1", f"{start}:2-4"]
-    assert holed.delivery_id(project="p", destination="d").startswith(f"{start}:0-4.")
     assert alone.delivery_id(project="p", destination="d", is_single=True) == f"{start}:3"
-
-
-def test_batches_that_were_tried_before_go_with_their_like_and_new_ones_together() -> None:
-    tried = [Batch(number, 1, 10, BEGAN, attempts=9, spent=290_000) for number in (1, 2)]
-    new = [Batch(number, 1, 10, BEGAN) for number in (3, 4, 5)]
-    begun = [Batch(number, 2, 10, BEGAN, attempts=1, spent=5, done=frozenset({0})) for number in (6, 7)]
-    made = batches.merge_batches([batches.Lease(one) for one in (*tried, *new, *begun)])
-
-    assert [([one.queued.number for one in batch.leases], batch.attempts, batch.spent) for batch in made] == [
-        ([1, 2], 9, 290.0),
-        ([3, 4, 5], 0, 0.0),
-        ([6], 1, 0.005),
-        ([7], 1, 0.005),
-    ]
 
 
 # What is left of a batch

@@ -49,9 +49,7 @@ async def deliver(queue: DiskQueue, *, chance: random.Random) -> None:
                 case 0:
                     await queue.bury(batch, [payload], OBITUARY, records=1)
                 case 1:
-                    changed = batch._replace(attempts=batch.attempts + 1)
-                    queue.progressed(changed)
-                    queue.give_back([changed])
+                    queue.give_back([batch])
                     await asyncio.sleep(0)
                 case _:
                     tell("delivering", text)

@@ -3,12 +3,11 @@
 import asyncio
 import gc
 import tracemalloc
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from reconciler.delivery.queue import disk, journal
+from reconciler.delivery.queue import disk
 from reconciler.delivery.queue.contract import Depth
 from reconciler.delivery.queue.disk import DiskQueue
 from reconciler.model.routes import Sync
@@ -116,31 +115,6 @@ async def test_the_dead_letters_that_are_over_their_limit_expire_oldest_first(tm
         assert await queue.expire(before=0) == (3, 3)
         assert [(letter.data or b"")[:7] for letter in await places.letters(queue)] == [b"0000003", b"0000004"]
         assert queue.depth().dead_size <= 3000
-
-
-async def test_what_is_tried_for_weeks_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tried, times = 2000, 40
-    monkeypatch.setattr(journal, "FLUSH_SECONDS", 0.0)
-    async with places.opened(tmp_path) as queue:
-        await append(queue, 4000, size=1)
-        batches = await claimed(queue)
-        queue.delivered(batches[tried:])
-        path = queue.folder / "0000000000000001.ack"
-        seen: set[tuple[int, int]] = set()  # when it was written, and its lengths
-        for attempts in range(1, times + 1):
-            for batch in batches[:tried]:
-                queue.progressed(batch._replace(attempts=attempts))
-            await until(partial(has_grown, path, seen, attempts))
-        assert max(size for _, size in seen) < 100 * tried
-    async with places.opened(tmp_path) as queue:
-        found = await claimed(queue)
-        assert [(batch.number, batch.attempts) for batch in found] == [(one.number, times) for one in batches[:tried]]
-
-
-def has_grown(path: Path, seen: set[tuple[int, int]], times: int) -> bool:
-    if path.exists():
-        seen.add((path.stat().st_mtime_ns, path.stat().st_size))
-    return len(seen) >= times
 
 
 async def test_segments_of_tiny_batches_are_no_longer_than_others(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from reconciler.delivery.queue import appender, segments
 from reconciler.delivery.queue.contract import Obituary, Reason
-from reconciler.delivery.queue.segments import Acknowledgements, Frame, Progress, SegmentHeader, Totals
+from reconciler.delivery.queue.segments import Acknowledgements, Frame, SegmentHeader, Totals
 
 MARK = 77
 SHORT = st.binary(max_size=60)
@@ -84,11 +84,6 @@ def test_a_header_of_a_newer_version_is_told_from_a_damaged_one() -> None:
     assert segments.decode_segment(data[:-1]) is None
 
 
-@given(st.frozensets(st.integers(0, 300)))
-def test_places_come_back_as_they_were(places: frozenset[int]) -> None:
-    assert segments.unpack_places(segments.pack_places(places)) == places
-
-
 def read(data: bytes, *, first: int = 1) -> Acknowledgements:
     found = Acknowledgements(first, mark=MARK)
     found.read(data)
@@ -96,7 +91,7 @@ def read(data: bytes, *, first: int = 1) -> Acknowledgements:
 
 
 def told(found: Acknowledgements) -> tuple[object, ...]:
-    return [number for number in range(50) if number in found], found.gone, found.progress, found.highest()
+    return [number for number in range(50) if number in found], found.gone, found.highest()
 
 
 def record(kind: int, body: bytes) -> bytes:
@@ -106,30 +101,26 @@ def record(kind: int, body: bytes) -> bytes:
 
 def test_acknowledgements_come_back_as_they_were() -> None:
     written = Acknowledgements(2, mark=MARK)
-    written.try_batch(4, Progress(5, 6, frozenset({0, 9})))
-    written.try_batch(3, Progress(1, 1, frozenset()))
-    written.leave(3, Totals(1, 10, 100))
-    written.leave_range(6, 7, Totals(2, 20, 200))
-    progress = {4: Progress(5, 6, frozenset({0, 9}))}
-    assert told(written) == ([3, 6, 7], Totals(3, 30, 300), progress, 7)
+    written.leave(3, 3, Totals(1, 10, 100))
+    written.leave(6, 7, Totals(2, 20, 200))
+    assert told(written) == ([3, 6, 7], Totals(3, 30, 300), 7)
     file = written.encode()
     for data in (file, file + b"torn"):
         again = read(data, first=2)
         assert (told(again), again.length) == (told(written), len(file))
     before = read(file, first=4)  # the file was emptied: what is below its first does not count
-    assert told(before) == ([], Totals(), progress, 3)
+    assert told(before) == ([], Totals(), 3)
     other = Acknowledgements(2, mark=MARK + 1)
     other.read(file)
     assert other.gone == Totals()
 
 
-def test_acknowledgements_of_earlier_versions_are_read() -> None:
+def test_records_that_only_earlier_versions_wrote_are_passed_over() -> None:
     file = segments.ACKNOWLEDGEMENTS_MAGIC
-    file += record(2, (4).to_bytes(8, "little") + (1).to_bytes(4, "little") + (2).to_bytes(8, "little"))
-    for number in (3, 3, 4):
-        file += record(4, number.to_bytes(8, "little") + bytes(8))
-        file += record(1, number.to_bytes(8, "little") + (10).to_bytes(4, "little") + (100).to_bytes(4, "little"))
-    assert told(read(file, first=2)) == ([3, 4], Totals(2, 20, 200), {}, 4)
+    for kind in (1, 2, 4):
+        file += record(kind, (4).to_bytes(8, "little") + bytes(8))
+    file += record(3, b"".join(number.to_bytes(8, "little") for number in (3, 2, 20, 200)) + b"\x03")
+    assert told(read(file, first=2)) == ([3, 4], Totals(2, 20, 200), 4)
 
 
 @given(st.binary(max_size=1024), st.integers(100, 599) | st.none(), st.booleans(), SHORT)
