@@ -361,7 +361,7 @@ class Pending:
             return None
         now = self._picked_at = self._environment.monotonic()
         is_probe = not self._gate.is_up
-        if is_probe and not self._gate.breaker.may_probe(now):
+        if is_probe and not self._gate.may_probe(now):
             return None
         batch = self._in_line(now, is_probe=is_probe) if self._is_line else self._in_turn(now, is_probe=is_probe)
         if batch is None:
@@ -422,8 +422,8 @@ class Pending:
             idle = [min(self.idle, key=lambda one: one.place)] if self.idle else []
         if self._gate.is_up:
             times += [min(one.due for one in idle)] if idle else []
-        elif self._gate.breaker.probe_at > before:
-            times.append(self._gate.breaker.probe_at)
+        elif self._gate.probe_at > before:
+            times.append(self._gate.probe_at)
         elif idle and (first := min(one.not_before for one in idle)) > before:
             times.append(first)
         return min(times) - self._environment.monotonic() if times else None

@@ -14,9 +14,8 @@ import asyncio
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from reconciler.delivery.queue.contract import BATCH_BYTES, BATCH_RECORDS
@@ -89,63 +88,6 @@ def delivery_window(schedule: Schedule, now: datetime) -> DeliveryWindow:
 OPENS_AFTER = 5
 
 
-class BreakerPhase(StrEnum):
-    """The breaker lets through all, nothing, or one probe that is under way."""
-
-    CLOSED = "closed"
-    OPEN = "open"
-    PROBING = "probing"
-
-
-@dataclass(frozen=True, slots=True)
-class Breaker:
-    """`failures` counts those in a row: up to `OPENS_AFTER` while it is closed, then one more for each probe."""
-
-    phase: BreakerPhase = BreakerPhase.CLOSED
-    failures: int = 0
-    probe_at: float = 0.0
-
-    @property
-    def is_closed(self) -> bool:
-        """Tell whether requests go as they come."""
-        return self.phase is BreakerPhase.CLOSED
-
-    def may_probe(self, now: float) -> bool:
-        """Tell whether the one probe may go now."""
-        return self.phase is BreakerPhase.OPEN and now >= self.probe_at
-
-
-CLOSED = Breaker()
-
-
-def begin_probe(breaker: Breaker) -> Breaker:
-    """Begin the probe."""
-    assert breaker.phase is BreakerPhase.OPEN
-    return replace(breaker, phase=BreakerPhase.PROBING)
-
-
-def breaker_failed(breaker: Breaker, *, is_probe: bool, now: float, delay: float, retry_after: float) -> Breaker:
-    """A request failed in an outage's way. `delay` is how long the next probe waits, should it come to that, and
-    `retry_after` how long the endpoint asked for, 0 for nothing.
-
-    Of a request that was in flight when the breaker opened, and fails later, only `retry_after` counts.
-    """
-    asked = max(breaker.probe_at, now + retry_after) if retry_after else breaker.probe_at
-    if not breaker.is_closed and not (is_probe and breaker.phase is BreakerPhase.PROBING):
-        return replace(breaker, probe_at=asked)
-    failures = breaker.failures + 1
-    if failures < OPENS_AFTER:
-        return replace(breaker, failures=failures)
-    return Breaker(BreakerPhase.OPEN, failures, max(now + delay, asked))
-
-
-def breaker_abandoned(breaker: Breaker, *, at: float) -> Breaker:
-    """End a probe without an outcome: another may go from `at` on. A caller that waits for `probe_at` asks again."""
-    if breaker.phase is not BreakerPhase.PROBING:
-        return breaker
-    return replace(breaker, phase=BreakerPhase.OPEN, probe_at=max(at, breaker.probe_at))
-
-
 LOOK_SECONDS = 0.05  # the shortest wait
 LOOK_AGAIN_SECONDS = 30.0  # the longest wait for a window to open: the clock may jump
 
@@ -158,7 +100,9 @@ class SendGate:
         self._destination = destination
         self._window: DeliveryWindow | None = None
         self._looked_at = datetime.max.replace(tzinfo=UTC)  # for which the window is known, until it ends
-        self.breaker: Breaker = CLOSED
+        self._failures = 0  # in a row: up to OPENS_AFTER while the breaker is closed, then one more for each probe
+        self._is_probing = False
+        self.probe_at = 0.0  # while the breaker is open
 
     def change(self, destination: Destination) -> None:
         """Take over changed settings."""
@@ -172,7 +116,11 @@ class SendGate:
     @property
     def is_up(self) -> bool:
         """Tell whether the breaker lets everything through."""
-        return self.breaker.is_closed
+        return self._failures < OPENS_AFTER
+
+    def may_probe(self, now: float) -> bool:
+        """Tell whether the one probe may go now."""
+        return not self.is_up and not self._is_probing and now >= self.probe_at
 
     def window(self) -> DeliveryWindow | None:
         """Return the window now; None without a schedule."""
@@ -203,32 +151,40 @@ class SendGate:
 
     def probe(self) -> None:
         """The probe goes now."""
-        self.breaker = begin_probe(self.breaker)
+        assert not self.is_up
+        self._is_probing = True
 
     def hurry(self) -> None:
         """Somebody changed the endpoint: a probe may go at once, or as soon as the one under way has ended."""
-        if not self.breaker.is_closed:
-            self.breaker = replace(self.breaker, probe_at=self._environment.monotonic())
+        if not self.is_up:
+            self.probe_at = self._environment.monotonic()
 
     def abandon(self, *, seconds: float = 0.0) -> None:
         """The probe came to nothing that says anything about the endpoint; another may go after so many seconds."""
-        self.breaker = breaker_abandoned(self.breaker, at=self._environment.monotonic() + seconds)
+        if self._is_probing:
+            self._is_probing = False
+            self.probe_at = max(self.probe_at, self._environment.monotonic() + seconds)
 
     def note(self, verdict: AnswerVerdict, *, is_probe: bool) -> bool:
-        """Note the outcome of a request; tell whether the breaker opened or closed by it."""
-        before = self.breaker.is_closed
+        """Note the outcome of a request; tell whether the breaker opened or closed by it.
+
+        Of a request that was in flight when the breaker opened, and fails later, only its `Retry-After` counts.
+        """
+        was_up = self.is_up
         if verdict.delivered or not verdict.outage:
-            self.breaker = CLOSED
-        else:
-            attempts = max(self.breaker.failures + 2 - OPENS_AFTER, 1)
-            self.breaker = breaker_failed(
-                self.breaker,
-                is_probe=is_probe,
-                now=self._environment.monotonic(),
-                delay=retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random),
-                retry_after=verdict.retry_after,
-            )
-        return before is not self.breaker.is_closed
+            self._failures, self._is_probing, self.probe_at = 0, False, 0.0
+            return not was_up
+        now = self._environment.monotonic()
+        attempts = max(self._failures + 2 - OPENS_AFTER, 1)
+        delay = retry_interval(self._destination.retry, attempts=attempts, chance=self._environment.random)
+        asked = max(self.probe_at, now + verdict.retry_after) if verdict.retry_after else self.probe_at
+        if was_up or (is_probe and self._is_probing):
+            self._failures += 1
+            self._is_probing = False
+            asked = max(asked, now + delay)
+        if not self.is_up:
+            self.probe_at = asked
+        return was_up is not self.is_up
 
     def _instant(self) -> datetime:
         return datetime.fromtimestamp(self._environment.clock() / 1000, UTC)

@@ -196,7 +196,7 @@ class Exporter:
             raise Undelivered(f"Nothing is sent to {name} until a version of its Configurations can deliver.")
         if not gate.is_open:
             raise Undelivered(f"The delivery window of {name} is closed.")
-        if not gate.is_up and not gate.breaker.may_probe(self._environment.monotonic()):
+        if not gate.is_up and not gate.may_probe(self._environment.monotonic()):
             last = self._report.last_failure
             raise Undelivered(last.cause if last else f"The endpoint of {name} is down.")
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from reconciler.delivery import batches, breaker
+from reconciler.delivery import batches
 from reconciler.delivery import retry as delivery_retry
-from reconciler.delivery.breaker import OPENS_AFTER, Breaker, BreakerPhase, SendEnvironment
+from reconciler.delivery.breaker import SendEnvironment
 from reconciler.delivery.queue.contract import Batch
 from reconciler.delivery.retry import RetryDecision
 from reconciler.model.routes import Retry
@@ -42,21 +42,6 @@ def test_what_the_endpoint_asked_for_does_not_count_at_the_very_end_either() -> 
     assert delivery_retry.decide_retry(
         retry, attempts=9, spent=300.0, retry_after=60.0, chance=CHANCE
     ) == RetryDecision(60.0, 300.0)
-
-
-# The breaker
-
-
-def test_an_abandoned_probe_is_due_from_then_on_so_that_who_waits_for_that_instant_wakes() -> None:
-    probing = Breaker(BreakerPhase.PROBING, OPENS_AFTER + 2, probe_at=1.0)
-
-    assert breaker.breaker_abandoned(probing, at=5.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER + 2, probe_at=5.0)
-
-
-def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:
-    reopened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
-
-    assert breaker.breaker_failed(reopened, is_probe=True, now=16.0, delay=99.0, retry_after=0.0) == reopened
 
 
 # Dividing

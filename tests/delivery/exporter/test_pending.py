@@ -110,7 +110,7 @@ async def test_the_next_look_is_when_what_the_endpoint_asked_to_wait_for_may_be_
     world = made(time.environment(), consumers=consumers)
     await put_off_while_down(world, not_before=50.0, delay=50.0)
     assert world.pending.pick() is None
-    assert world.pending.next_in() == pytest.approx(world.gate.breaker.probe_at)
+    assert world.pending.next_in() == pytest.approx(world.gate.probe_at)
     time.now = 20.0
     assert world.pending.pick() is None
     assert world.pending.next_in() == pytest.approx(30.0)
@@ -158,7 +158,7 @@ async def test_a_probe_that_was_under_way_when_the_endpoint_was_corrected_is_fol
     gate.hurry()
     gate.abandon()
 
-    assert gate.breaker.may_probe(0.0)
+    assert gate.may_probe(0.0)
 
 
 async def test_of_all_that_waits_for_an_endpoint_each_has_its_turn_as_the_probe() -> None:

@@ -8,17 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reconciler.delivery import batches, breaker, http_sender
+from reconciler.delivery import batches, http_sender
 from reconciler.delivery import retry as delivery_retry
-from reconciler.delivery.breaker import CLOSED, OPENS_AFTER, Breaker, BreakerPhase
+from reconciler.delivery.breaker import OPENS_AFTER, SendGate
 from reconciler.delivery.http_client import Denied, FailureCause, HttpAnswer, HttpTarget, Unanswered
 from reconciler.delivery.otlp import skeletons
 from reconciler.delivery.queue.contract import Batch
-from reconciler.delivery.retry import LONGEST_RETRY_AFTER, RetryDecision
+from reconciler.delivery.retry import LONGEST_RETRY_AFTER, AnswerVerdict, RetryDecision
 from reconciler.model.routes import Endpoint, Retry
-from tests.delivery.exporter.worlds import BEGAN, bodies, otlp
+from tests.delivery.exporter.worlds import BEGAN, Time, bodies, destination, otlp
 
 ENDPOINT = Endpoint(host="hook.example", port=443)
+DOWN = AnswerVerdict(False, outage=True, status=503, cause="It answered 503.")
+UP = AnswerVerdict(True, outage=False, status=200)
+ALWAYS_FIVE = Retry(initial_interval=100.0, max_interval=5.0)
 retries = st.builds(
     Retry,
     enabled=st.just(True),
@@ -83,35 +86,51 @@ def test_without_retry_the_first_failure_is_the_last() -> None:
 # The breaker
 
 
-def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
-    now = CLOSED
+def opened_at_ten(time: Time) -> SendGate:
+    """A gate whose breaker opened, so that a probe may go from 15.0 on."""
+    gate = SendGate(time.environment(), destination(80, retry=ALWAYS_FIVE))
+    time.now = 10.0
     for _ in range(OPENS_AFTER - 1):
-        now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
-        assert now.is_closed
-    now = breaker.breaker_failed(now, is_probe=False, now=10.0, delay=5.0, retry_after=0.0)
-    assert (now.phase, now.may_probe(14.9), now.may_probe(15.0)) == (BreakerPhase.OPEN, False, True)
+        assert not gate.note(DOWN, is_probe=False)
+        assert gate.is_up
+    assert gate.note(DOWN, is_probe=False)
+    return gate
 
-    now = breaker.begin_probe(now)
-    assert not now.may_probe(1e9)
-    # What was in flight when it opened:
-    late = breaker.breaker_failed(now, is_probe=False, now=16.0, delay=9.0, retry_after=0.0)
-    assert late == now
-    now = breaker.breaker_failed(now, is_probe=True, now=16.0, delay=9.0, retry_after=0.0)
-    assert (now.may_probe(24.9), now.may_probe(25.0), now.failures) == (False, True, OPENS_AFTER + 1)
+
+def test_only_failures_in_a_row_open_it_and_then_one_probe_at_a_time_goes() -> None:
+    time = Time()
+    gate = opened_at_ten(time)
+    assert (gate.is_up, gate.may_probe(14.9), gate.may_probe(15.0)) == (False, False, True)
+
+    time.now = 16.0
+    gate.probe()
+    assert not gate.may_probe(1e9)
+    assert not gate.note(DOWN, is_probe=False)  # it was in flight when it opened
+    assert not gate.may_probe(1e9)
+    assert not gate.note(DOWN, is_probe=True)
+    assert (gate.may_probe(20.9), gate.may_probe(21.0)) == (False, True)
+    gate.probe()
+    assert gate.note(UP, is_probe=True)
+    assert gate.is_up
 
 
 def test_what_the_endpoint_asks_for_is_waited_whichever_request_it_answers_so() -> None:
-    opened = Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=15.0)
-    late = breaker.breaker_failed(opened, is_probe=False, now=11.0, delay=5.0, retry_after=300.0)
-    assert late == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=311.0)
-    assert breaker.breaker_failed(late, is_probe=False, now=12.0, delay=5.0, retry_after=1.0) == late
+    time = Time()
+    gate = opened_at_ten(time)
+    time.now = 11.0
+    gate.note(DOWN._replace(retry_after=300.0), is_probe=False)
+    assert gate.probe_at == 311.0
+    gate.note(DOWN._replace(retry_after=1.0), is_probe=False)
+    assert gate.probe_at == 311.0
 
-    probing = breaker.breaker_failed(
-        breaker.begin_probe(opened), is_probe=False, now=16.0, delay=5.0, retry_after=300.0
-    )
-    asked = Breaker(BreakerPhase.OPEN, OPENS_AFTER + 1, probe_at=316.0)
-    assert breaker.breaker_failed(probing, is_probe=True, now=17.0, delay=5.0, retry_after=0.0) == asked
-    assert breaker.breaker_abandoned(probing, at=17.0) == Breaker(BreakerPhase.OPEN, OPENS_AFTER, probe_at=316.0)
+    gate.probe()
+    time.now = 16.0
+    gate.note(DOWN._replace(retry_after=300.0), is_probe=False)
+    gate.note(DOWN, is_probe=True)
+    assert gate.probe_at == 316.0
+    gate.probe()
+    gate.abandon()
+    assert gate.probe_at == 316.0
 
 
 STEPS = st.tuples(
@@ -121,25 +140,40 @@ STEPS = st.tuples(
 
 @given(st.lists(STEPS, max_size=60))
 def test_whatever_happens_a_probe_is_always_ahead_or_under_way(steps: list[tuple[str, float, float]]) -> None:
-    now, state, probing = 0.0, CLOSED, False
+    time, probing = Time(), False
+    gate = SendGate(time.environment(), destination(80, retry=ALWAYS_FIVE))
     for step, seconds, asked in steps:
-        now += seconds
+        time.now += seconds
         if step == "ok":
-            state, probing = CLOSED, False
-        elif step == "probe" and state.may_probe(now):
-            state, probing = breaker.begin_probe(state), True
-        elif step == "abandon":
-            state, probing = breaker.breaker_abandoned(state, at=now), False
-        elif step == "fail":
-            state = breaker.breaker_failed(state, is_probe=probing, now=now, delay=30.0, retry_after=asked)
+            gate.note(UP, is_probe=probing)
             probing = False
-        assert state.is_closed or state.phase is BreakerPhase.PROBING or state.may_probe(now + 30.0)
-        assert state.is_closed == (state.failures < OPENS_AFTER)
+        elif step == "probe" and gate.may_probe(time.now):
+            gate.probe()
+            probing = True
+        elif step == "abandon":
+            gate.abandon()
+            probing = False
+        elif step == "fail":
+            gate.note(DOWN._replace(retry_after=asked), is_probe=probing)
+            probing = False
+        assert gate.is_up or probing or gate.may_probe(time.now + 30.0)
 
 
 def test_an_abandoned_probe_lets_another_go_at_once() -> None:
-    assert breaker.breaker_abandoned(Breaker(BreakerPhase.PROBING, 9, 1.0), at=5.0).may_probe(5.0)
-    assert breaker.breaker_abandoned(CLOSED, at=5.0) == CLOSED
+    time = Time()
+    gate = opened_at_ten(time)
+    time.now = 20.0
+    gate.probe()
+    gate.abandon()
+    assert (gate.may_probe(20.0), gate.probe_at) == (True, 20.0)  # due from then on, for who waits for that instant
+
+
+def test_a_probe_that_fails_after_the_breaker_opened_anew_says_nothing_new() -> None:
+    time = Time()
+    gate = opened_at_ten(time)
+    time.now = 14.0
+    assert not gate.note(DOWN, is_probe=True)
+    assert gate.probe_at == 15.0
 
 
 # What answers mean
