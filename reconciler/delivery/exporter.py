@@ -12,20 +12,16 @@ import json
 from collections.abc import Sequence
 
 from reconciler.delivery import http_sender
-from reconciler.delivery.breaker import SendEnvironment, SendGate
+from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment, SendGate
 from reconciler.delivery.http_sender import Channel, HttpSender
 from reconciler.delivery.otlp import bodies as record_json
 from reconciler.delivery.queue.contract import Obituary, Piece
-from reconciler.delivery.reporting import DeliveryCounts, ExporterState, ReportSnapshot, SendReport, TestOutcome
+from reconciler.delivery.reporting import HELD, DeliveryCounts, ExporterState, SendReport, TestOutcome
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model import errors
 from reconciler.model.routes import Destination, Format
 
 TEST_MESSAGE = "A test of this destination, asked for by a person."
-HELD = (
-    "Nothing is sent: the Configurations that deliver to it cannot by their present version, and their last good route "
-    "led elsewhere. status.delivery of each says what to correct; records wait in the queue."
-)
 
 
 class Undelivered(errors.Transient):
@@ -228,22 +224,14 @@ class Exporter:
 
     # State.
 
-    def shown(self) -> ReportSnapshot:
-        """Return its state at this moment."""
-        state, report = self._state, self._report
-        report.change(state)
-        return ReportSnapshot(
-            state=state,
-            message=self._message(state),
-            since=report.since,
-            in_flight=self.in_flight,
-            waiting=self.waiting,
-            counts=report.counts,
-            last_success=report.last_success,
-            last_failure=report.last_failure,
-            failing_since=report.failing_since,
-            window=self._gate.window(),
-        )
+    def shown(self) -> SendReport:
+        """Return its report, with the state at this moment."""
+        self._report.change(self._state)
+        return self._report
+
+    def window(self) -> DeliveryWindow | None:
+        """Return its delivery window now; None without a schedule."""
+        return self._gate.window()
 
     @property
     def _state(self) -> ExporterState:
@@ -255,11 +243,3 @@ class Exporter:
         if self._is_busy:
             return ExporterState.SENDING
         return ExporterState.WAITING if self.waiting else ExporterState.IDLE
-
-    def _message(self, state: ExporterState) -> str:
-        if state is ExporterState.HELD:
-            return HELD
-        if state is ExporterState.CLOSED:
-            return "Outside of its delivery window; records are queued until it opens."
-        last = self._report.last_failure
-        return last.cause if last is not None and state in (ExporterState.DOWN, ExporterState.WAITING) else ""

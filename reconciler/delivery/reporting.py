@@ -5,13 +5,17 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import NamedTuple
 
-from reconciler.delivery.breaker import DeliveryWindow, SendEnvironment
+from reconciler.delivery.breaker import SendEnvironment
 from reconciler.delivery.queue.contract import Obituary
 from reconciler.delivery.retry import AnswerVerdict
 from reconciler.model.text import counted
 
 log = logging.getLogger(__name__)
 
+HELD = (
+    "Nothing is sent: the Configurations that deliver to it cannot by their present version, and their last good route "
+    "led elsewhere. status.delivery of each says what to correct; records wait in the queue."
+)
 TELL_SECONDS = 10.0  # between two log lines about dead letters
 
 
@@ -66,32 +70,17 @@ class DeliveryCounts:
             setattr(self, field.name, getattr(self, field.name) + getattr(other, field.name))
 
 
-class ReportSnapshot(NamedTuple):
-    """One moment. `since`, `last_success` and `failing_since` are Unix ms; `in_flight` and `waiting` count batches.
+class SendReport:
+    """The report of one destination. `since`, `last_success` and `failing_since` are Unix ms.
 
     `failing_since` is when the first request failed of those after which nothing arrived, as long as there is something
     to send: `since` is another at each attempt.
     """
 
-    state: ExporterState
-    message: str
-    since: int
-    in_flight: int
-    waiting: int
-    counts: DeliveryCounts
-    last_success: int | None
-    last_failure: SendFailure | None
-    failing_since: int | None
-    window: DeliveryWindow | None
-
-
-class SendReport:
-    """The report of one destination."""
-
     def __init__(self, environment: SendEnvironment, *, project: str, name: str) -> None:
         self._environment = environment
         self._who = f"{name} in the project {project}"
-        self._state = ExporterState.IDLE
+        self.state = ExporterState.IDLE
         self.since = environment.clock()
         self.counts = DeliveryCounts()
         self.last_success: int | None = None
@@ -104,9 +93,19 @@ class SendReport:
         """Note the present state."""
         if state is ExporterState.IDLE:
             self.failing_since = None  # nothing is left that could fail
-        if state is not self._state:
-            self._state = state
+        if state is not self.state:
+            self.state = state
             self.since = self._environment.clock()
+
+    @property
+    def message(self) -> str:
+        """Why nothing is sent, or the last failure of what waits."""
+        if self.state is ExporterState.HELD:
+            return HELD
+        if self.state is ExporterState.CLOSED:
+            return "Outside of its delivery window; records are queued until it opens."
+        last = self.last_failure
+        return last.cause if last is not None and self.state in (ExporterState.DOWN, ExporterState.WAITING) else ""
 
     def outcome(self, verdict: AnswerVerdict, *, records: int) -> None:
         """Note the outcome of one request."""

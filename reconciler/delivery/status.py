@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from reconciler.delivery.breaker import DeliveryWindow
 from reconciler.delivery.lanes import MEMORY, NOWHERE, Lane
 from reconciler.delivery.queue.contract import Depth, load
-from reconciler.delivery.reporting import DeliveryCounts, ReportSnapshot, SendFailure, TestOutcome
+from reconciler.delivery.reporting import DeliveryCounts, SendFailure, SendReport, TestOutcome
 from reconciler.model.clock import rfc3339
 
 ORPHANED = "A queue is left, and nothing is known of its destination any more: apply it again, or discard the queue."
@@ -45,7 +45,7 @@ def shown_delivery(lanes: Sequence[Lane], configurations: Sequence[str], *, answ
         "counts": _counts(lanes),
         "lastSuccess": None if now is None else _instant(now.last_success),
         "lastFailure": None if now is None else _failure(now.last_failure, answers=answers),
-        "window": None if now is None else _window(now.window),
+        "window": None if first.exporter is None else _window(first.exporter.window()),
         "configurations": [*configurations],
     }
 
@@ -72,7 +72,7 @@ def shown_test(outcome: TestOutcome) -> dict[str, Any]:
     }
 
 
-def _message(lanes: Sequence[Lane], now: ReportSnapshot | None) -> str:
+def _message(lanes: Sequence[Lane], now: SendReport | None) -> str:
     if now is None:
         return ORPHANED
     if any(lane.is_refused for lane in lanes):
@@ -88,7 +88,7 @@ def _message(lanes: Sequence[Lane], now: ReportSnapshot | None) -> str:
 
 
 def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
-    states = [lane.exporter.shown() for lane in lanes if lane.exporter is not None]
+    exporters = [lane.exporter for lane in lanes if lane.exporter is not None]
     first = lanes[0]
     buffering = None if first.destination is None else first.destination.buffering
     storage = None if buffering is None else buffering.storage
@@ -102,8 +102,8 @@ def _queue(lanes: Sequence[Lane], depths: Sequence[Depth]) -> dict[str, Any]:
         "maxBatches": buffering.max_batches if buffering is not None and buffering.queue else None,
         "maxBytes": storage.max_bytes if storage is not None else None,
         "oldest": _oldest([depth.oldest for depth in depths]),
-        "inFlight": sum(state.in_flight for state in states),
-        "waiting": sum(state.waiting for state in states),
+        "inFlight": sum(one.in_flight for one in exporters),
+        "waiting": sum(one.waiting for one in exporters),
         "quarantined": sum(depth.quarantined for depth in depths),
         "lost": sum(depth.lost for depth in depths),
         "refused": any(lane.is_refused for lane in lanes),

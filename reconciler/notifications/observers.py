@@ -12,7 +12,7 @@ import msgspec
 
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
-from reconciler.delivery.reporting import ExporterState, ReportSnapshot
+from reconciler.delivery.reporting import ExporterState, SendReport
 from reconciler.delivery.status import DeliveryFigures, fullness
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.model import ids
@@ -485,7 +485,7 @@ def _of_destination(project: str, name: str, lanes: list[Lane], *, now: datetime
         yield Finding(cause, severity, title, f"It is {percent} percent full or more.", fading=full < NEARLY_FULL)
 
 
-def _gets_nothing_through(shown: ReportSnapshot, now: datetime) -> bool:
+def _gets_nothing_through(shown: SendReport, now: datetime) -> bool:
     """Return True when requests have failed for a while and none arrived between them, while the endpoint counts as up:
     one that refuses all requests is not down.
     """

@@ -13,7 +13,7 @@ import pytest
 from reconciler.delivery import tls
 from reconciler.delivery.lanes import Lane
 from reconciler.delivery.queue.contract import Depth
-from reconciler.delivery.reporting import DeliveryCounts, ExporterState, ReportSnapshot, SendFailure
+from reconciler.delivery.reporting import DeliveryCounts, ExporterState, SendFailure
 from reconciler.delivery.secrets import SecretDirectory, SecretSources
 from reconciler.delivery.status import DeliveryFigures
 from reconciler.model.errors import OPEN_FILES
@@ -65,7 +65,7 @@ def lane(
     at = int(clock().timestamp() * 1000)
     failure = SendFailure(at, 503, "The destination siem answered 503.", b"canary-answer")
     failing_since = None if failing is None else at - int(failing * 1000)
-    shown = ReportSnapshot(state, "", at, 0, 0, DeliveryCounts(), None, failure, failing_since, None)
+    shown = SimpleNamespace(state=state, last_success=None, last_failure=failure, failing_since=failing_since)
     exporter: Any = SimpleNamespace(shown=lambda: shown, is_up=state is not ExporterState.DOWN)
     queue: Any = SimpleNamespace(depth=lambda: depth or Depth())
     destination = Destination(name="siem", endpoint=Endpoint(host="a.example"), buffering=Buffering(max_batches=100))

@@ -31,7 +31,7 @@ async def test_what_waits_for_an_endpoint_that_is_down_is_discarded(queue: Queue
                 await pass_time(time, exporter, seconds=1)
             assert queue.depth().claimed
             assert await discarded(exporter, queue) == (8, 16)
-            assert (queue.depth().batches, exporter.shown().waiting) == (0, 0)
+            assert (queue.depth().batches, exporter.waiting) == (0, 0)
             assert await discarded(exporter, queue) == (0, 0)
 
             sink.script(sinks.says(200))
@@ -50,7 +50,7 @@ async def test_what_is_taken_after_a_discard_does_not_wait_for_what_is_gone(queu
         wanted = destination(sink.port, consumers=consumers, retry=Retry())
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["1"])
-            await settle(lambda: exporter.shown().waiting == 1)
+            await settle(lambda: exporter.waiting == 1)
             assert await discarded(exporter, queue) == (1, 1)
             await quiet()
             await put(queue, ["2"])
@@ -66,7 +66,7 @@ async def test_what_is_in_flight_is_neither_discarded_nor_counted_and_arrives_on
         wanted = destination(sink.port, consumers=2, retry=Retry())
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["waits"])
-            await settle(lambda: exporter.shown().waiting == 1)
+            await settle(lambda: exporter.waiting == 1)
             await put(queue, ["goes"])
             await settle(lambda: sink.busy == 1 and goes(sink))
             assert await discarded(exporter, queue) == (1, 1)
@@ -96,7 +96,7 @@ async def test_a_batch_that_is_in_flight_in_part_is_spared_and_what_of_it_waits_
             await settle(lambda: sink.busy == 1 and goes(sink) and exporter.shown().last_failure is not None)
             tried = len(sink.received)
             assert await discarded(exporter, queue) == (0, 0)
-            await settle(lambda: exporter.shown().waiting == 1 and exporter.shown().in_flight == 0)
+            await settle(lambda: exporter.waiting == 1 and exporter.in_flight == 0)
             await quiet()
             assert ([one.body for one in sink.received[tried:]], sink.records) == ([], ["goes"])
             assert await discarded(exporter, queue) == (1, 1)  # the other of its two records arrived

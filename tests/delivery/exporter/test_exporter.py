@@ -105,7 +105,7 @@ async def test_what_arrives_later_is_sent_too_and_small_batches_that_come_close_
                 await put(queue, [str(one)])
             await settle(lambda: len(sink.received) == 1)
             await put(queue, ["5"])
-            await settle(lambda: exporter.shown().in_flight == 0)
+            await settle(lambda: exporter.in_flight == 0)
             await quiet()
             await put(queue, ["6"])
             await pass_time(time, exporter, seconds=0.01)
@@ -152,9 +152,9 @@ async def test_a_waiting_batch_holds_no_consumer() -> None:
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             for number in (1, 2):
                 await put(queue, ["bad"])
-                await settle(lambda number=number: exporter.shown().waiting == number)  # type: ignore[misc]
+                await settle(lambda number=number: exporter.waiting == number)  # type: ignore[misc]
             await put(queue, ["good"])
-            await settle(lambda: len(sink.accepted) == 1 and exporter.shown().in_flight == 0)
+            await settle(lambda: len(sink.accepted) == 1 and exporter.in_flight == 0)
 
             assert exporter.shown().state is ExporterState.WAITING
             assert sink.records == ["good"]
@@ -452,7 +452,7 @@ async def test_the_format_may_change_while_something_waits() -> None:
         array = destination(sink.port, retry=Retry())
         async with exporting(array, queue, environment=time.environment()) as exporter:
             await put(queue, ["1", "2"], ["3"])
-            await settle(lambda: exporter.shown().waiting == 2)
+            await settle(lambda: exporter.waiting == 2)
             sink.script(sinks.says(503), sinks.says(200))
             exporter.change(single(array))
             await pass_time(time, exporter, seconds=8)
@@ -587,7 +587,7 @@ async def test_since_when_nothing_arrives_outlasts_attempts_until_something_does
         sink.choose(poison("refused"))  # type: ignore[arg-type]
         async with exporting(destination(sink.port, retry=steady), queue, environment=time.environment()) as exporter:
             await put(queue, ["refused"])
-            await settle(lambda: exporter.shown().waiting == 1)
+            await settle(lambda: exporter.waiting == 1)
             await pass_time(time, exporter, seconds=40)
             assert exporter.shown().since > BEGAN
             assert (exporter.shown().state, exporter.shown().failing_since) == (ExporterState.WAITING, BEGAN)

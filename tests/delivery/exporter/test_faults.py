@@ -337,7 +337,7 @@ async def test_an_outage_of_hours_loses_nothing_and_asks_one_at_a_time(sink: Sin
         asked = len(sink.received)
         assert hours * 3_600 / 45 < asked < hours * 3_600 / 15 + 50
         assert (len(queue.batches), queue.dead) == (hours * 50, {})
-        assert exporter.shown().waiting <= hours * 50
+        assert exporter.waiting <= hours * 50
 
         sink.script(sinks.says(200))
         await pass_time(time, exporter, seconds=60)
@@ -370,7 +370,7 @@ async def test_an_outage_of_a_day_loses_nothing_of_what_the_quota_of_a_queue_on_
             await pass_time(time, exporter, seconds=3600)
         depth = queue.depth()
         assert (len(taken), refused) == (quota, [Shortage.BATCHES] * (24 * 150 - quota))
-        assert MOST_WAITING <= exporter.shown().waiting < quota
+        assert MOST_WAITING <= exporter.waiting < quota
         assert (depth.batches, depth.dead_batches, exporter.shown().state) == (quota, 0, ExporterState.DOWN)
 
         sink.script(sinks.says(200))
@@ -403,7 +403,7 @@ async def test_dead_letters_of_an_outage_are_replayed_when_it_ends_and_no_others
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         for text in ("bad", "a", "b", "c", "d", "e"):
             await put(queue, [text])
-            await settle(lambda: exporter.shown().in_flight == 0 and not queue.batches)
+            await settle(lambda: exporter.in_flight == 0 and not queue.batches)
         assert exporter.shown().state is ExporterState.DOWN
         assert len(queue.dead) == 6
         await put(queue, ["f"])
@@ -465,7 +465,7 @@ async def test_when_the_endpoint_is_back_all_that_waited_for_it_goes_at_once(sin
     async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
         for number in range(5):
             await put(queue, [str(number)])
-            await settle(lambda: exporter.shown().in_flight == 0 and not queue.unclaimed)
+            await settle(lambda: exporter.in_flight == 0 and not queue.unclaimed)
         assert exporter.shown().state is ExporterState.DOWN
         await pass_time(time, exporter, seconds=8)
 
@@ -479,7 +479,7 @@ async def test_only_the_records_that_may_be_sent_find_out_whether_the_endpoint_i
     async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
         for number in range(5):
             await put(queue, [str(number)])
-            await settle(lambda: exporter.shown().in_flight == 0 and not queue.unclaimed)
+            await settle(lambda: exporter.in_flight == 0 and not queue.unclaimed)
         assert exporter.shown().state is ExporterState.DOWN
         await pass_time(time, exporter, seconds=299)
         assert [one.body for one in sink.received].count(b"[0]") == 1
@@ -585,7 +585,7 @@ async def test_a_clock_that_jumps_neither_stalls_nor_drops_anything(sink: Sink, 
     wanted = destination(sink.port, retry=Retry())
     async with exporting(wanted, queue, environment=time.environment()) as exporter:
         await put(queue, ["1"])
-        await settle(lambda: exporter.shown().waiting == 1)
+        await settle(lambda: exporter.waiting == 1)
         time.jump = jump
         await pass_time(time, exporter, seconds=25)
 

@@ -51,7 +51,7 @@ async def test_all_of_a_call_has_a_limit_of_time_however_slowly_each_record_is_t
             with pytest.raises(Undelivered, match=r"did not get all of the records of a request within 0\.4 s; send"):
                 await exporter.deliver([otlp(*map(str, range(1000)))])
             shown = exporter.shown()
-            assert (shown.in_flight, shown.state) == (0, ExporterState.IDLE)
+            assert (exporter.in_flight, shown.state) == (0, ExporterState.IDLE)
             assert shown.last_failure is not None
             assert "within 0.4 s" in shown.last_failure.cause
             assert 2 <= shown.counts.delivered <= 8

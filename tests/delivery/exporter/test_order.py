@@ -34,7 +34,7 @@ async def test_nothing_overtakes_what_waits_for_another_attempt(queue: Queue, fo
         wanted = form(destination(sink.port, consumers=1, retry=Retry()))
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, ["first"])
-            await settle(lambda: exporter.shown().waiting == 1)
+            await settle(lambda: exporter.waiting == 1)
             await put_apart(queue, ["second"], ["third", "fourth"])
             await pass_time(time, exporter, seconds=2)
             assert (sink.records, exporter.shown().state) == ([], ExporterState.WAITING)
@@ -107,7 +107,7 @@ async def test_what_waits_comes_into_line_when_there_is_one_consumer_from_now_on
         async with exporting(many, queue, environment=time.environment()) as exporter:
             for number in (1, 2, 3):
                 await put(queue, [str(number)])
-                await settle(lambda number=number: exporter.shown().waiting == number)  # type: ignore[misc]
+                await settle(lambda number=number: exporter.waiting == number)  # type: ignore[misc]
             exporter.change(destination(sink.port, consumers=1, retry=Retry()))
             await put(queue, ["4"])
             sink.script(sinks.says(200))
@@ -140,7 +140,7 @@ async def test_what_is_left_of_batches_after_a_restart_goes_in_order(queue: Queu
         wanted = single(destination(sink.port, consumers=4, retry=Retry()))
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put_apart(queue, ["a", "b"], ["c"], ["d", "e"])
-            await settle(lambda: exporter.shown().waiting == 2 and exporter.shown().in_flight == 0)
+            await settle(lambda: exporter.waiting == 2 and exporter.in_flight == 0)
         assert sorted(sink.records) == ["a", "c", "e"]
 
         await put(queue, ["f"])

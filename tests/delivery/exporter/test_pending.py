@@ -168,7 +168,7 @@ async def test_of_all_that_waits_for_an_endpoint_each_has_its_turn_as_the_probe(
         async with exporting(destination(sink.port, retry=Retry()), queue, environment=time.environment()) as exporter:
             for number in range(5):
                 await put(queue, [str(number)])
-                await settle(lambda number=number: exporter.shown().waiting == number + 1)  # type: ignore[misc]
+                await settle(lambda number=number: exporter.waiting == number + 1)  # type: ignore[misc]
             before = len(sink.received)
             await pass_time(time, exporter, seconds=600)
 

@@ -131,7 +131,7 @@ async def test_an_outage_does_not_take_a_batch_apart(queue: Queue) -> None:
         async with exporting(wanted, queue, environment=time.environment()) as exporter:
             await put(queue, [str(number) for number in range(200)])
             await pass_time(time, exporter, seconds=3600)
-            assert exporter.shown().waiting == 1
+            assert exporter.waiting == 1
             sink.script(sinks.says(200))
             await pass_time(time, exporter, seconds=60)
 

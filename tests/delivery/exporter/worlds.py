@@ -99,11 +99,11 @@ async def pass_time(time: Time, exporter: Exporter, *, seconds: float) -> None:
     """Let so many seconds pass; requests take none of them."""
     until = time.now + seconds
     while True:
-        await settle(lambda: exporter.shown().in_flight == 0)
+        await settle(lambda: exporter.in_flight == 0)
         await quiet()
-        if exporter.shown().in_flight == 0 and not time.advance(until):
+        if exporter.in_flight == 0 and not time.advance(until):
             await quiet()
-            if exporter.shown().in_flight == 0:
+            if exporter.in_flight == 0:
                 return
 
 
