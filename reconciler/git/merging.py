@@ -249,7 +249,7 @@ class MemoryRepository:
 MAX_NAMED = 100  # files in conflict
 MAX_SHOWN = 10  # of them in the message
 MAX_VIRTUAL_BASES = 4  # of one another: histories that cross many times would have them without end
-MAX_BASES = 8  # where two histories part: ordinary ones have one
+MAX_BASES = 2  # where two histories part: ordinary ones have one
 
 
 class Conflicts(Refused):
@@ -368,43 +368,28 @@ class _Merging:
         self._flags = flags
 
     def tree(self, found: tuple[str, ...], one: str, other: str) -> str:
-        """The merged tree of two commits with the merge bases `found`. Raises Conflicts."""
-        base = self._base(found)
-        if base is None:
-            return self._by_each(found, one, other)
-        return self._written(self._merge(base, self._tree_of(one), self._tree_of(other)))
+        """The merged tree of two commits with the merge bases `found`. Raises Conflicts, Refused."""
+        return self._written(self._merge(self._base(found), self._tree_of(one), self._tree_of(other)))
 
-    def _base(self, found: tuple[str, ...], depth: int = 0) -> str | None:
-        """The one tree to start from: of several merge bases what they merge to, as git has it; None if they conflict.
+    def _base(self, found: tuple[str, ...], depth: int = 0) -> str:
+        """The one tree to start from: of two merge bases what they merge to, as git has it. Raises Conflicts, Refused.
 
-        Then git would go on with what is in conflict. Libgit2, left to itself, goes on with a tree that lacks such
-        files, and takes for deleted what git finds to conflict.
+        If they conflict, git would go on with what is in conflict. Libgit2, left to itself, goes on with a tree that
+        lacks such files, and takes for deleted what git finds to conflict.
         """
         if len(found) == 1:
             return self._tree_of(found[0])
-        if len(found) > 2 or depth == MAX_VIRTUAL_BASES:
-            return None
+        relation = None
+        if len(found) <= MAX_BASES and depth < MAX_VIRTUAL_BASES:
+            relation = history_relation(self._repository.git, *found)
+        if relation is None:
+            raise Refused("the two histories cross too often; merge the base into the head with git")
         one, other = found
-        relation = history_relation(self._repository.git, one, other)
-        base = None if relation is None else self._base(relation.bases, depth + 1)
-        if base is None:
-            return None
+        base = self._base(relation.bases, depth + 1)
         sides = self._tree_of(one), self._tree_of(other)
         if not check_weight(self._snapshot, base, sides):
             self._flags = MergeFlag(0)
-        index = self._merge(base, *sides)
-        return None if index.conflicts is not None else self._written(index)
-
-    def _by_each(self, found: tuple[str, ...], one: str, other: str) -> str:
-        """Merge as if each base were the only one. What they do not agree about is a conflict."""
-        if len(found) > MAX_BASES:
-            raise Refused(f"the two histories cross at more than {MAX_BASES} commits; rebase the head on the base")
-        sides = self._tree_of(one), self._tree_of(other)
-        made = [self._written(self._merge(self._tree_of(base), *sides)) for base in found]
-        for tree in made[1:]:
-            if differing := differences(self._snapshot, made[0], tree):
-                raise Conflicts(tuple(sorted(map(trees.escaped_path, differing))))
-        return made[0]
+        return self._written(self._merge(base, *sides))
 
     def _merge(self, base: str, ours: str, theirs: str) -> pygit2.Index:
         return self._repository.merger.merge_trees(base, ours, theirs, flags=self._flags)

@@ -22,26 +22,6 @@ from reconciler.model.errors import Refused
 MAX_CACHED_BYTES = 16 << 20  # 16 MiB, of all folders that are kept
 
 
-class FolderCache:
-    """The folders that one snapshot has read, by id: a plan looks at the same few again and again."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, bytes] = {}
-        self._bytes = 0
-
-    def get(self, tree: str, read: Callable[[str], bytes]) -> bytes:
-        """A folder as it is stored; by `read`, when it is not known. Raises what `read` raises."""
-        known = self._known.get(tree)
-        if known is None:
-            known = read(tree)
-            if self._bytes + len(known) > MAX_CACHED_BYTES:
-                self._known.clear()
-                self._bytes = 0
-            self._known[tree] = known
-            self._bytes += len(known)
-        return known
-
-
 class MemoryObjects(pygit2.OdbBackend):
     """The objects of a repository, and in memory alone whatever is written to it: a merge never reaches a disk.
 
@@ -135,7 +115,8 @@ class Snapshot:
         self._objects = repository.odb
         self._commit = commit
         self._told = damaged
-        self._folders = FolderCache()
+        self._folders: dict[str, bytes] = {}  # by id: a plan looks at the same few again and again
+        self._folder_bytes = 0
         # By blob: what a commit and a file may take is asked apart, before it is read.
         self._sizes = dict(memory.sizes) if memory else {}
 
@@ -334,7 +315,15 @@ class Snapshot:
     def _stored_folder(self, tree: str) -> bytes:
         if tree == trees.EMPTY:
             return b""
-        return self._folders.get(tree, self._read_folder)
+        known = self._folders.get(tree)
+        if known is None:
+            known = self._read_folder(tree)
+            if self._folder_bytes + len(known) > MAX_CACHED_BYTES:
+                self._folders.clear()
+                self._folder_bytes = 0
+            self._folders[tree] = known
+            self._folder_bytes += len(known)
+        return known
 
     def _read_folder(self, tree: str) -> bytes:
         with damage(self._told):
