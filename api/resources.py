@@ -7,7 +7,6 @@ import re
 from collections import deque
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -120,7 +119,7 @@ async def list_kind(call: Call) -> Response:
     held = requests.not_modified(call, etag)
     if held is not None:
         return held
-    pages = list_pages(store, WantedResources(call.project, kind, after=after, limit=limit, selector=selector))
+    pages = list_pages(store, call.project, kind, after=after, limit=limit, selector=selector)
     return responses.Streamed(responses.stream_array(b"resources", _all_shown(call, pages, kind=kind)), headers=(etag,))
 
 
@@ -325,24 +324,16 @@ def _number(call: Call) -> int:
 # if the store has none.
 
 
-@dataclass(frozen=True, slots=True)
-class WantedResources:
-    """A request for a list: the resources of a kind after a name ('' for all), at most `limit`, that match."""
-
-    project: str
-    kind: str
-    after: str = ""
-    limit: int = ALL
-    selector: Selector = EVERYTHING
-
-
-def list_pages(store: Store, wanted: WantedResources) -> AsyncGenerator[list[bytes], None]:
-    """The resources in byte order of their names, with their statuses, in pages of one revision; none is empty."""
-    built_in = [one for one in _of_kind(wanted.kind) if one.name > wanted.after]
-    selects = wanted.selector != EVERYTHING
-    most = ALL if selects else wanted.limit
-    stored = store.list_pages(wanted.project, wanted.kind, after=wanted.after, limit=most)
-    return _chosen(stored, built_in, wanted) if selects or built_in else stored
+def list_pages(
+    store: Store, project: str, kind: str, *, after: str = "", limit: int = ALL, selector: Selector = EVERYTHING
+) -> AsyncGenerator[list[bytes], None]:
+    """At most `limit` resources of a kind after a name that match, in byte order of their names, with their statuses,
+    in pages of one revision; none is empty.
+    """
+    built_in = [one for one in _of_kind(kind) if one.name > after]
+    selects = selector != EVERYTHING
+    stored = store.list_pages(project, kind, after=after, limit=ALL if selects else limit)
+    return _chosen(stored, built_in, limit=limit, selector=selector) if selects or built_in else stored
 
 
 def history_pages(store: Store, *, project: str, key: Key) -> AsyncGenerator[list[bytes], None]:
@@ -431,20 +422,20 @@ def _read(body: bytes) -> _Shown:
 
 
 async def _chosen(
-    stored: AsyncGenerator[list[bytes], None], built_in: Iterable[_Shown], wanted: WantedResources
+    stored: AsyncGenerator[list[bytes], None], built_in: Iterable[_Shown], *, limit: int, selector: Selector
 ) -> AsyncGenerator[list[bytes], None]:
-    """Yield the stored and built-in resources that match, in the order of their names, at most `wanted.limit`."""
-    waiting, left = deque(built_in), wanted.limit
+    """Yield the stored and built-in resources that match, in the order of their names, at most `limit`."""
+    waiting, left = deque(built_in), limit
     async with aclosing(stored):
         async for page in stored:
-            chosen = _matching(_merged(map(_read, page), waiting), wanted.selector)[:left]
+            chosen = _matching(_merged(map(_read, page), waiting), selector)[:left]
             left -= len(chosen)
             if chosen:
                 yield chosen
             if not left:
                 return
             await asyncio.sleep(0)  # a store does not suspend: a selector that matches little would hold the loop
-    rest = _matching(waiting, wanted.selector)[:left]
+    rest = _matching(waiting, selector)[:left]
     if rest:
         yield rest
 

@@ -9,11 +9,9 @@ import html
 import logging
 import re
 import ssl
-from collections.abc import Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
@@ -257,25 +255,13 @@ def _target(url: str, to: AlertTarget) -> HttpTarget:
 
 
 def _meaning(status: int) -> str:
-    if status in _MEANINGS:
-        return _MEANINGS[status]
+    if status == 429:
+        return "it gets too many; choose fewer with `severities` and `types`"
     if status < 400:
         return "a redirect, which is not followed; name where it leads to in `url`"
     if status < 500:
-        return "it does not take alerts of this form; compare them with what it expects"
+        return "a wrong or withdrawn URL, or it expects another signature; correct `url`, `urlFile` or `secretFile`"
     return "its server fails; look at its own logs"
 
 
 _ADVICE = "check its URL, and `outbound.proxy` and `outbound.caFile`"
-_WITHDRAWN = "a wrong or withdrawn URL; make a new one there, and put it into `url` or `urlFile`"
-_UNSIGNED = "it expects another signature, or its URL was withdrawn; renew `secretFile`, or `url` or `urlFile`"
-_MEANINGS: Mapping[int, str] = MappingProxyType(
-    {
-        401: _UNSIGNED,
-        403: _UNSIGNED,
-        404: _WITHDRAWN,
-        405: _WITHDRAWN,
-        410: _WITHDRAWN,
-        429: "it gets too many; choose fewer with `severities` and `types`",
-    }
-)

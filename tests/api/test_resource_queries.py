@@ -13,7 +13,6 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from api import resources
-from api.resources import WantedResources
 from reconciler.model import names as model_names
 from reconciler.model import values
 from reconciler.model.names import Key
@@ -55,12 +54,12 @@ async def store(tmp_path: Path) -> AsyncIterator[SqliteStore]:
     await opened.close()
 
 
-def wanted(kind: str = TYPE, *, selector: str = "", **more: Any) -> WantedResources:
-    return WantedResources(rows.PROJECT, kind, selector=model_names.parse_selector(selector), **more)
+def wanted(store: Any, kind: str = TYPE, *, selector: str = "", **more: Any) -> AsyncGenerator[list[bytes], None]:
+    return resources.list_pages(store, rows.PROJECT, kind, selector=model_names.parse_selector(selector), **more)
 
 
-async def names(store: Any, asked: WantedResources) -> list[str]:
-    found = [json.loads(shown) async for page in resources.list_pages(store, asked) for shown in page]
+async def names(store: Any, kind: str = TYPE, **asked: Any) -> list[str]:
+    found = [json.loads(shown) async for page in wanted(store, kind, **asked) for shown in page]
     return [resource["metadata"]["name"] for resource in found]
 
 
@@ -82,20 +81,20 @@ def test_nothing_else_is_built_in() -> None:
 
 async def test_a_list_holds_both_in_byte_order(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["Z", "a", "g", "z"])], record=Record())
-    assert await names(store, wanted()) == sorted(["Z", "a", "g", "z", *BUILT_IN])
-    assert await names(store, wanted(after="custom", limit=3)) == ["file", "filelog", "g"]
-    assert await names(store, wanted("SourceType", after="syslog")) == ["z"]
-    assert await names(store, wanted("Destination")) == []
+    assert await names(store) == sorted(["Z", "a", "g", "z", *BUILT_IN])
+    assert await names(store, after="custom", limit=3) == ["file", "filelog", "g"]
+    assert await names(store, "SourceType", after="syslog") == ["z"]
+    assert await names(store, "Destination") == []
 
 
 async def test_what_is_stored_shadows_what_is_built_in_until_it_is_deleted(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"])], record=Record())
-    pages = resources.list_pages(store, wanted())
+    pages = wanted(store)
     found = [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page]
-    assert (await names(store, wanted()), found) == (BUILT_IN, ["builtin", "api", *["builtin"] * (len(BUILT_IN) - 2)])
-    assert await names(store, wanted(selector="!x")) == BUILT_IN
+    assert (await names(store), found) == (BUILT_IN, ["builtin", "api", *["builtin"] * (len(BUILT_IN) - 2)])
+    assert await names(store, selector="!x") == BUILT_IN
     await store.commit([removed(TYPE, "file")], record=Record())
-    pages = resources.list_pages(store, wanted())
+    pages = wanted(store)
     assert [json.loads(shown)["status"]["source"]["type"] async for page in pages for shown in page] == [
         "builtin"
     ] * len(BUILT_IN)
@@ -103,9 +102,9 @@ async def test_what_is_stored_shadows_what_is_built_in_until_it_is_deleted(store
 
 async def test_a_selector_is_asked_of_the_one_that_is_shown(store: SqliteStore) -> None:
     await store.commit([stored(TYPE, ["file"], labels={"team": "edge"})], record=Record())
-    assert await names(store, wanted(selector="team=edge")) == ["file"]
-    assert await names(store, wanted(selector="!team")) == [name for name in BUILT_IN if name != "file"]
-    assert await names(store, wanted(selector="team!=edge", limit=1)) == ["custom"]
+    assert await names(store, selector="team=edge") == ["file"]
+    assert await names(store, selector="!team") == [name for name in BUILT_IN if name != "file"]
+    assert await names(store, selector="team!=edge", limit=1) == ["custom"]
 
 
 async def test_history_of_what_is_built_in_is_one_version(store: SqliteStore) -> None:
@@ -133,12 +132,12 @@ async def test_a_selected_list_is_one_revision_although_others_write(store: Sqli
     parts = [stored(TYPE, chosen, labels={"a": "b"}), stored(TYPE, others)]
     await store.commit(parts, record=Record())
     found, revision = [], 1
-    async for page in resources.list_pages(store, wanted(selector="a=b")):
+    async for page in wanted(store, selector="a=b"):
         found += [json.loads(shown)["metadata"]["name"] for shown in page]
         new, gone = stored(TYPE, [f"3{revision:03}x"], labels={"a": "b"}), removed(TYPE, f"{3_900 + 2 * revision:04}")
         revision = await store.commit([new, gone], record=Record())
     assert (found, revision > 5) == (chosen, True)
-    assert await names(store, wanted(selector="a=b")) != chosen
+    assert await names(store, selector="a=b") != chosen
 
 
 @pytest.mark.parametrize(("selector", "found"), [("a", []), ("!a", [*MANY, *BUILT_IN])])
@@ -153,7 +152,7 @@ async def test_a_long_list_leaves_the_loop_to_others(store: SqliteStore, selecto
             await asyncio.sleep(0)
 
     task = asyncio.create_task(others())
-    assert await names(store, wanted(selector=selector)) == found
+    assert await names(store, selector=selector) == found
     task.cancel()
     assert turns >= len(MANY) // sqlite.PAGE
 
@@ -165,10 +164,10 @@ def is_read(path: Path) -> bool:
     return bool(busy)
 
 
-@pytest.mark.parametrize("asked", [wanted(selector="a"), wanted(limit=1), wanted(after="otlp")])
-async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: WantedResources) -> None:
+@pytest.mark.parametrize("asked", [{"selector": "a"}, {"limit": 1}, {"after": "otlp"}])
+async def test_a_list_that_is_left_early_ends_its_read_at_once(store: SqliteStore, asked: dict[str, Any]) -> None:
     await store.commit([stored(TYPE, [*MANY, "z"], labels={"a": "b"})], record=Record())
-    pages = resources.list_pages(store, asked)
+    pages = wanted(store, **asked)
     await anext(pages)
     await store.commit([stored(TYPE, ["new"])], record=Record())
     await pages.aclose()
@@ -220,7 +219,6 @@ async def test_a_list_is_what_is_left_of_both_sorted(
         name for name, team in sorted(shown.items()) if name > after and matches({"team": team} if team else {})
     ]
     store: Any = Pages(found, size)
-    asked = wanted(after=after, limit=limit, selector=selector)
-    pages = [page async for page in resources.list_pages(store, asked)]
+    pages = [page async for page in wanted(store, after=after, limit=limit, selector=selector)]
     assert [] not in pages
     assert [json.loads(one)["metadata"]["name"] for page in pages for one in page] == expected[:limit]

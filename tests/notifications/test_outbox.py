@@ -275,7 +275,8 @@ async def test_a_test_goes_out_at_once_and_signed_past_those_that_wait(world: Wo
     ]
     assert (first.came.why, second.came.why) == (
         "",
-        "it answered 410: a wrong or withdrawn URL; make a new one there, and put it into `url` or `urlFile`",
+        "it answered 410: a wrong or withdrawn URL, or it expects another signature; correct `url`, `urlFile` or "
+        "`secretFile`",
     )
     one = sink.received[0]
     assert one.header("webhook-signature") == signature(one)
