@@ -3,15 +3,14 @@
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime
 
 from reconciler.auth import changes
 from reconciler.model import directory, log_context
-from reconciler.model import text as model_text
 from reconciler.model.clock import Clock, rfc3339
-from reconciler.model.directory import Amendment, Audited, Directory, Key, User, amended
+from reconciler.model.directory import Amendment, Directory, Key, User, amended
 from reconciler.model.principals import OF_ROLE, Permission, Principal, Role
 from reconciler.store.contract import Store, StoreFault
 from reconciler.store.records import AuditRow
@@ -60,26 +59,6 @@ def _counted(directory: Directory, amendment: Amendment) -> Iterator[User]:
 
 def _permits(role: Role | None) -> frozenset[Permission]:
     return NOTHING if role is None else OF_ROLE[role]
-
-
-# A change of access as one line of the log: who, what, whom, in which project.
-
-LONGEST = 300  # characters of each part
-DONE: Mapping[str, str] = {"created": "created", "configured": "changed", "deleted": "removed"}
-
-
-def access_sentence(audited: Audited, *, actor: str) -> str:
-    """Return a sentence about the change and its actor."""
-    where = f" of the project {audited.project}" if audited.project and audited.kind != "Project" else ""
-    # By which rules comes last: it is what may be cut off.
-    ordered = dict(sorted((audited.detail or {}).items(), key=lambda item: item[0] == "by"))
-    detail = f" ({_cut(json.dumps(ordered, ensure_ascii=False))})" if ordered else ""
-    done = DONE.get(audited.action, audited.action)
-    return f"{_cut(actor)} {done} {audited.kind} {_cut(audited.name)}{_cut(where)}{detail}."
-
-
-def _cut(text: str) -> str:
-    return model_text.visible(text[:LONGEST]) + ("…" if len(text) > LONGEST else "")
 
 
 # The directory of everybody as the running service knows it: recognising keys, and changing who may do what.
@@ -148,9 +127,6 @@ class Accounts:
                 return None
             amendment = count_lost(self.directory, decided)
             await self._store.amend(amendment, audit=self._audit(amendment, actor=actor, request=request))
-        if amendment.audited.kind != "Project":  # a new one alone changes nobody's access
-            fields = {} if request is None else {"request": request}
-            log.info("%s", access_sentence(amendment.audited, actor=actor), extra={"fields": fields})
         return amendment
 
     async def change(self) -> None:

@@ -1,7 +1,6 @@
 """The directory as the running service knows it."""
 
 import asyncio
-import logging
 import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -81,22 +80,6 @@ async def test_a_change_is_written_with_its_event_and_seen_at_once(
     assert events(tmp_path)[1:] == [
         ("user:root", "deleted", "User", "una", "", "R1", detail, "2026-11-21T06:12:00.000Z")
     ]
-
-
-async def test_a_change_is_in_the_log_once_and_the_use_of_a_key_is_not(
-    accounts: Accounts, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    await accounts.amend(removing("una"), actor="user:root", request="R1")
-    assert accounts.holder(directories.text(1)) is not None
-    await accounts.touch()
-    with pytest.raises(changes.Conflict):
-        await accounts.amend(removing("root"), actor="user:root", request="R2")
-    [line] = caplog.records
-    assert (
-        line.getMessage() == 'user:root removed User una ({"organizationAdmin": false, "roles": {"payments": "user"}}).'
-    )
-    assert line.__dict__["fields"] == {"request": "R1"}
 
 
 async def test_what_is_refused_changes_nothing(accounts: Accounts, store: SqliteStore) -> None:
