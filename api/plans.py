@@ -6,7 +6,7 @@ from starlette.responses import Response
 
 from api import access, errors, repositories, requests, responses
 from api.calls import Call, Subject
-from api.responses import Header, Json
+from api.responses import Json
 from api.routing import Routes
 from reconciler.git.faults import GitFault, RepositoryState
 from reconciler.git.refs import ProposalNotFound
@@ -43,8 +43,7 @@ async def make(call: Call) -> Response:
     body.check()
     access.project_of_repository(call, asked.repository)
     kept = await responses.unless_gone(call.receive, _planned(call, asked))
-    etag, stale = await _etag(call, kept)
-    return _shown(call, kept, stale=stale, etag=etag)
+    return await _shown(call, kept)
 
 
 @routes.add("GET /v1/plans", Subject.REACH, Permission.READ)
@@ -61,9 +60,7 @@ async def list_all(call: Call) -> Response:
     ][:limit]
     stale = await call.services.reviewing.are_stale(plans)
     heads = [kept_plans.plan_head(plan, stale=is_stale) for plan, is_stale in zip(plans, stale, strict=True)]
-    shown = responses.json_array(b"plans", heads)
-    etag = responses.etag_header(shown)
-    return requests.not_modified(call, etag) or Json(shown, headers=(etag,))
+    return Json(responses.json_array(b"plans", heads))
 
 
 @routes.add("GET /v1/plans/{id}", Subject.REACH, Permission.READ)
@@ -72,8 +69,7 @@ async def get(call: Call) -> Response:
     reachable, kept = access.reach(call), call.services.reviewing.shelf.get(call.parameters["id"])
     if kept is None or not access.is_within(reachable, kept.project):
         raise errors.NotFound("There is no such plan; plans are kept for a while, so ask again with POST /v1/plan.")
-    etag, stale = await _etag(call, kept)
-    return requests.not_modified(call, etag) or _shown(call, kept, stale=stale, etag=etag)
+    return await _shown(call, kept)
 
 
 async def _planned(call: Call, asked: PlanRequest) -> KeptPlan:
@@ -101,16 +97,11 @@ def _refusal(fault: GitFault) -> errors.Problem:
     return errors.Unavailable(fault.message, after=after, code=ErrorCode.REPOSITORY_UNAVAILABLE)
 
 
-async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
-    """The tag of what whoever asks gets of a plan, and whether it is stale."""
+async def _shown(call: Call, kept: KeptPlan) -> Response:
     [stale] = await call.services.reviewing.are_stale([kept])
-    return responses.etag_header(repr((kept.id, stale, _sees_raw(call, kept))).encode()), stale
-
-
-def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
     before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
-    return responses.Streamed(responses.join_parts(before, pages, b"]}}"), headers=(etag,))
+    return responses.Streamed(responses.join_parts(before, pages, b"]}}"))
 
 
 def _sees_raw(call: Call, kept: KeptPlan) -> bool:

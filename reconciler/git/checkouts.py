@@ -253,14 +253,6 @@ class Checkout:
         """Return the merge of two commits: see `merging.merge`. It lives as long as the checkout is open."""
         return merging.merge(self._repository, base, head)
 
-    def read_file(self, commit: str, path: str, limit: int) -> bytes | None:
-        """A file of a commit; None when there is no such file, or something else. Raises Refused when it has more than
-        `limit` bytes.
-        """
-        snapshot = self._repository.snapshot(commit)
-        blob = snapshot.blob(path)
-        return None if blob is None else snapshot.read(blob, limit)
-
     def _default_bases(self) -> Iterator[str]:
         with contextlib.suppress(pygit2.GitError, KeyError, ValueError):
             target = self._git.lookup_reference(f"{ORIGIN}HEAD").target

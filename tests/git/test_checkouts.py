@@ -30,6 +30,13 @@ def clone(repository: Repository, path: Path, *options: str) -> Repository:
     return repository.at(path)
 
 
+def content(checkout: Checkout, commit: str, path: str, limit: int) -> bytes | None:
+    """A file of a commit; None when there is none."""
+    snapshot = checkout.merge(commit, commit).head
+    blob = snapshot.blob(path)
+    return None if blob is None else snapshot.read(blob, limit)
+
+
 def refusal(folder: Path) -> str:
     with pytest.raises(Refused) as found:
         Checkout.open(folder)
@@ -271,11 +278,11 @@ def test_says_what_a_partial_clone_lacks(repository: Repository, tmp_path: Path)
     told = "this is a partial clone, which lacks a file that is needed; clone it without --filter"
     with Checkout.open(cloned.path) as checkout:
         base, head = checkout.resolve("origin/main")[1], checkout.resolve("origin/topic")[1]
-        assert checkout.read_file(head, "a.yaml", 1000) == (TEXT + "topic\n").encode()  # what is checked out is there
+        assert content(checkout, head, "a.yaml", 1000) == (TEXT + "topic\n").encode()  # what is checked out is there
         with pytest.raises(ReconcilerError, match=told):
             checkout.merge(base, head)
         with pytest.raises(ReconcilerError, match=told):
-            checkout.read_file(base, "a.yaml", 1000)
+            content(checkout, base, "a.yaml", 1000)
 
 
 def test_reads_a_file_of_a_commit(repository: Repository) -> None:
@@ -283,24 +290,24 @@ def test_reads_a_file_of_a_commit(repository: Repository) -> None:
     repository.link("link", "a.yaml")
     commit = repository.commit()
     with Checkout.open(repository.path) as checkout:
-        assert checkout.read_file(commit, ".github/CODEOWNERS", 6) == b"* @ada"
+        assert content(checkout, commit, ".github/CODEOWNERS", 6) == b"* @ada"
         for absent in ("CODEOWNERS", ".github", "link", "docs/CODEOWNERS", "a.yaml/x", "", "/", ".."):
-            assert checkout.read_file(commit, absent, 100) is None
+            assert content(checkout, commit, absent, 100) is None
         with pytest.raises(Refused, match="the file has 6 bytes, and at most 5 are read"):
-            checkout.read_file(commit, ".github/CODEOWNERS", 5)
+            content(checkout, commit, ".github/CODEOWNERS", 5)
 
 
 def test_says_what_to_do_about_a_missing_object(repository: Repository) -> None:
     blob = repository.git("rev-parse", "HEAD:a.yaml")
     (repository.path / ".git/objects" / blob[:2] / blob[2:]).unlink()
     with Checkout.open(repository.path) as checkout, pytest.raises(ReconcilerError, match="see what `git fsck` says"):
-        checkout.read_file(repository.head(), "a.yaml", 1000)
+        content(checkout, repository.head(), "a.yaml", 1000)
 
 
 def test_reads_objects_that_another_repository_has(repository: Repository, tmp_path: Path) -> None:
     repository.git("clone", "-q", "--shared", ".", str(tmp_path / "clone"))
     with Checkout.open(tmp_path / "clone") as checkout:
-        assert checkout.read_file(repository.head(), "a.yaml", 1000) == TEXT.encode()
+        assert content(checkout, repository.head(), "a.yaml", 1000) == TEXT.encode()
 
 
 def test_runs_nothing_that_its_configuration_names(repository: Repository, tmp_path: Path) -> None:
@@ -339,7 +346,7 @@ def test_runs_nothing_that_its_configuration_names(repository: Repository, tmp_p
     with Checkout.open(repository.path / "folder") as checkout:
         head = checkout.worktree_commit()
         merged = checkout.merge(checkout.resolve(checkout.default_base())[1], head)
-        assert checkout.read_file(head, "new.yaml", 100) == b"$Id$\r\n"
+        assert content(checkout, head, "new.yaml", 100) == b"$Id$\r\n"
         contents = {file.path: merged.merged.read(file.blob, 1000) for file in merged.merged.files("")}
     assert contents["a.yaml"] == f"main\n{TEXT}topic\r\n".encode()
     assert contents["new.bin"] == b"large"

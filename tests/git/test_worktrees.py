@@ -162,8 +162,9 @@ def test_has_nothing_that_the_person_ignores(repository: Repository, tmp_path: P
         "import sys; from pathlib import Path; from reconciler.git.checkouts import Checkout\n"
         "with Checkout.open(Path(sys.argv[1])) as checkout:\n"
         "    head = checkout.worktree_commit()\n"
-        "    assert checkout.read_file(head, 'a.yaml', 9)\n"
-        "    sys.exit(checkout.read_file(head, 'a~.yaml', 9) is not None)\n"
+        "    found = checkout.merge(head, head).head\n"
+        "    assert found.blob('a.yaml')\n"
+        "    sys.exit(found.blob('a~.yaml') is not None)\n"
     )
     for place, status in ((home, 0), (tmp_path, 1)):
         done = subprocess.run(
@@ -189,8 +190,10 @@ def test_takes_a_file_that_the_index_knows_from_there(repository: Repository) ->
     repository.write("a.yaml", "one\r\nthree\r\n")
     with Checkout.open(repository.path) as checkout:
         head = checkout.worktree_commit()
-        assert checkout.read_file(head, "a.yaml", 100) == b"one\r\nthree\r\n"
-        assert checkout.read_file(head, "b.yaml", 100) == b"one\ntwo\n"
+        found = checkout.merge(head, head).head
+        contents = {file.path: found.read(file.blob, 100) for file in found.files("")}
+    assert contents["a.yaml"] == b"one\r\nthree\r\n"
+    assert contents["b.yaml"] == b"one\ntwo\n"
 
 
 @pytest.mark.parametrize(
