@@ -21,7 +21,6 @@ from reconciler.settings.models import AlertTarget
 
 log = logging.getLogger(__name__)
 
-MOST = 1_000  # alerts that wait for one target; the oldest are given up
 PATIENCE = timedelta(hours=1)  # from when an alert is due
 REFUSALS = 3  # of one alert; a proxy on the way may have been the one that refused
 FIRST_RETRY = 1.0  # seconds; doubled at each failure
@@ -88,15 +87,11 @@ class Outbox:
     notification: one about alerts that fail would itself be an alert that fails.
     """
 
-    def __init__(
-        self, board: Board, *, place: NotificationPlace, clock: Clock, wait: Wait = asyncio.sleep, most: int = MOST
-    ) -> None:
-        """`most` alerts wait for each target."""
+    def __init__(self, board: Board, *, place: NotificationPlace, clock: Clock, wait: Wait = asyncio.sleep) -> None:
         self._board = board
         self._place = place
         self._clock = clock
         self._wait = wait
-        self._most = most
         self._lanes = {one.name: _Lane(one) for one in board.targets}
         self._sender: AlertSender | None = None
 
@@ -159,15 +154,13 @@ class Outbox:
                 await changed.wait()
 
     async def _due(self, lane: _Lane) -> list[DueAlert]:
-        """Give up what waited too long, untried, and the oldest of too many; return the rest."""
+        """Give up what waited too long, untried; return the rest."""
         due, before = self._board.due(lane.to), self._clock() - PATIENCE
         old = sum(alert.since <= before for alert in due)
-        surplus = max(0, len(due) - old - self._most)
-        if old or surplus:
-            told = "%s to %s given up: an hour old, or the oldest of too many that wait."
-            log.warning(told, counted(old + surplus, "alert"), lane.to.name)
-        await self._give_up(lane, due[: old + surplus])
-        return due[old + surplus :]
+        if old:
+            log.warning("%s to %s given up: an hour old.", counted(old, "alert"), lane.to.name)
+        await self._give_up(lane, due[:old])
+        return due[old:]
 
     async def _give_up(self, lane: _Lane, given_up: list[DueAlert]) -> None:
         if given_up:

@@ -177,7 +177,7 @@ ALERTS_SENT = counter("reconciler_alerts_sent_total", "Alerts that the target ac
 ALERTS_FAILED = counter("reconciler_alerts_failed_attempts_total", "Failed attempts to send an alert.", *OF_A_TARGET)
 ALERTS_GIVEN_UP = counter(
     "reconciler_alerts_given_up_total",
-    "Alerts that were given up: refused, an hour old, or too many.",
+    "Alerts that were given up: refused, or an hour old.",
     *OF_A_TARGET,
 )
 ALERTS_WAITING = gauge("reconciler_alerts_waiting", "Alerts that are still to be sent.", *OF_A_TARGET)

@@ -64,7 +64,6 @@ async def started(
     passes: bool = True,
     authorities: Path | None = None,
     whole: float = alerts.WHOLE,
-    **options: Any,
 ) -> AsyncIterator[Service]:
     """A start of the service, on the file of the world. `passes`: while it waits, time does. An attempt has `whole`
     seconds.
@@ -77,7 +76,7 @@ async def started(
         await asyncio.sleep(0)
 
     async with world.board(*targets) as board, HttpClient(policy=policy, connections=CONNECTIONS * 21) as client:
-        box = Outbox(board, place=PLACE, clock=world.clock, wait=wait, **options)
+        box = Outbox(board, place=PLACE, clock=world.clock, wait=wait)
         sending = asyncio.create_task(box.keep(client, authorities=authorities, whole=whole))
         await asyncio.sleep(0)
         try:
@@ -163,7 +162,7 @@ async def test_one_that_is_taken_by_nobody_is_given_up_after_an_hour_and_the_log
     assert caplog.messages == [
         "The alert target operators does not take an alert, which is tried again: it answered 503: its server fails; "
         "look at its own logs",
-        "1 alert to operators given up: an hour old, or the oldest of too many that wait.",
+        "1 alert to operators given up: an hour old.",
     ]
 
 
@@ -180,7 +179,7 @@ async def test_what_is_too_old_at_a_start_is_not_tried_and_what_is_new_is(
             await service.board.take(look(*found, finding("fresh")))
             await until(lambda: service.box.tallies() == [AlertTally("operators", 4, 0, 3, 0)])
     assert [about(one) for one in sink.received] == ["fresh", "r0", "r1", "r2"]
-    assert caplog.messages == ["3 alerts to operators given up: an hour old, or the oldest of too many that wait."]
+    assert caplog.messages == ["3 alerts to operators given up: an hour old."]
 
 
 @pytest.mark.parametrize("status", [302, 400, 401, 403, 404, 410, 413, 422])
@@ -430,23 +429,6 @@ async def test_a_server_is_trusted_by_the_authorities_of_the_settings_once_they_
             await nothing_left(service)
     assert told(sink) == ["opened"]
     assert f"`outbound.caFile` cannot be read: put a PEM file at {bundle}" in caplog.messages[0]
-
-
-async def test_too_many_lose_the_oldest_which_the_target_is_told_of_once_it_takes_alerts_again(
-    world: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    found = [finding(f"r{number}") for number in range(5)]
-    with sinks.listening() as sink:
-        sink.script(sinks.says(503))
-        async with started(world, to(sink), passes=False, most=2) as service:
-            for number in range(1, 6):
-                await service.board.take(look(*found[:number]))
-            await until(lambda: [(one.given_up, one.waiting) for one in service.box.tallies()] == [(3, 2)])
-            sink.script(sinks.says(200))
-            await until(lambda: len(sink.accepted) == 5)
-    assert [about(one) for one in sink.accepted[:2]] == ["r3", "r4"]
-    assert sorted(about(one) for one in sink.accepted[2:]) == ["r0", "r1", "r2"]
-    assert "1 alert to operators given up: an hour old, or the oldest of too many that wait." in caplog.messages
 
 
 async def test_ends_are_told_of_those_alone_whose_beginning_was_told(world: World) -> None:
