@@ -27,10 +27,12 @@ from reconciler.delivery.queue.contract import Obituary, Piece, Reason
 ACKNOWLEDGEMENTS_MAGIC = b"RqAcks\x01\x00"  # the last two bytes are the version
 MOST_ACKNOWLEDGEMENT_BYTES = 64 << 20  # of a file; what the rest says is forgotten
 
-SEVERAL = 3  # earlier versions wrote others, too
+DONE = 1  # earlier versions wrote it for each batch, and others, which do not count
+SEVERAL = 3
 
 _RECORD = struct.Struct("<IIB")  # checksum of all after it, length of the body, kind
 _CHECKSUM_BYTES = 4
+_DONE = struct.Struct("<QII")  # number, records, bytes
 _SEVERAL = struct.Struct("<QQQQ")  # first number, batches, records, bytes; then a bit for each number
 
 
@@ -98,17 +100,20 @@ class Acknowledgements:
             end = at + _RECORD.size + length
             if end > len(data) or zlib.crc32(data[at + _CHECKSUM_BYTES : end], self._mark) != checksum:
                 break
-            if kind == SEVERAL:
-                self._take(data[at + _RECORD.size : end])
+            self._take(kind, data[at + _RECORD.size : end])
             at = end
         self.length = at
 
-    def _take(self, body: bytes) -> None:
+    def _take(self, kind: int, body: bytes) -> None:
         """Take in one record. One of a number below the first is from before the file was emptied and used anew."""
-        number, *totals = _SEVERAL.unpack_from(body)
-        if number >= self.first:
+        (number,) = struct.unpack_from("<Q", body)
+        if number < self.first:
+            return
+        if kind == DONE and number not in self:
+            self.leave(number, number, Totals(1, *_DONE.unpack(body)[1:]))
+        elif kind == SEVERAL:
             self._left |= int.from_bytes(body[_SEVERAL.size :], "little") << (number - self.first)
-            self.gone = self.gone.plus(Totals(*totals))
+            self.gone = self.gone.plus(Totals(*_SEVERAL.unpack_from(body)[1:]))
 
 
 VERSION = 1

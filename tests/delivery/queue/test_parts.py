@@ -115,11 +115,12 @@ def test_acknowledgements_come_back_as_they_were() -> None:
     assert other.gone == Totals()
 
 
-def test_records_that_only_earlier_versions_wrote_are_passed_over() -> None:
+def test_acknowledgements_of_earlier_versions_are_read() -> None:
     file = segments.ACKNOWLEDGEMENTS_MAGIC
-    for kind in (1, 2, 4):
-        file += record(kind, (4).to_bytes(8, "little") + bytes(8))
-    file += record(3, b"".join(number.to_bytes(8, "little") for number in (3, 2, 20, 200)) + b"\x03")
+    file += record(2, (5).to_bytes(8, "little") + (1).to_bytes(4, "little") + (2).to_bytes(8, "little"))
+    for number in (3, 3, 4):
+        file += record(4, number.to_bytes(8, "little") + bytes(8))
+        file += record(1, number.to_bytes(8, "little") + (10).to_bytes(4, "little") + (100).to_bytes(4, "little"))
     assert told(read(file, first=2)) == ([3, 4], Totals(2, 20, 200), 4)
 
 
