@@ -29,7 +29,6 @@ from reconciler.store.files import KINDS, DatabasePlaces
 
 SETTINGS = "settings"
 PROVIDER = "provider"
-PROGRAM = Path(__file__).parent  # installed before anything else was written
 CLIENT_SECRET = "SERVICE_OIDC_OAUTH2_CLIENT_SECRET"  # noqa: S105 - the name of a variable
 ALL_REPOSITORIES_SECONDS = 300.0
 ENDING_SECONDS = 15.0  # for a check with a limit of its own to say that it is over
@@ -59,7 +58,6 @@ def doctor_checks(loaded: Loaded, *, environment: Mapping[str, str], now: dateti
             for kind in KINDS
         ),
         check(files.DISK_NAME, _disks, settings, places),
-        check(services.CLOCK_NAME, services.check_clock, now, [settings.state_dir, PROGRAM]),
         check(services.CERTIFICATE_NAME, _certificates, settings, now),
         DoctorCheck(PROVIDER, partial(_provider, settings)),
         check(files.QUEUE_NAME, files.check_quarantine, settings.state_dir),

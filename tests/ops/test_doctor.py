@@ -101,7 +101,6 @@ def test_of_a_service_that_is_well_nothing_is_wrong(service: Service, source: Re
         "store.db",
         "ops.db",
         "disk",
-        "clock",
     ]
     told = {check: message for check, _, message in found}
     assert told["repositories"] == f"telemetry: refs/heads/main is at {source.head()[:12]}"
@@ -454,14 +453,6 @@ def test_a_disk_with_little_room(service: Service) -> None:
     [(check, status, message)] = service.wrong()
     assert (check, status) == ("disk", "error")
     assert message.endswith("less than `delivery.freeBytes` (1024.0 TiB): log records are refused; make room")
-
-
-def test_a_clock_that_is_behind(service: Service) -> None:
-    ahead = datetime.now(UTC) + timedelta(days=400)
-    os.utime(service.state / "store.db", (ahead.timestamp(), ahead.timestamp()))
-    [(check, status, message)] = service.wrong()
-    assert (check, status) == ("clock", "error")
-    assert f"{service.state}/store.db was written {ahead:%Y-%m-%dT%H:%M:%SZ}; set the clock" in message
 
 
 def test_certificates_that_end(service: Service) -> None:

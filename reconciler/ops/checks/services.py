@@ -1,4 +1,4 @@
-"""Checks of the service, programs, repositories, the clock and certificates."""
+"""Checks of the service, programs, repositories and certificates."""
 
 import asyncio
 import os
@@ -8,8 +8,8 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -158,27 +158,6 @@ async def _repository(named: Repository, remotes: Remotes) -> DoctorFinding:
         told = f"no answer within {REPOSITORY_SECONDS:g} seconds; look at the network, or at the server"
         return error(REPOSITORY_NAME, f"{named.name}: {told}", "")
     return ok(REPOSITORY_NAME, f"{named.name}: {head.ref or 'HEAD'} is at {head.commit[:SHOWN]}")
-
-
-# The clock: nothing that was written before is later than now. The source of the time is not checked.
-
-CLOCK_NAME = "clock"
-SLACK = timedelta(minutes=2)
-MOST_ENTRIES = 1000
-
-
-def check_clock(now: datetime, folders: Iterable[Path]) -> list[DoctorFinding]:
-    """Compare the time with that of the files in these folders. Raises OSError."""
-    paths: list[Path] = []
-    for folder in folders:
-        paths += sorted(folder.iterdir())[:MOST_ENTRIES] if folder.is_dir() else []
-    seconds, path = max(((path.lstat().st_mtime, path) for path in paths), default=(0.0, Path()))
-    written = datetime.fromtimestamp(seconds, UTC)
-    if written <= now + SLACK:
-        return [ok(CLOCK_NAME, f"{now:%Y-%m-%dT%H:%M:%SZ}, later than every file; who sets it is not looked at")]
-    told = f"it is {now:%Y-%m-%dT%H:%M:%SZ}, and {path} was written {written:%Y-%m-%dT%H:%M:%SZ}"
-    todo = "set the clock, by NTP for instance: expiries, signatures and certificates depend on it"
-    return [error(CLOCK_NAME, told, todo)]
 
 
 # Certificates: the listener's, and those of the trusted authorities.
