@@ -199,6 +199,7 @@ async def test_a_reader_that_dies_once_is_not_noticed(client: httpx2.AsyncClient
 async def test_a_reader_that_dies_again_before_it_begins_costs_the_request_nothing(
     client: httpx2.AsyncClient, everything: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
+    await everything.reader.start()
     first = await _reader(everything, other_than=None)
     os.kill(first, signal.SIGKILL)
 
