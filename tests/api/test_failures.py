@@ -199,11 +199,15 @@ async def test_a_reader_that_dies_once_is_not_noticed(client: httpx2.AsyncClient
 async def test_a_reader_that_dies_again_before_it_begins_costs_the_request_nothing(
     client: httpx2.AsyncClient, everything: Parts, caplog: pytest.LogCaptureFixture
 ) -> None:
+    await everything.reader.start()
     first = await _reader(everything, other_than=None)
-    os.kill(first, signal.SIGSTOP)
-    asked = asyncio.create_task(client.post("/v1/apply", json={"resources": [destination("a")]}))
-    await asyncio.sleep(0.05)
     os.kill(first, signal.SIGKILL)
+
+    async def has_ended() -> bool | None:
+        return everything.reader.process_id is None or None
+
+    await until(has_ended)
+    asked = asyncio.create_task(client.post("/v1/apply", json={"resources": [destination("a")]}))
     os.kill(await _reader(everything, other_than=first), signal.SIGKILL)  # it has hardly begun to start
     answer = await asked
     assert [update["status"] for update in answer.json()["updates"]] == ["created"]
