@@ -80,6 +80,7 @@ class StoredState(msgspec.Struct, frozen=True, gc=False):
     protected: bool = False
     incomplete: bool = False  # its status says what is missing
     drifted: bool = False  # the API stored it while its owner was suspended
+    renewed: bool = False  # `digest` is what the store should have: an earlier version computed another one
     damaged: bool = False  # what is stored is not what was; the digest is that of what was
 
 
@@ -93,6 +94,7 @@ class Change(Enum):
     UPDATE = auto()
     DELETE = auto()
     REPLACE_HEAD = auto()  # the same version, but another owner or another place in the repository
+    RENEW = auto()  # the same version, owner and place; its digest is computed in another way
 
 
 class Outcome(msgspec.Struct, frozen=True, gc=False):

@@ -49,7 +49,7 @@ class ChangeParts:
         return taken
 
 
-KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD})
+KEEPING = frozenset({Change.UPDATE, Change.REPLACE_HEAD, Change.RENEW})
 """The changes that keep a resource's id."""
 
 
@@ -157,6 +157,8 @@ class ChangeRows:
             assert outcome.stored is not None
             assert place is not None
             return self._move_head(outcome.stored, str(source["repository"]), source["branch"], place)
+        if outcome.change is Change.RENEW:
+            return self._renew(outcome)
         if outcome.change is Change.DELETE:
             assert outcome.key is not None
             self._parts.rows.removed.append(records.KeyRow(self.origin.project, *outcome.key))
@@ -240,6 +242,17 @@ class ChangeRows:
         row = records.HeadRow(*head, owner, place.path, place.line, *flags, status)
         shown = None if come_from is None else come_from.id
         self._parts.rows.heads.append(row._replace(origin=shown, place=records.SourcePlace.OWN))
+        return len(status)
+
+    def _renew(self, outcome: Outcome) -> int:
+        """Add the digest that the same version has by the rules of today; the bytes of the row that weigh."""
+        assert outcome.stored is not None
+        key = outcome.stored.key
+        status = self._restated(key, self._before[key].status)
+        flag = int(bool(rendering.incomplete(status)))
+        self._parts.rows.head_statuses.append(
+            records.HeadStatusRow(self.origin.project, *key, flag, status, outcome.stored.digest)
+        )
         return len(status)
 
     def _restated(self, key: Key, status: bytes) -> bytes:

@@ -84,7 +84,7 @@ def decide(batches: Sequence[DocumentBatch], snapshot: StoreSnapshot) -> tuple[D
     All batches are judged together, as one change. At most one of them owns a key that several have. What follows for
     others is the same in each: the caller chooses with which it is told.
     """
-    change = _Change(list(batches), snapshot)
+    change = _Change([_renewed(batch, snapshot) for batch in batches], snapshot)
     lookup = TypeLookup(snapshot.view, project=snapshot.project, coming=change.arriving_types())
     kept = change.keep_secrets(lookup)
     judging = BlindTypes(lookup, kept, change.tried_types(lookup))
@@ -219,7 +219,7 @@ class _Change:
                 if one.stored is not None and one.stored.incomplete:
                     were.append(one.key)
                 continue
-            if one.change is Change.REPLACE_HEAD:
+            if one.change in (Change.REPLACE_HEAD, Change.RENEW):
                 moved.add(one.key)
             present = None if one.key is None else batch.stored.get(one.key)
             if present is None:
@@ -232,6 +232,23 @@ class _Change:
         found = search.find(were, doubtful)
         # A head that is replaced gets its status with it.
         return replace(found, rows=tuple(row for row in found.rows if Key(row.kind, row.name) not in moved))
+
+
+def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
+    """Give what is stored the digests that it would get now: an earlier version may have stored members that count as
+    absent.
+    """
+    differing = [
+        one.key
+        for one in batch.documents
+        if one.key is not None and one.key in batch.stored and one.owned and one.digest != batch.stored[one.key].digest
+    ]
+    renewed = {}
+    for key, document in snapshot.documents(differing):
+        digest = resolving.renewed_digest(key, document, hmac_key=snapshot.hmac_key)
+        if digest is not None:
+            renewed[key] = structs.replace(batch.stored[key], digest=digest, renewed=True)
+    return replace(batch, stored={**batch.stored, **renewed}) if renewed else batch
 
 
 def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], standing: DependantState) -> Outcome:

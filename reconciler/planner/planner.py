@@ -183,7 +183,9 @@ def _compared(
         if not is_own:
             return Outcome(key, UpdateStatus.FORBIDDEN, ordinal=ordinal, stored=present)
         return Outcome(key, UpdateStatus.CONFIGURED, Change.UPDATE, ordinal, stored=present)
-    change = Change.REPLACE_HEAD if _head_differs(document, present, actor) else Change.NONE
+    change = Change.RENEW if present.renewed else Change.NONE
+    if _head_differs(document, present, actor):
+        change = Change.REPLACE_HEAD
     return Outcome(key, UpdateStatus.UNCHANGED, change, ordinal, stored=present)
 
 

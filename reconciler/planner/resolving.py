@@ -19,6 +19,8 @@ from reconciler.model import (
     components,
     desired,
     masking,
+    names,
+    resource,
     type_checks,
     values,
     violations,
@@ -122,6 +124,19 @@ def still_secret(
                 secrets = masking.united(fit.secrets, (*result.secrets, *once))
                 sticky[numbers[key]] = replace(fit, secrets=secrets)
     return sticky
+
+
+def renewed_digest(key: Key, document: StoredDocument, *, hmac_key: bytes) -> bytes | None:
+    """Return the digest of a stored resource without the members that count as absent; None if it has none of these, or
+    is damaged.
+    """
+    if not resource.may_hold_absent(document.body):
+        return None
+    with suppress(Damaged):
+        owned = resource.without_servers(stored.document_in_clear(key, document))
+        without = resource.without_absent(owned, names.exact_kind(key.kind))
+        return None if without == owned else desired.digest(without, hmac_key=hmac_key)
+    return None
 
 
 def _restored(

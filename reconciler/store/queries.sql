@@ -372,7 +372,7 @@ set version = excluded.version, resource_id = excluded.resource_id, digest = exc
     version_id = excluded.version_id;
 
 -- name: put_head_status
-update resource set incomplete = ?, status = ? where project = ? and kind = ? and name = ?;
+update resource set incomplete = ?, status = ?, digest = ifnull(?, digest) where project = ? and kind = ? and name = ?;
 
 -- name: put_past_route
 insert or replace into past_route (project, configuration, is_in_force, past) values (?, ?, ?, ?);

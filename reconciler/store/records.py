@@ -94,13 +94,17 @@ class HeadRow(NamedTuple):
 
 
 class HeadStatusRow(NamedTuple):
-    """A new `status`, without `source`, of a resource whose version, owner and place stay."""
+    """A new `status`, without `source`, of a resource whose version, owner and place stay.
+
+    `digest` is set when the digest that equality is decided by is computed in another way than before.
+    """
 
     project: str
     kind: str
     name: str
     incomplete: int
     status: bytes
+    digest: bytes | None = None
 
 
 class PastRouteRow(NamedTuple):

@@ -1,11 +1,12 @@
 """A member that is absent makes no difference, whoever stored the resource and whenever."""
 
 import json
+from typing import Any
 
 import pytest
 
-from tests.projects import Resource, labelled, resource
-from tests.worlds import World
+from tests.projects import Resource, configuration, labelled, resource
+from tests.worlds import Options, World
 
 FLEET = labelled(resource("Fleet", "one", selector={"matchLabels": {"a": "b"}}), description="one")
 TEXT = resource("Configuration", "text", raw="receivers: {}")
@@ -22,6 +23,10 @@ SAME: dict[str, tuple[Resource, Resource]] = {
     ),
     "a secret": (HOOK, {**HOOK, "spec": {**HOOK["spec"], "processors": [], "disabled": None}}),
 }
+
+
+def without_digests(world: World) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key != "digest"} for row in world.stored()]
 
 
 @pytest.mark.parametrize(("plain", "padded"), SAME.values(), ids=SAME)
@@ -41,6 +46,36 @@ def test_what_git_owns_is_not_forbidden_for_that(world: World, plain: Resource, 
     world.settle()
     assert world.apply([plain, labelled(plain, icon="x")][:1]).statuses == ["unchanged"]
     assert world.apply([padded]).statuses == ["unchanged"]
+
+
+@pytest.mark.parametrize(("plain", "padded"), list(SAME.values())[:3], ids=list(SAME)[:3])
+@pytest.mark.parametrize("is_git", [False, True])
+def test_what_an_earlier_version_stored_is_equal_and_its_digest_is_renewed(
+    world: World, plain: Resource, padded: Resource, *, is_git: bool
+) -> None:
+    def ask() -> list[str]:
+        if not is_git:
+            return world.apply([padded]).statuses
+        assert world.read_all("a").told == []
+        return ["unchanged"]
+
+    world.push("a", {"one.json": json.dumps(padded)} if is_git else {"none.json": json.dumps(configuration("none"))})
+    world.settle()
+    if not is_git:
+        world.apply([plain])
+    [renewed] = [row["digest"] for row in world.stored() if row["name"] == plain["metadata"]["name"]]
+    old = {**padded, "metadata": {key: value for key, value in padded["metadata"].items() if key != "id"}}
+    world.age(old)
+    before = without_digests(world)
+    assert world.apply([plain], Options(dry_run=True)).statuses == ["unchanged"]
+    assert ask() == ["unchanged"]
+    assert without_digests(world) == before
+    assert renewed in [row["digest"] for row in world.stored()]
+    revision = world.revision
+    assert ask() == ["unchanged"]
+    if not is_git:
+        assert world.revision == revision
+    assert without_digests(world) == before
 
 
 def test_a_plan_shows_no_difference_in_what_is_absent(world: World) -> None:
