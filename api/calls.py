@@ -34,6 +34,8 @@ from reconciler.review.service import Reviewing
 from reconciler.store.contract import Store
 from reconciler.store.records import SessionRow
 
+_random = random.Random()  # noqa: S311 - of ids, which are no secrets
+
 
 async def _no_samples() -> Iterable[Sample]:
     return ()
@@ -89,8 +91,8 @@ class Services:
     samples: Callable[[], Awaitable[Iterable[Sample]]] = _no_samples
 
     def new_id(self) -> str:
-        """Return a new ULID. It is no secret: a request's randomness need not cost a system call."""
-        randomness = random.randbytes(ids.RANDOM_BYTES)  # noqa: S311
+        """Return a new ULID. It is no secret, so its randomness need not cost a system call."""
+        randomness = _random.randbytes(ids.RANDOM_BYTES)
         return ids.ulid(milliseconds=int(self.clock().timestamp() * 1000), randomness=randomness)
 
 
