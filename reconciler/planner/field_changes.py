@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 
 from reconciler.model import components, diffs, names, plan, resource, values
 from reconciler.model.names import Key
-from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.outcomes import Change, UpdateStatus
 from reconciler.model.plan import PlanDifference, PlanField, PlanPlace, PlanStatus
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value
@@ -64,7 +64,8 @@ def find_fields(
     assert present is not None
     unknown = _unknown(present.document, lookup)
     for one in found:
-        yield _field(one, unknown, place)
+        if one.path != "metadata.name":  # the title says it
+            yield _field(one, unknown, place)
 
 
 def bounded(found: Iterator[PlanField], *, most: int = plan.MOST_FIELDS) -> BoundedFields:
@@ -149,7 +150,7 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
 
 
 def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict[Key, BoundedFields]:
-    """Return the fields of each resource that would be stored anew, until there are enough for one answer.
+    """Return the fields of each resource that would be stored anew or deleted, until there are enough for one answer.
 
     A secret that came in clear always counts as changed: nothing may show if it is the stored one. `seed` is random.
     """
@@ -159,12 +160,13 @@ def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict
     for outcome in decided.outcomes:
         if left <= 0:
             break
-        if outcome.change not in WRITING or outcome.key is None:
+        if outcome.change not in (*WRITING, Change.DELETE) or outcome.key is None:
             continue
         world.check()
-        key, document = outcome.key, decided.document(outcome).document()
-        sent = ResourceState(document, dict(decided.fits[key].secrets))
-        new = _veiled(sent, known=decided.kept.get(key, ()), seed=seed)
+        key, new = outcome.key, None
+        if outcome.change is not Change.DELETE:
+            sent = ResourceState(decided.document(outcome).document(), dict(decided.fits[key].secrets))
+            new = _veiled(sent, known=decided.kept.get(key, ()), seed=seed)
         with suppress(Damaged):
             before = world.view.documents(world.project, [key]).get(key)
             old = None if before is None else stored_state(key, before)
