@@ -24,7 +24,9 @@ from reconciler.review import plan as review_plan
 from reconciler.review import text
 from reconciler.review.plan import (
     LIMIT,
+    LONG,
     MINIMUM,
+    OPEN,
     VALUE,
     PlanLine,
     ResourceGroup,
@@ -105,8 +107,6 @@ class Sheet:
         return "".join(self._pieces)
 
 
-_OPEN = 10  # resources of a section that is open; larger ones are folded
-_LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
 _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
@@ -190,11 +190,7 @@ def _flows(plan: Plan) -> Iterator[str]:
     for entry in plan.entries:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
-            lines = [
-                f"{'!' if line.mark == '~' else line.mark} {part}\n"
-                for line in review_plan.flow_lines(entry)
-                for part in textwrap.wrap(line.text, _WIDTH)  # a forge scrolls longer lines sideways
-            ]
+            lines = [f"{line}\n" for line in _wrapped(review_plan.flow_lines(entry))]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
 
@@ -226,7 +222,7 @@ def _sections(plan: Plan) -> Iterator[_Section]:
             held = sum(one.held for one in shown)
             more = f", {held:,} {review_plan.HELD}" if held else ""
             summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(Counter({status: len(shown)}))}{more}"
-            yield _Section(summary, len(shown) <= _OPEN, groups)
+            yield _Section(summary, len(shown) <= OPEN, groups)
     groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
     if existing := sum(len(group.statuses) for group in groups):
         yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
@@ -258,7 +254,7 @@ def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
 def _heading(group: ResourceGroup, *, several: bool) -> str:
     entry = f"entry {span(clean_text(group.entry.name))}, " if several else ""
     owners = f", owned by {', '.join(map(span, group.owned_by))}" if group.owners else ""
-    cause = "\n" + _block([f"{line}\n" for line in group.cause], 4 * VALUE) if group.cause else ""
+    cause = "\n" + _block([f"{line}\n" for line in _wrapped(group.cause)], 4 * VALUE) if group.cause else ""
     heading = group.heading if group.cause else span(group.heading)
     return f"\n{entry}{heading}{owners}{cause}\n\n"
 
@@ -276,7 +272,7 @@ def _resource(name: str, lines: Sequence[PlanLine], room: int) -> str:
     """Return a resource with as many of its lines as fit; many of them are folded."""
     texts = [f"{line}\n" for line in lines]
     begin, end = "", ""
-    if len(texts) > _LONG:
+    if len(texts) > LONG:
         begin, end = f"\n<details><summary>{counted(len(texts), 'line')}</summary>\n", "\n</details>\n\n"
     block = _block(texts, room - sheet_size(name) - 1 - sheet_size(begin + end))
     if block:
@@ -299,20 +295,32 @@ def _block(lines: Sequence[str], room: int) -> str:
 
 
 def _lines(status: PlanStatus, *, with_reason: bool) -> Iterator[PlanLine]:
-    """Yield the lines of a resource, as a forge colours them: it has `!` for `~`."""
+    """Yield the lines of a resource, as a forge colours and wraps them."""
     if status.existing:
         return  # its name says it
     if with_reason:
-        yield from review_plan.status_reason(status)
+        yield from _wrapped(review_plan.status_reason(status))
     for field in status.fields:
         sides = text.field_sides(field, status.at)
         for line in text.field_lines(field, status.at) if sides is None else ():
-            yield line._replace(mark="!") if line.mark == "~" else line
+            yield _coloured(line)
         if sides is not None and sides.old is not None:
             yield PlanLine("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
         if sides is not None and sides.new is not None:
             yield PlanLine("+", f"{sides.path}: {sides.new}{sides.where}")
-    yield from review_plan.beside(status)
+    yield from _wrapped(review_plan.beside(status))
+
+
+def _coloured(line: PlanLine) -> PlanLine:
+    """Return a line with the mark that a forge colours."""
+    return line._replace(mark="!") if line.mark == "~" else line
+
+
+def _wrapped(lines: Iterable[PlanLine]) -> Iterator[PlanLine]:
+    """Yield sentences on lines that a forge does not scroll sideways."""
+    for line in map(_coloured, lines):
+        for part in textwrap.wrap(line.text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False):
+            yield line._replace(text=part)
 
 
 def _missing(statuses: Sequence[PlanStatus]) -> str:

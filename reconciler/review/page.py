@@ -10,7 +10,6 @@ from reconciler.review import text
 from reconciler.review.plan import SYMBOLS, ResourceGroup, clean_text, resource_groups
 
 _TEMPLATE = Path(__file__).with_name("page.html")
-_OPEN = 20  # lines of a resource that are open; more are folded
 
 
 def render_page(plan: Plan, *, command: str = "") -> str:
@@ -44,6 +43,7 @@ def _entry(plan: Plan, entry: PlanEntry) -> dict[str, Any]:
                 "heading": group.heading,
                 "owners": ", ".join(group.owned_by),
                 "lines": list(map(str, group.cause)),
+                "is_open": len(group.statuses) <= review_plan.OPEN,
                 "resources": [_resource(plan, group, one) for one in group.statuses],
             }
             for group in groups
@@ -63,5 +63,5 @@ def _resource(plan: Plan, group: ResourceGroup, status: PlanStatus) -> dict[str,
         "address": address if place and address.startswith(("https://", "http://")) else "",
         "lines": lines,
         "summary": counted(len(lines), "line"),
-        "is_open": len(lines) <= _OPEN,
+        "is_open": len(lines) <= review_plan.LONG,
     }

@@ -31,6 +31,9 @@ REASONS = 30  # lines of one reason
 NOTES = 10  # of one resource
 DEPENDANTS = 10
 
+OPEN = 10  # resources of a section that is open; larger ones are folded
+LONG = 20  # lines of a resource that are open
+
 GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
 RESERVE = 1_536  # for what a pipeline adds of its own
 LIMIT = GITHUB - RESERVE  # bytes of a comment
