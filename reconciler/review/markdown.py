@@ -13,12 +13,10 @@ come along when somebody copies.
 import hashlib
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import quote
 
-from reconciler.model.plan import RISK, Plan, PlanEntry, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanStatus, PlanTip
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
@@ -26,13 +24,11 @@ from reconciler.review.plan import (
     LIMIT,
     LONG,
     MINIMUM,
-    OPEN,
     VALUE,
     PlanLine,
+    PlanSection,
     ResourceGroup,
-    by_risk,
     clean_text,
-    resource_groups,
 )
 
 _TICKS = re.compile(r"`+")
@@ -114,14 +110,6 @@ _ENTRIES = 50
 _WIDTH = 100  # characters
 
 
-class _Section(NamedTuple):
-    """One fold."""
-
-    summary: str
-    is_open: bool
-    groups: tuple[ResourceGroup, ...]
-
-
 def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str = "") -> str:
     """Return the comment, of at most `limit` bytes of UTF-8 and so of at most as many characters.
 
@@ -132,7 +120,7 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     verdict = _verdict(plan.entries)
     head = f"{span(clean_text(review_plan.short_commit(plan.head)))}{review_plan.committed(plan.head)}"
     sheet.add(f"{comment_marker(marker)}\n### Plan for {head}: {verdict}\n\n")
-    sections = tuple(_sections(plan))
+    sections = tuple(review_plan.sections(plan))
     statuses = [one for section in sections for group in section.groups for one in group.statuses]
     again = _again(command)
     if sheet_size(again) > sheet.left // 4:
@@ -210,25 +198,7 @@ def _table(entries: Sequence[PlanEntry]) -> str:
     return f"| entry | folder | what changes |\n|---|---|---|\n{rows}{more}\n"
 
 
-def _sections(plan: Plan) -> Iterator[_Section]:
-    """Yield a fold for each status, the riskiest first, and one for the statuses of before."""
-    pairs = by_risk(plan)
-    for status in RISK:
-        groups = tuple(
-            resource_groups((entry, one) for entry, one in pairs if one.status is status and not one.existing)
-        )
-        shown = [one for group in groups for one in group.statuses]
-        if shown:
-            held = sum(one.held for one in shown)
-            more = f", {held:,} {review_plan.HELD}" if held else ""
-            summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(Counter({status: len(shown)}))}{more}"
-            yield _Section(summary, len(shown) <= OPEN, groups)
-    groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
-    if existing := sum(len(group.statuses) for group in groups):
-        yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
-
-
-def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
+def _fill(sheet: Sheet, plan: Plan, sections: Sequence[PlanSection]) -> int:
     """Add the resources that fit, and return their number."""
     most = sheet.left // 4
     shown = 0

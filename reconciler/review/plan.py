@@ -358,6 +358,32 @@ def by_risk(plan: Plan) -> list[tuple[PlanEntry, PlanStatus]]:
     return sorted(plan.all, key=lambda pair: (pair[1].existing, rank[pair[1].status]))
 
 
+class PlanSection(NamedTuple):
+    """The resources of one status, or those of before."""
+
+    summary: str
+    is_open: bool
+    groups: tuple[ResourceGroup, ...]
+
+
+def sections(plan: Plan) -> Iterator[PlanSection]:
+    """Yield a section for each status, the riskiest first, and one for the statuses of before."""
+    pairs = by_risk(plan)
+    for status in RISK:
+        groups = tuple(
+            resource_groups((entry, one) for entry, one in pairs if one.status is status and not one.existing)
+        )
+        shown = [one for group in groups for one in group.statuses]
+        if shown:
+            held = sum(one.held for one in shown)
+            more = f", {held:,} {HELD}" if held else ""
+            summary = f"{SYMBOLS[status]} {in_words(Counter({status: len(shown)}))}{more}"
+            yield PlanSection(summary, len(shown) <= OPEN, groups)
+    groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
+    if existing := sum(len(group.statuses) for group in groups):
+        yield PlanSection(f"{existing:,} already in trouble: it was so before", False, groups)
+
+
 def changes(plan: Plan) -> bool:
     """Decide if the change has any status but `unchanged`; refused and held ones count."""
     is_held = any(entry.held for entry in plan.entries)
