@@ -191,11 +191,13 @@ class _Judgement:
             } - self._held
             passing = {key for each in found.transfers for one in each for key in one.documents}
             unfit = self._refused_owners(found)
-            is_more = unfit or held & passing or (held and (deleted or len(self._heads) > 1))
+            # Judged as if they stayed: nothing was asked of their users.
+            loose = self._held & deleted if rounds < MOST_ROUNDS else set()
+            is_more = unfit or loose or held & passing or (held and (deleted or len(self._heads) > 1))
             still = [key for key in freed if key in deleted]
             if not is_more and (len(still) == len(freed) or self._conflicts(still) == found.conflicts):
                 return tuple(self._decision(number, found) for number in range(len(self._heads)))
-            self._held |= held
+            self._held = (self._held | held) - loose
             self._unfit |= unfit
             # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
             rounds += 1
