@@ -203,7 +203,7 @@ def _fill(sheet: Sheet, plan: Plan, sections: Sequence[PlanSection]) -> int:
     most = sheet.left // 4
     shown = 0
     for section in sections:
-        begin = ahead = f"<details{' open' if section.is_open else ''}><summary>{section.summary}</summary>\n"
+        begin = ahead = f"<details{' open' if section.is_open else ''}><summary><b>{section.summary}</b></summary>\n"
         for group in section.groups:
             ahead += _heading(group, several=len(plan.entries) > 1)
             for status in group.statuses:
