@@ -185,20 +185,19 @@ class _Judgement:
         freed, rounds = [key for keys in self._leaving for key in keys], 0
         while True:
             found = self._round(freed)
+            if unfit := self._refused_owners(found):
+                self._unfit |= unfit  # what stays depends on the owners
+                continue
             deleted = {one.key for pruned in found.pruned for one in pruned.deletions}
             held = {
                 key for number, pruned in enumerate(found.pruned) for key in self._holds(number, pruned)
             } - self._held
             passing = {key for each in found.transfers for one in each for key in one.documents}
-            unfit = self._refused_owners(found)
-            # Judged as if they stayed: nothing was asked of their users.
-            loose = self._held & deleted if rounds < MOST_ROUNDS else set()
-            is_more = unfit or loose or held & passing or (held and (deleted or len(self._heads) > 1))
+            is_more = held & passing or (held and (deleted or len(self._heads) > 1))
             still = [key for key in freed if key in deleted]
             if not is_more and (len(still) == len(freed) or self._conflicts(still) == found.conflicts):
                 return tuple(self._decision(number, found) for number in range(len(self._heads)))
-            self._held = (self._held | held) - loose
-            self._unfit |= unfit
+            self._held |= held
             # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
             rounds += 1
             freed = still if rounds < MOST_ROUNDS else []
