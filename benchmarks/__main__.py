@@ -56,7 +56,7 @@ def measures(*, full: bool, before: Path | None = None) -> Mapping[str, Measure]
         "first-read": lambda: [first_read.measure(files=10_000, distinct=distinct) for distinct in (False, True)],
         "large-reconcile": lambda: large_reconcile.measure(files=100_000 if full else 20_000),
         "one-change": lambda: one_change.measure(files=most_files, flat_files=most_files),
-        "planning": lambda: [planning.measure(files=10_000)],
+        "planning": lambda: planning.measure(files=10_000),
         "plans": plans.rendering,
         "lineage": lambda: lineage.measure(commits=1_000, files=10_000),
         "auditing": lambda: auditing.measure(files=10_000),

@@ -70,7 +70,7 @@ def _tree(repository: MemoryRepository, worktree: pygit2.Repository, root: Path)
 
 def _check_resolved(index: pygit2.Index) -> None:
     if index.conflicts is not None:
-        names = ", ".join(merging.names(index)[: merging.MAX_SHOWN])
+        names = ", ".join([*merging.conflicts(index)][: merging.MAX_SHOWN])
         raise Refused(f"a merge in the worktree is not resolved: {names}; resolve it, and `git add` the files")
 
 

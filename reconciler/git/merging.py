@@ -248,12 +248,16 @@ class MemoryRepository:
 
 MAX_NAMED = 100  # files in conflict
 MAX_SHOWN = 10  # of them in the message
+MAX_LINED = 256 << 10  # bytes of a file whose lines in conflict are told
+MAX_RANGES = 5  # of its lines
 MAX_VIRTUAL_BASES = 4  # of one another: histories that cross many times would have them without end
 MAX_BASES = 2  # where two histories part: ordinary ones have one
 
 
 class Conflicts(Refused):
-    """Both sides change the same. `files` are at most MAX_NAMED paths, sorted and safe to show, of `total`."""
+    """Both sides change the same. `files` are at most MAX_NAMED paths, sorted and safe to show, of `total`: each with
+    the lines of the head that conflict, if they are known (`a.yaml:3-5,9`).
+    """
 
     def __init__(self, files: tuple[str, ...]) -> None:
         shown = ", ".join(files[:MAX_SHOWN])
@@ -399,15 +403,57 @@ class _Merging:
 
     def _written(self, index: pygit2.Index) -> str:
         if index.conflicts is not None:
-            raise Conflicts(names(index))
+            found = conflicts(index)
+            paths = [*found]
+            raise Conflicts((*(f"{path}{self._lines(*found[path])}" for path in paths[:MAX_SHOWN]), *paths[MAX_SHOWN:]))
         return str(index.write_tree(self._repository.merger))
 
+    def _lines(self, *versions: pygit2.IndexEntry | None) -> str:
+        """The lines of the head that conflict, as `:3-5,9`; empty where a version has none, or too many."""
+        blobs = [None if one is None else self._repository.git.get(one.id) for one in versions]
+        texts = [one.data for one in blobs if isinstance(one, pygit2.Blob) and one.size <= MAX_LINED]
+        found = conflicting_lines(*texts) if len(texts) == len(versions) else []
+        told = [str(one.start) if len(one) == 1 else f"{one.start}-{one.stop - 1}" for one in found[:MAX_RANGES]]
+        return f":{','.join([*told, *(['...'] if len(found) > MAX_RANGES else [])])}" if told else ""
 
-def names(index: pygit2.Index) -> tuple[str, ...]:
-    """The files that conflict in an index, sorted and safe to show."""
+
+def conflicts(index: pygit2.Index) -> dict[str, tuple[pygit2.IndexEntry | None, ...]]:
+    """The files that conflict in an index, sorted and safe to show, with what the base and both sides have of each."""
     # A file that one side renamed may conflict under several names.
-    paths = {entry.path for conflict in index.conflicts or () for entry in conflict if entry is not None}
-    return tuple(sorted(trees.escaped_path(os.fsencode(path)) for path in paths))
+    found = {
+        trees.escaped_path(os.fsencode(entry.path)): versions
+        for versions in index.conflicts or ()
+        for entry in versions
+        if entry is not None
+    }
+    return {path: found[path] for path in sorted(found)}
+
+
+def conflicting_lines(base: bytes, ours: bytes, theirs: bytes) -> list[range]:
+    """Return the changes of `theirs` that conflict, as its lines from 1 on; of removed lines the one before. As in
+    git's merge, two changes conflict if they differ and have lines of the base in common, or adjacent ones.
+    """
+    one, other = (
+        pygit2.Patch.create_from(base, side, context_lines=0, flag=DiffOption.FORCE_TEXT).hunks
+        for side in (ours, theirs)
+    )
+    same = {_change(hunk) for hunk in one}
+    touched = {point for hunk in one for point in _points(hunk)}
+    return [
+        range(max(hunk.new_start, 1), max(hunk.new_start, 1) + max(hunk.new_lines, 1))
+        for hunk in other
+        if _change(hunk) not in same and not touched.isdisjoint(_points(hunk))
+    ]
+
+
+def _points(hunk: pygit2.DiffHunk) -> range:
+    """The places before, between and after the lines that a change replaces."""
+    start = hunk.old_start - 1 if hunk.old_lines else hunk.old_start
+    return range(start, start + hunk.old_lines + 1)
+
+
+def _change(hunk: pygit2.DiffHunk) -> tuple[range, tuple[bytes, ...]]:
+    return _points(hunk), tuple(line.raw_content for line in hunk.lines if line.origin == "+")
 
 
 def matching_lines(old: bytes, new: bytes) -> dict[int, int]:

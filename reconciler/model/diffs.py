@@ -253,8 +253,8 @@ def differences(
 def contents(
     document: Mapping[str, Value], *, secrets: Secrets = (), difference: PlanDifference
 ) -> Iterator[Differing]:
-    """Yield every value of a document that is added or removed as a whole, each with its path; without what every
-    resource has, and without the names that paths have in brackets.
+    """Yield every value of a document that is added or removed as a whole, each with its path; without its kind, and
+    without the names that paths have in brackets.
     """
     hidden = HiddenPlaces(dict(secrets))
 
@@ -276,9 +276,7 @@ def contents(
 
     for key in ("metadata", "spec"):
         if document.get(key):
-            for one in walk(key, (key,), document[key]):
-                if one.path != "metadata.name":
-                    yield one
+            yield from walk(key, (key,), document[key])
 
 
 def _whole(path: str, difference: PlanDifference, at: Pointer, value: Value, shown: Value) -> Differing:

@@ -45,7 +45,8 @@ def find_fields(
     assert present is not None
     unknown = _unknown(present.document, lookup)
     for one in found:
-        yield _field(one, unknown, place)
+        if one.path != "metadata.name":  # the title says it
+            yield _field(one, unknown, place)
 
 
 def _unknown(document: dict[str, Value], lookup: Lookup) -> Set[Pointer]:

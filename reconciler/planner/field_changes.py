@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from reconciler.model import components, names, plan, plan_fields, resource
 from reconciler.model.names import Key
-from reconciler.model.outcomes import UpdateStatus
+from reconciler.model.outcomes import Change, UpdateStatus
 from reconciler.model.plan import PlanField, PlanPlace, PlanStatus
 from reconciler.model.plan_fields import ResourceState
 from reconciler.model.type_checks import Lookup
@@ -81,7 +81,7 @@ def _compared(one: ChangedVersions, view: PlanningView, *, project: str, lookup:
 
 
 def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict[Key, BoundedFields]:
-    """Return the fields of each resource that would be stored anew, until there are enough for one answer.
+    """Return the fields of each resource that would be stored anew or deleted, until there are enough for one answer.
 
     A secret that came in clear always counts as changed: nothing may show if it is the stored one. `seed` is random.
     """
@@ -91,12 +91,13 @@ def would_change(decided: Decided, world: StoreSnapshot, *, seed: bytes) -> dict
     for outcome in decided.outcomes:
         if left <= 0:
             break
-        if outcome.change not in WRITING or outcome.key is None:
+        if outcome.change not in (*WRITING, Change.DELETE) or outcome.key is None:
             continue
         world.check()
-        key, document = outcome.key, decided.document(outcome).document()
-        sent = ResourceState(document, dict(decided.fits[key].secrets))
-        new = plan_fields.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
+        key, new = outcome.key, None
+        if outcome.change is not Change.DELETE:
+            sent = ResourceState(decided.document(outcome).document(), dict(decided.fits[key].secrets))
+            new = plan_fields.veiled(sent, known=decided.kept.get(key, ()), seed=seed)
         with suppress(Damaged):
             before = world.view.documents(world.project, [key]).get(key)
             old = None if before is None else stored_state(key, before)

@@ -169,18 +169,19 @@ class _Judgement:
         freed, rounds = [key for keys in self._leaving for key in keys], 0
         while True:
             found = self._round(freed)
+            if unfit := self._refused_owners(found):
+                self._unfit |= unfit  # what stays depends on the owners
+                continue
             deleted = {one.key for pruned in found.pruned for one in pruned.deletions}
             held = {
                 key for number, pruned in enumerate(found.pruned) for key in self._holds(number, pruned)
             } - self._held
             passing = set[Key]().union(*found.passing)
-            unfit = self._refused_owners(found)
-            is_more = unfit or held & passing or (held and (deleted or len(self._heads) > 1))
+            is_more = held & passing or (held and (deleted or len(self._heads) > 1))
             still = [key for key in freed if key in deleted]
             if not is_more and (len(still) == len(freed) or self._conflicts(still) == found.conflicts):
                 return tuple(self._decision(number, found) for number in range(len(self._heads)))
             self._held |= held
-            self._unfit |= unfit
             # Ids may hang together in a long chain: then none of them is free, which is safe, and ends.
             rounds += 1
             freed = still if rounds < MOST_ROUNDS else []

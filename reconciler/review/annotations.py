@@ -60,9 +60,10 @@ def render_annotations(plan: Plan) -> Iterator[str]:
         for mark in () if is_told else _marks(status, _of(plan, entry), others.get(id(status), ())):
             of_level[mark.level].append(mark)
     notes = [mark for entry in plan.entries for mark in _entry_marks(entry, _of(plan, entry))]
+    flowing = [mark for entry in plan.entries for mark in _flow_mark(entry, _of(plan, entry))]
     yield from _bounded(of_level[ERROR], SHOWN)
     yield from _bounded([*notes[:NOTES], *of_level[WARNING], *notes[NOTES:]], SHOWN)
-    yield from _bounded(of_level[NOTICE], SHOWN - 1)  # the verdict is one of them
+    yield from _bounded([*flowing, *of_level[NOTICE]], SHOWN - 1)  # the verdict is one of them
 
 
 def _of(plan: Plan, entry: PlanEntry) -> str:
@@ -79,6 +80,13 @@ def _entry_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
             yield AnnotationMark(WARNING, f"{title}: delivery", review_plan.flow_text(flow))
     told = (clean_text(note, VALUE) for note in entry.notes)
     yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
+
+
+def _flow_mark(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
+    """Yield one mark for the flows that a new version delivers."""
+    told = [review_plan.flow_text(one) for one in entry.flows[: review_plan.MOST_FLOWS] if one.change not in flows.ENDS]
+    if told:
+        yield AnnotationMark(NOTICE, f"Reconciler plan{of}: delivery", "\n".join(told))
 
 
 def _marks(status: PlanStatus, of: str, others: Sequence[PlanStatus]) -> Iterator[AnnotationMark]:

@@ -13,24 +13,22 @@ come along when somebody copies.
 import hashlib
 import re
 import textwrap
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 from urllib.parse import quote
 
-from reconciler.model.plan import RISK, Plan, PlanEntry, PlanStatus, PlanTip
+from reconciler.model.plan import Plan, PlanEntry, PlanStatus, PlanTip
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
 from reconciler.review.plan import (
     LIMIT,
+    LONG,
     MINIMUM,
     VALUE,
     PlanLine,
+    PlanSection,
     ResourceGroup,
-    by_risk,
     clean_text,
-    resource_groups,
 )
 
 _TICKS = re.compile(r"`+")
@@ -105,21 +103,11 @@ class Sheet:
         return "".join(self._pieces)
 
 
-_OPEN = 10  # resources of a section that is open; larger ones are folded
-_LONG = 20  # lines of a resource that are open
 _CLOSE = "\n</details>\n\n"
 _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
 _ENTRIES = 50
 _WIDTH = 100  # characters
-
-
-class _Section(NamedTuple):
-    """One fold."""
-
-    summary: str
-    is_open: bool
-    groups: tuple[ResourceGroup, ...]
 
 
 def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str = "") -> str:
@@ -132,7 +120,7 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     verdict = _verdict(plan.entries)
     head = f"{span(clean_text(review_plan.short_commit(plan.head)))}{review_plan.committed(plan.head)}"
     sheet.add(f"{comment_marker(marker)}\n### Plan for {head}: {verdict}\n\n")
-    sections = tuple(_sections(plan))
+    sections = tuple(review_plan.sections(plan))
     statuses = [one for section in sections for group in section.groups for one in group.statuses]
     again = _again(command)
     if sheet_size(again) > sheet.left // 4:
@@ -190,11 +178,7 @@ def _flows(plan: Plan) -> Iterator[str]:
     for entry in plan.entries:
         if entry.flows:
             several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
-            lines = [
-                f"{'!' if line.mark == '~' else line.mark} {part}\n"
-                for line in review_plan.flow_lines(entry)
-                for part in textwrap.wrap(line.text, _WIDTH)  # a forge scrolls longer lines sideways
-            ]
+            lines = [f"{line}\n" for line in _wrapped(review_plan.flow_lines(entry))]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
 
@@ -214,30 +198,12 @@ def _table(entries: Sequence[PlanEntry]) -> str:
     return f"| entry | folder | what changes |\n|---|---|---|\n{rows}{more}\n"
 
 
-def _sections(plan: Plan) -> Iterator[_Section]:
-    """Yield a fold for each status, the riskiest first, and one for the statuses of before."""
-    pairs = by_risk(plan)
-    for status in RISK:
-        groups = tuple(
-            resource_groups((entry, one) for entry, one in pairs if one.status is status and not one.existing)
-        )
-        shown = [one for group in groups for one in group.statuses]
-        if shown:
-            held = sum(one.held for one in shown)
-            more = f", {held:,} {review_plan.HELD}" if held else ""
-            summary = f"{review_plan.SYMBOLS[status]} {review_plan.in_words(Counter({status: len(shown)}))}{more}"
-            yield _Section(summary, len(shown) <= _OPEN, groups)
-    groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
-    if existing := sum(len(group.statuses) for group in groups):
-        yield _Section(f"{existing:,} already in trouble: it was so before", False, groups)
-
-
-def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
+def _fill(sheet: Sheet, plan: Plan, sections: Sequence[PlanSection]) -> int:
     """Add the resources that fit, and return their number."""
     most = sheet.left // 4
     shown = 0
     for section in sections:
-        begin = ahead = f"<details{' open' if section.is_open else ''}><summary>{section.summary}</summary>\n"
+        begin = ahead = f"<details{' open' if section.is_open else ''}><summary><b>{section.summary}</b></summary>\n"
         for group in section.groups:
             ahead += _heading(group, several=len(plan.entries) > 1)
             for status in group.statuses:
@@ -258,7 +224,7 @@ def _fill(sheet: Sheet, plan: Plan, sections: Sequence[_Section]) -> int:
 def _heading(group: ResourceGroup, *, several: bool) -> str:
     entry = f"entry {span(clean_text(group.entry.name))}, " if several else ""
     owners = f", owned by {', '.join(map(span, group.owned_by))}" if group.owners else ""
-    cause = "\n" + _block([f"{line}\n" for line in group.cause], 4 * VALUE) if group.cause else ""
+    cause = "\n" + _block([f"{line}\n" for line in _wrapped(group.cause)], 4 * VALUE) if group.cause else ""
     heading = group.heading if group.cause else span(group.heading)
     return f"\n{entry}{heading}{owners}{cause}\n\n"
 
@@ -276,7 +242,7 @@ def _resource(name: str, lines: Sequence[PlanLine], room: int) -> str:
     """Return a resource with as many of its lines as fit; many of them are folded."""
     texts = [f"{line}\n" for line in lines]
     begin, end = "", ""
-    if len(texts) > _LONG:
+    if len(texts) > LONG:
         begin, end = f"\n<details><summary>{counted(len(texts), 'line')}</summary>\n", "\n</details>\n\n"
     block = _block(texts, room - sheet_size(name) - 1 - sheet_size(begin + end))
     if block:
@@ -299,20 +265,32 @@ def _block(lines: Sequence[str], room: int) -> str:
 
 
 def _lines(status: PlanStatus, *, with_reason: bool) -> Iterator[PlanLine]:
-    """Yield the lines of a resource, as a forge colours them: it has `!` for `~`."""
+    """Yield the lines of a resource, as a forge colours and wraps them."""
     if status.existing:
         return  # its name says it
     if with_reason:
-        yield from review_plan.status_reason(status)
+        yield from _wrapped(review_plan.status_reason(status))
     for field in status.fields:
         sides = text.field_sides(field, status.at)
         for line in text.field_lines(field, status.at) if sides is None else ():
-            yield line._replace(mark="!") if line.mark == "~" else line
+            yield _coloured(line)
         if sides is not None and sides.old is not None:
             yield PlanLine("-", f"{sides.path}: {sides.old}{sides.where if sides.new is None else ''}")
         if sides is not None and sides.new is not None:
             yield PlanLine("+", f"{sides.path}: {sides.new}{sides.where}")
-    yield from review_plan.beside(status)
+    yield from _wrapped(review_plan.beside(status))
+
+
+def _coloured(line: PlanLine) -> PlanLine:
+    """Return a line with the mark that a forge colours."""
+    return line._replace(mark="!") if line.mark == "~" else line
+
+
+def _wrapped(lines: Iterable[PlanLine]) -> Iterator[PlanLine]:
+    """Yield sentences on lines that a forge does not scroll sideways."""
+    for line in map(_coloured, lines):
+        for part in textwrap.wrap(line.text, _WIDTH, subsequent_indent="  ", break_on_hyphens=False):
+            yield line._replace(text=part)
 
 
 def _missing(statuses: Sequence[PlanStatus]) -> str:

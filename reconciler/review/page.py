@@ -7,10 +7,9 @@ from reconciler.model.plan import Plan, PlanEntry, PlanStatus
 from reconciler.model.text import counted
 from reconciler.review import plan as review_plan
 from reconciler.review import text
-from reconciler.review.plan import SYMBOLS, ResourceGroup, clean_text, resource_groups
+from reconciler.review.plan import SYMBOLS, ResourceGroup, clean_text
 
 _TEMPLATE = Path(__file__).with_name("page.html")
-_OPEN = 20  # lines of a resource that are open; more are folded
 
 
 def render_page(plan: Plan, *, command: str = "") -> str:
@@ -22,7 +21,11 @@ def render_page(plan: Plan, *, command: str = "") -> str:
     told = template.render(
         title=review_plan.first_line(plan),
         about=[line.strip() for line in text.about_lines(plan)],
-        entries=[_entry(plan, entry) for entry in plan.entries],
+        entries=list(map(_entry, plan.entries)),
+        sections=[
+            {"summary": one.summary, "is_open": one.is_open, "groups": [_group(plan, each) for each in one.groups]}
+            for one in review_plan.sections(plan)
+        ],
         last=review_plan.last_line(review_plan.tally_plan(plan.entries)),
         again=review_plan.AGAIN,
         command=review_plan.pasteable(command),
@@ -30,24 +33,24 @@ def render_page(plan: Plan, *, command: str = "") -> str:
     return f"{told}\n"
 
 
-def _entry(plan: Plan, entry: PlanEntry) -> dict[str, Any]:
-    """Return an entry as the template writes it."""
+def _entry(entry: PlanEntry) -> dict[str, Any]:
+    """Return what an entry has beside its resources, as the template writes it."""
     refused = [f"nothing of this entry would be stored: {review_plan.REFUSED}"] if entry.refused else []
-    groups = resource_groups((entry, one) for one in sorted(entry.statuses, key=lambda one: one.existing))
     return {
         "name": clean_text(entry.name),
         "verdict": review_plan.plan_verdict(review_plan.tally_plan([entry])),
         "notes": [*refused, *(clean_text(note, review_plan.VALUE) for note in entry.notes)],
         "flows": list(map(str, review_plan.flow_lines(entry))),
-        "groups": [
-            {
-                "heading": group.heading,
-                "owners": ", ".join(group.owned_by),
-                "lines": list(map(str, group.cause)),
-                "resources": [_resource(plan, group, one) for one in group.statuses],
-            }
-            for group in groups
-        ],
+    }
+
+
+def _group(plan: Plan, group: ResourceGroup) -> dict[str, Any]:
+    entry = f"entry {clean_text(group.entry.name)}, " if len(plan.entries) > 1 else ""
+    owners = f", owned by {', '.join(group.owned_by)}" if group.owners else ""
+    return {
+        "heading": f"{entry}{group.heading}{owners}",
+        "lines": list(map(str, group.cause)),
+        "resources": [_resource(plan, group, one) for one in group.statuses],
     }
 
 
@@ -63,5 +66,5 @@ def _resource(plan: Plan, group: ResourceGroup, status: PlanStatus) -> dict[str,
         "address": address if place and address.startswith(("https://", "http://")) else "",
         "lines": lines,
         "summary": counted(len(lines), "line"),
-        "is_open": len(lines) <= _OPEN,
+        "is_open": len(lines) <= review_plan.LONG,
     }

@@ -31,6 +31,9 @@ REASONS = 30  # lines of one reason
 NOTES = 10  # of one resource
 DEPENDANTS = 10
 
+OPEN = 10  # resources of a section that is open; larger ones are folded
+LONG = 20  # lines of a resource that are open
+
 GITHUB = 65_536  # characters of a comment; Gitea takes about as many, GitLab a million
 RESERVE = 1_536  # for what a pipeline adds of its own
 LIMIT = GITHUB - RESERVE  # bytes of a comment
@@ -353,6 +356,32 @@ def by_risk(plan: Plan) -> list[tuple[PlanEntry, PlanStatus]]:
     """Return every status of every entry, the riskiest first; statuses of equal risk are in the order of entries."""
     rank = {status: number for number, status in enumerate(RISK)}
     return sorted(plan.all, key=lambda pair: (pair[1].existing, rank[pair[1].status]))
+
+
+class PlanSection(NamedTuple):
+    """The resources of one status, or those of before."""
+
+    summary: str
+    is_open: bool
+    groups: tuple[ResourceGroup, ...]
+
+
+def sections(plan: Plan) -> Iterator[PlanSection]:
+    """Yield a section for each status, the riskiest first, and one for the statuses of before."""
+    pairs = by_risk(plan)
+    for status in RISK:
+        groups = tuple(
+            resource_groups((entry, one) for entry, one in pairs if one.status is status and not one.existing)
+        )
+        shown = [one for group in groups for one in group.statuses]
+        if shown:
+            held = sum(one.held for one in shown)
+            more = f", {held:,} {HELD}" if held else ""
+            summary = f"{SYMBOLS[status]} {in_words(Counter({status: len(shown)}))}{more}"
+            yield PlanSection(summary, len(shown) <= OPEN, groups)
+    groups = tuple(resource_groups((entry, one) for entry, one in pairs if one.existing))
+    if existing := sum(len(group.statuses) for group in groups):
+        yield PlanSection(f"{existing:,} already in trouble: it was so before", False, groups)
 
 
 def changes(plan: Plan) -> bool:

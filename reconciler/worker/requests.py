@@ -34,7 +34,7 @@ from reconciler.model.stale_routes import Past
 from reconciler.model.values import Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, planner
 from reconciler.planner.changes import ChangeParts, ChangeRows, Origin
-from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
+from reconciler.planner.decisions import Decided, DocumentBatch
 from reconciler.planner.field_changes import BoundedFields
 from reconciler.planner.remasking import Remasking
 from reconciler.planner.stored import StoreSnapshot, masked_document
@@ -288,7 +288,7 @@ def _update(outcome: Outcome, resource: bytes) -> dict[str, object]:
 
 
 def _changed_fields(outcome: Outcome, found: Mapping[Key, BoundedFields]) -> dict[str, object]:
-    if outcome.change not in WRITING or outcome.key is None or outcome.key not in found:
+    if outcome.change is Change.NONE or outcome.key is None or outcome.key not in found:
         return {}
     shown, left_out = found[outcome.key]
     return {"fields": shown} | ({"fieldsLeftOut": left_out} if left_out else {})

@@ -242,7 +242,7 @@ class EntryWriter:
     def _status(self, outcome: Outcome, *, renamed: str | None, most: int, held: bool) -> PlanStatus:
         at = self._place(outcome)
         existing = self._is_existing(outcome, at, held=held)
-        shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome), most=most)
+        shown, left_out = ((), 0) if existing else field_changes.bounded(self._fields(outcome, renamed), most=most)
         affected = () if held else self._affected.by(outcome)
         reason = outcome.why()
         notes = outcome.notes
@@ -299,16 +299,17 @@ class EntryWriter:
         is_refused = outcome.status in REFUSED and document in self._refused_before
         return is_refused or (outcome.status is UpdateStatus.DEPRECATED and outcome.change is Change.NONE)
 
-    def _fields(self, outcome: Outcome) -> Iterator[PlanField]:
-        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. Raises
-        Damaged.
+    def _fields(self, outcome: Outcome, renamed: str | None) -> Iterator[PlanField]:
+        """Yield the fields that differ from the stored version, or all of a resource that comes or goes. One that is
+        `renamed` is compared with that of the other name. Raises Damaged.
         """
         if outcome.key is None:
             return
-        before = self._world.view.documents(self._world.project, [outcome.key]).get(outcome.key)
-        if outcome.change is Change.DELETE and before is not None:
-            gone = field_changes.stored_state(outcome.key, before)
-            yield from plan_fields.find_fields(gone, None, lookup=self._lookup)
+        key = outcome.key if renamed is None else Key(outcome.key.kind, renamed)
+        before = self._world.view.documents(self._world.project, [key]).get(key)
+        old = None if before is None else field_changes.stored_state(key, before)
+        if outcome.change is Change.DELETE:
+            yield from plan_fields.find_fields(old, None, lookup=self._lookup)
         if outcome.ordinal is None or not (outcome.change in WRITING or outcome.status is UpdateStatus.INVALID):
             return
         document = self._decision.decided.documents[outcome.ordinal]
@@ -317,13 +318,9 @@ class EntryWriter:
         new = document.document()
         fit = self._decision.decided.fits.get(outcome.key) or type_checks.fit(new, self._lookup)
         found = dict(fit.secrets)
-        if before is None:
-            old = None
-        else:
-            old = field_changes.stored_state(outcome.key, before)
-            if self._terms.live and outcome.key not in self._untouched:
-                other = _hidden(found, self._read.base.get(outcome.key) if self._read.is_read else None)
-                new, found = values.replaced(new, other), found | other
+        if old is not None and self._terms.live and (renamed or outcome.key not in self._untouched):
+            other = _hidden(found, self._read.base.get(key) if self._read.is_read else None)
+            new, found = values.replaced(new, other), found | other
         yield from plan_fields.find_fields(
             old, ResourceState(new, found), lookup=self._lookup, place=lambda pointer: self._place_of(document, pointer)
         )

@@ -306,6 +306,11 @@ async def test_a_dry_run_neither_changes_nor_deletes(client: httpx2.AsyncClient)
     (update,) = await apply(client, destination("a", displayName="x"), query="?dryRun=true")
     assert (update["status"], update["resource"]["metadata"]["version"]) == ("configured", 2)
     body = await delete(client, destination("a"), query="?dryRun=true")
+    [update] = body["updates"]
+    assert [(one["path"], one["difference"]) for one in update.pop("fields")] == [
+        ("spec.parameters[hostname].value", "removed"),
+        ("spec.type", "removed"),
+    ]
     assert body == {"errors": [], "updates": [{"resource": stored["resource"], "status": "deleted"}]}
     assert (await client.get("/v1/resources/Destination/a")).json() == {"resource": stored["resource"]}
     assert len((await client.get("/v1/Destination/a/history")).json()["versions"]) == 1

@@ -277,7 +277,8 @@ async def test_what_conflicts_is_409_with_each_file(proposed: Proposed) -> None:
     answer = await proposed.ask()
     assert answer.status_code == 409
     assert errors(answer) == [
-        f"{path}: conflicts between {MAIN} and {TOPIC}; resolve it in {TOPIC}" for path in ("changed.json", "kept.json")
+        f"{path}:5-8: conflicts between {MAIN} and {TOPIC}; resolve it in {TOPIC}"
+        for path in ("changed.json", "kept.json")
     ]
 
 

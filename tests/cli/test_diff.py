@@ -78,6 +78,17 @@ spec: {type: otlp}
     assert scene("diff", "-f", "set", "--detailed-exitcode").code == 3
 
 
+def test_a_dry_run_of_a_delete_shows_what_goes(scene: Scene) -> None:
+    told = """Destination/of-api deleted (dry run)
+  - spec.parameters[hostname].value: "logs.example.org"
+  - spec.parameters[port].value: 8443
+  - spec.parameters[headers].value.Authorization: (sensitive)
+  - spec.type: "webhook"
+"""
+    assert scene("delete", "destination/of-api", "--dry-run") == (0, told, "1 deleted (dry run)\n")
+    assert scene("get", "destination/of-api").code == 0
+
+
 def test_a_run_shows_the_fields_that_it_changed(scene: Scene) -> None:
     shown = scene("runs", "--last", "telemetry", "--fields").out
     assert shown.startswith(

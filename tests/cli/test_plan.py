@@ -152,7 +152,7 @@ def test_a_conflict_names_the_files(alone: Program, repository: Repository) -> N
     repository.switch("change")
     outcome = alone("plan", "work")
     assert outcome.code == 1
-    assert "do not merge: team/a.yaml conflicts; merge the base into the head and resolve it" in outcome.err
+    assert "do not merge: team/a.yaml:1 conflicts; merge the base into the head and resolve it" in outcome.err
     assert outcome.out == ""
     assert alone("plan", "work", "-o", "json").out == ""
 
@@ -167,9 +167,9 @@ def test_without_a_plan_a_comment_and_a_log_of_a_job_say_so(alone: Program, repo
     why = "the two do not merge; merge the base into the head and resolve what conflicts"
     comment = alone("plan", "work", "-o", "markdown", "--marker", "prod")
     assert (comment.code, "error: the two do not merge: team/a.yaml" in comment.err) == (1, True)
-    assert comment.out == f"<!-- reconciler-plan: prod -->\n### No plan for `{short}`: `{why}`\n\n- `team/a.yaml`\n"
+    assert comment.out == f"<!-- reconciler-plan: prod -->\n### No plan for `{short}`: `{why}`\n\n- `team/a.yaml:1`\n"
     log = alone("plan", "work", "-o", "github", "--detailed-exitcode")
-    assert (log.code, log.out) == (1, f"::error title=No plan for {short}::{why}%0Ateam/a.yaml\n")
+    assert (log.code, log.out) == (1, f"::error title=No plan for {short}::{why}%0Ateam/a.yaml:1\n")
     gone = alone("plan", "work", "-o", "markdown", "--head", "`gone`")
     assert gone.code == 1
     assert gone.out.splitlines()[1].startswith("### No plan for `` `gone` ``: ``there is no commit '`gone`'; ")

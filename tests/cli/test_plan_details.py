@@ -110,21 +110,41 @@ def test_a_reference_to_what_is_invalid_says_so(alone: Program, repository: Repo
 
 
 def test_another_name_for_an_equal_spec_is_one_line_with_its_referrers(alone: Program, repository: Repository) -> None:
+    rebased(repository, "a.yaml", destination("a", headers={"Authorization": f"{canaries.MARKER}token"}))
     repository.remove("a.yaml")
-    repository.write("b.yaml", destination("b"))
+    repository.write("b.yaml", destination("b", headers={"Authorization": f"{canaries.MARKER}token"}))
     repository.write("web.yaml", configuration("web", "b"))
     repository.commit()
     found = planned(alone)
     assert (found.of("a")["renamed"], found.of("b")["renamed"]) == ("b", "a")
-    for form, line in (
-        ("text", "  + Destination b created, was a before, with an equal spec (b.yaml:1)\n"),
-        ("markdown", "- `Destination b` in `b.yaml:1`: `created, was a before, with an equal spec`\n"),
+    for form, lines in (
+        (
+            "text",
+            "  + Destination b created, was a before, with an equal spec (b.yaml:1)\n"
+            "      # affects: Configuration web\n",
+        ),
+        (
+            "markdown",
+            "- `Destination b` in `b.yaml:1`: `created, was a before, with an equal spec`\n\n"
+            "```diff\n# affects: Configuration web\n```\n",
+        ),
     ):
         told = alone("plan", "work", "-o", form).out
-        assert line in told
-        assert "affects: Configuration web" in told
+        assert lines in told
         assert "Destination a" not in told
     assert alone("plan", "work", "--fail-on", "deleted").code == 3
+
+
+def test_a_resource_with_another_name_shows_what_else_differs(alone: Program, repository: Repository) -> None:
+    renamed = json.loads(destination("b"))
+    renamed["metadata"]["labels"] = {"team": "shop"}
+    repository.move("a.yaml", "b.yaml")
+    repository.write("b.yaml", json.dumps(renamed))
+    repository.write("web.yaml", configuration("web", "b"))
+    repository.commit()
+    found = planned(alone)
+    assert paths(found, "b") == [("metadata.labels", "added", {"team": "shop"})]
+    assert "fields" not in found.of("a")
 
 
 def test_violations_of_one_cause_are_told_once(alone: Program, repository: Repository) -> None:

@@ -157,6 +157,18 @@ def test_a_deletion_that_is_held_keeps_what_it_refers_to(work: Work) -> None:
     assert found.statuses(0) == {"DestinationType own": "in-use"}
 
 
+def test_what_is_not_held_after_all_is_kept_by_what_refers_to_it(work: Work) -> None:
+    """The other entry has the Configuration first; only once that turns out to be invalid, this one's is created."""
+    base = {
+        "shared/one.yaml": destination("siem"),
+        "apps/bad.yaml": destination("bad", port=0),
+        "apps/web.yaml": configuration("web", "siem", "bad"),
+    }
+    found = Planned(work.plan({"shared/one.yaml": configuration("web", "siem")}, "--whole", "-o", "json", base=base))
+    assert found.statuses(0) == {"Configuration web": "created", "Destination siem": "in-use"}
+    assert found.statuses(1) == {"Configuration web": "invalid", "Destination bad": "invalid"}
+
+
 def test_an_entry_that_refuses_all_of_a_commit_leaves_the_others_what_was(work: Work) -> None:
     settings = SETTINGS.replace("path: shared", "path: shared, atomic: true")
     work.alone.write("settings.yaml", settings)

@@ -171,6 +171,8 @@ def test_a_job_keeps_one_comment_and_fails_by_what_is_invalid(server: Forge, che
     [first] = server.texts()
     assert first.startswith("<!-- reconciler-plan: ")
     assert f"{server.url}/" in first  # a link to a line of the change
+    again = "reconciler plan --config .reconciler/config.yaml --repository staging --repository production --base "
+    assert f"\n{again}{checkout.head('origin/main')} --head {checkout.head()}\n" in first
     assert "core" in first
     assert [name for name in ("staging", "production", "other") if f"`{name}`" in first] == ["staging", "production"]
     checkout.write("fleets/wrong.yaml", INVALID.replace("NAME", "wrong"))
@@ -195,9 +197,9 @@ def test_a_job_without_a_plan_says_so_in_the_comment_of_the_plan_before_and_fail
     assert job(server, checkout) == 1
     [told] = server.texts()
     assert told.startswith(f"<!-- reconciler-plan: default -->\n### No plan for `{checkout.head()[:7]}`: ")
-    assert "- `fleets/edge.yaml`" in told
+    assert "- `fleets/edge.yaml:3`" in told
     said = capfd.readouterr()
-    assert "fleets/edge.yaml conflicts" in said.err
+    assert "fleets/edge.yaml:3 conflicts" in said.err
     assert ("::error title=No plan" in said.out) is (server.kind == "github")
 
 

@@ -103,11 +103,46 @@ def test_names_the_files_that_conflict(repository: Repository) -> None:
         repository.commit()
     with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
         merge(repository, opened)
-    assert found.value.files == ("deleted.yaml", "odd\\xff.yaml", "same.yaml")
+    assert found.value.files == ("deleted.yaml", "odd\\xff.yaml:1", "same.yaml:21")
     assert found.value.message == (
-        "the two do not merge: deleted.yaml, odd\\xff.yaml, same.yaml conflict; "
+        "the two do not merge: deleted.yaml, odd\\xff.yaml:1, same.yaml:21 conflict; "
         "merge the base into the head and resolve them"
     )
+
+
+def changed(**lines: str) -> str:
+    """The text with other lines, by their numbers."""
+    return "".join(lines.get(f"_{number}", line) for number, line in enumerate(TEXT.splitlines(keepends=True), 1))
+
+
+@pytest.mark.parametrize(
+    ("main", "head", "lines"),
+    [
+        (changed(_3="main\n"), changed(_3="head\n"), ":3"),
+        (changed(_3="main\n"), changed(_2="head\n"), ":2"),  # adjacent lines conflict too
+        (changed(_3="main\n"), changed(_3="one\ntwo\nthree\n"), ":3-5"),
+        (changed(_3="main\n"), changed(_1="", _3=""), ":1"),  # of a removed line, the one before
+        (changed(_3="main\n", _9="a\n"), changed(_1="x\ny\n", _3="head\n", _9="b\n", _18="c\n"), ":4,10"),
+        (changed(_3="main\n", _9="both\n"), changed(_3="head\n", _9="both\n"), ":3"),
+        (changed(**{f"_{at}": "main\n" for at in range(1, 15, 2)}), "", ":1"),
+        (
+            changed(**{f"_{at}": "main\n" for at in range(1, 15, 2)}),
+            changed(**{f"_{at}": "head\n" for at in range(1, 15, 2)}),
+            ":1,3,5,7,9,...",
+        ),
+        (changed(_3="main\n"), changed(_3="head\n" * merging.MAX_LINED), ""),
+    ],
+)
+def test_says_which_lines_of_the_head_conflict(repository: Repository, main: str, head: str, lines: str) -> None:
+    repository.write("a.yaml", TEXT)
+    parted(repository)
+    for branch, text in (("main", main), ("head", head)):
+        repository.switch(branch)
+        repository.write("a.yaml", text)
+        repository.commit()
+    with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
+        merge(repository, opened)
+    assert found.value.files == (f"a.yaml{lines}",)
 
 
 def test_says_how_many_files_conflict_beyond_those_that_it_names(repository: Repository) -> None:
@@ -122,7 +157,7 @@ def test_says_how_many_files_conflict_beyond_those_that_it_names(repository: Rep
     with mirrored(repository) as opened, pytest.raises(Conflicts) as found:
         merge(repository, opened)
     assert (len(found.value.files), found.value.total) == (merging.MAX_NAMED, 150)
-    assert "009.yaml and 140 more conflict" in found.value.message
+    assert "009.yaml:1 and 140 more conflict" in found.value.message
 
 
 def test_follows_a_file_that_one_side_renamed(repository: Repository) -> None:

@@ -35,7 +35,7 @@ _ROWS = [
     r"\*\*[\d,]+ resources? (?:is|are) not shown:\*\* [a-z\-\d, ]+\. For the whole plan run §\.",
 ]
 _ROW = re.compile("|".join(f"(?:{row})" for row in _ROWS))
-_OPEN = re.compile(r"<details(?: open)?><summary>(?:[-+~=!?#.] )?[a-z\-\d,: ]+</summary>")
+_OPEN = re.compile(r"<details(?: open)?><summary>(?:<b>(?:[-+~=!?#.] )?[a-z\-\d,: ]+</b>|[\d,]+ lines)</summary>")
 _FENCE = re.compile(r"(`{3,})(?:diff|sh)")
 
 

@@ -75,7 +75,7 @@ def test_shown_and_missing_are_all(plan: Plan) -> None:
 
 
 def test_riskiest_first_and_kept_longest() -> None:
-    folds = re.findall(r"<summary>(\W .*)</summary>", render(samples.every()))
+    folds = re.findall(r"<summary><b>(\W .*)</b></summary>", render(samples.every()))
     assert folds == [
         "! 2 invalid",
         "! 1 error",
@@ -87,7 +87,7 @@ def test_riskiest_first_and_kept_longest() -> None:
         "~ 2 to change",
         "+ 2 to create",
     ]
-    assert re.findall(r"<summary>(\W .*)</summary>", render(samples.every(), 1_200)) == folds[:2]
+    assert re.findall(r"<summary><b>(\W .*)</b></summary>", render(samples.every(), 1_200)) == folds[:2]
 
 
 def test_one_resource_takes_no_more_than_its_share() -> None:

@@ -32,6 +32,8 @@ TAGS = frozenset(
         "details",
         "summary",
         "pre",
+        "ins",
+        "del",
     ]
 )
 VOID = frozenset({"meta"})
@@ -89,6 +91,14 @@ def check(plan: Plan) -> None:
 
 def test_a_link_that_leads_elsewhere_than_to_the_web_is_text() -> None:
     assert Reader(page.render_page(samples.linked(samples.moved(), "javascript:{path}"))).links == []
+
+
+def test_a_section_of_more_than_ten_resources_is_folded() -> None:
+    created = [samples.one("created", "Fleet", f"edge-{number:02}") for number in range(11)]
+    for number, folded in ((10, "<details open>"), (11, "<details>")):
+        html = page.render_page(samples.plan(samples.entry(*created[:number])))
+        assert html.startswith("<!doctype html>")
+        assert f"{folded}<summary><h2>+ {number} to create</h2></summary>" in html
 
 
 def test_it_says_what_the_text_says() -> None:
