@@ -80,6 +80,7 @@ class WatchedRepository:
             sorted(secrets.env),
             sorted(secrets.files),
             secrets.flat,
+            secrets.patterns,
         ]
         return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()
 

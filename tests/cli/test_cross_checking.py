@@ -288,10 +288,10 @@ HOOKED = "{name: hostname, value: h}, {name: headers, value: {A: 'VALUE'}}"
             f"{{type: webhook, {given('{name: hostname, value: h}', '{name: ca_file, value: /etc/ca.pem}')}}}",
             ["parameters/1/value"],
         ),
-        (f"{{type: acme, {given('{name: open, value: ' + repr('${env:A}') + '}')}}}", ["parameters/0/value"]),
-        (f"{{type: acme, {given('{name: open, value: ' + repr('${env:A}:80') + '}')}}}", []),
+        (f"{{type: acme, {given('{name: open, value: ' + repr('${file:a}') + '}')}}}", ["parameters/0/value"]),
+        (f"{{type: acme, {given('{name: open, value: ' + repr('${env:A:-x}') + '}')}}}", []),
         # Of a type that is not here, every parameter may be a secret.
-        (f"{{type: other, {given('{name: open, value: ' + repr('${env:A:-x}') + '}')}}}", ["parameters/0/value"]),
+        (f"{{type: other, {given('{name: open, value: ' + repr('x ${file:../a}') + '}')}}}", ["parameters/0/value"]),
     ],
 )
 def test_references_to_secrets_are_judged_as_far_as_one_can_without_the_service(

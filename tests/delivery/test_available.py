@@ -49,7 +49,7 @@ def test_variables_are_those_that_match_and_hold_text() -> None:
         "PATH": "/bin",
     }
     found = secrets.available_secrets(sources(Path("/nowhere"), environment, patterns=Secrets().env), "web")
-    assert found == AvailableSecrets(env=frozenset({"DESTINATION_WEB__TOKEN"}))
+    assert found == AvailableSecrets(env=frozenset({"DESTINATION_WEB__TOKEN"}), patterns=("DESTINATION_WEB__*",))
 
 
 def test_a_flat_folder_gives_each_project_what_begins_with_its_name(tmp_path: Path) -> None:
