@@ -247,8 +247,8 @@ BAD_ID = "{at} is a webhook in place, and its `id` " + names.NAME_RULE + "; choo
 SAME_ID = "{at} is a webhook in place with the `id` of another one; give it an `id` of its own."
 UNFIT = "{at} is a webhook with parameters that do not fit their type; correct them."
 LEFT_OUT = {
-    RunsOn.SERVICE: "{at} is of type `{type}`, which runs on collectors only; the service leaves it out.",
-    RunsOn.COLLECTORS: "{at} is of type `{type}`, which runs in the service only; collectors leave it out.",
+    RunsOn.SERVICE: "{at} is of type `{type}`, which runs on collectors only; the service leaves it out",
+    RunsOn.COLLECTORS: "{at} is of type `{type}`, which runs in the service only; collectors leave it out",
 }
 """Sentences about components that do not run where their Configuration does."""
 

@@ -57,7 +57,7 @@ def test_what_does_not_run_on_collectors_is_told(alone: Program) -> None:
     alone.write("web.yaml", mixed)
     done = alone("render", "web")
     assert done.err == (
-        "/spec/destinations/0 is of type `webhook`, which runs in the service only; collectors leave it out.\n"
+        "/spec/destinations/0 is of type `webhook`, which runs in the service only; collectors leave it out\n"
     )
     alone.write("web.yaml", mixed.replace("spec:\n  sources:", "spec:\n  runsOn: service\n  sources:"))
     done = alone("render", "web")

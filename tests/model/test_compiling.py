@@ -205,7 +205,7 @@ def test_what_runs_on_collectors_wants_no_records() -> None:
     assert routes.wants("all", {**WANTS, "runsOn": "collectors"}, known) == ()
 
 
-ONLY = "/spec/{} is of type `{}`, which runs {} only; {} it out."
+ONLY = "/spec/{} is of type `{}`, which runs {} only; {} it out"
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ def runs_on(world: World, name: str = "all") -> tuple[Any, Any]:
 
 
 def test_a_configuration_says_where_it_runs_and_what_does_not_run_there(world: World) -> None:
-    only = "/spec/destinations/1 is of type `otlphttp`, which runs on collectors only; the service leaves it out."
+    only = "/spec/destinations/1 is of type `otlphttp`, which runs on collectors only; the service leaves it out"
     mixed = configuration(destinations=[{"name": "siem"}, {"name": "out"}])
     [*_, update] = world.apply([source(), webhook(), destination("out", "otlphttp"), mixed]).body["updates"]
     assert (update["status"], update["notes"]) == ("created", [only])
@@ -76,7 +76,7 @@ def test_a_configuration_says_where_it_runs_and_what_does_not_run_there(world: W
     world.apply([destination("out", "webhook", hostname="out.example.com")])
     assert (runs_on(world), delivery(world)) == (("service", None), DELIVERS)
     world.apply([source(disabled=True)])
-    left_out = "/spec/destinations/{} is of type `webhook`, which runs in the service only; collectors leave it out."
+    left_out = "/spec/destinations/{} is of type `webhook`, which runs in the service only; collectors leave it out"
     assert runs_on(world) == ("collectors", [left_out.format(0), left_out.format(1)])
 
 
