@@ -88,5 +88,6 @@ def test_only_so_many_entries_are_looked_at(tmp_path: Path, monkeypatch: pytest.
 def test_no_value_is_in_what_is_shown(tmp_path: Path) -> None:
     write(tmp_path / PROJECT / "token", "canary")
     one = sources(tmp_path, {"A1": "canary"}, patterns=("A*",))
-    assert secrets.available_secrets(one, PROJECT) == AvailableSecrets(frozenset({"A1"}), frozenset({"token"}))
+    expected = AvailableSecrets(frozenset({"A1"}), frozenset({"token"}), patterns=("A*",))
+    assert secrets.available_secrets(one, PROJECT) == expected
     assert "canary" not in repr(one) + repr(secrets.available_secrets(one, PROJECT))
