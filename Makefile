@@ -28,7 +28,7 @@ test: .venv/installed-for-development
 
 # What a machine cannot have is not made: its script says so, and tries again the next time.
 PROVIDERS := tests/providers/node_modules/.package-lock.json .venv/generators/installed .venv/glewlwyd/unpacked .venv/dex/dex \
-	.venv/oracle/oracle
+	.venv/oracle/oracle .venv/otelcol/otelcol
 
 tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.json
 	@scripts/setup-providers certified
@@ -45,7 +45,10 @@ tests/providers/node_modules/.package-lock.json: tests/providers/package-lock.js
 .venv/oracle/oracle: tests/providers/template_oracle/go.sum tests/providers/template_oracle/main.go | .venv/installed
 	@scripts/setup-providers oracle
 
-# Real identity providers and a real browser.
+.venv/otelcol/otelcol: tests/providers/otelcol_build/go.sum tests/providers/otelcol_build/main.go | .venv/installed
+	@scripts/setup-providers collector
+
+# Real identity providers, a real browser, and a real Collector.
 test-providers: .venv/installed-for-development $(PROVIDERS)
 	scripts/test -m providers --numprocesses=3 --dist=loadfile tests/providers
 

@@ -90,7 +90,7 @@ class Project:
 
     def status(self, kind: str, name: str) -> dict[str, Any]:
         """Return what the status of a stored resource says beside its source, and, of a Configuration, of delivery."""
-        apart = ("delivery", "latest", "source")
+        apart = ("delivery", "latest", "leftOut", "runsOn", "source")
         return {key: value for key, value in self.get(kind, name)["status"].items() if key not in apart}
 
     def names(self, kind: str) -> list[str]:

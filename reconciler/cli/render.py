@@ -10,11 +10,12 @@ from reconciler.cli import exits, files, output
 from reconciler.cli.files import API_VERSION, SourceText
 from reconciler.collectors.components import Unrenderable
 from reconciler.collectors.rendering import Renderer
-from reconciler.model import builtins, component_types, components, documents, resource, values
+from reconciler.model import builtins, component_types, components, documents, resource, routes, values
 from reconciler.model.component_types import ComponentType
 from reconciler.model.components import MASK
 from reconciler.model.errors import Refused
 from reconciler.model.names import Key
+from reconciler.model.routes import ComponentUse, RunsOn
 from reconciler.model.values import Value
 
 KIND: Final = "Configuration"
@@ -49,7 +50,9 @@ def render(context: click.Context, *, name: str, paths: tuple[str, ...], target:
             output.error(f"{KIND} {name}: {fault.reason}")
             context.exit(exits.NOT_STORED)
         text = rendered.text
-        for sentence in rendered.left_out:
+        verdict = routes.route_verdict(name, spec, ready=True, known=lambda wanted: _component(wanted, held))
+        in_service = [f"{KIND} {name} runs in the service, and not on collectors"]
+        for sentence in verdict.left_out if verdict.runs_on is RunsOn.COLLECTORS else in_service:
             output.note(sentence)
     if target is None:
         output.write(text.decode())
@@ -87,6 +90,10 @@ def _masked(key: Key, held: dict[Key, dict[str, Value]]) -> Value:
     types = components.component_types_of(found, lambda wanted: _type(wanted, held))
     secrets = components.find_parameters(document["spec"], types).secrets
     return values.replaced(document, {("spec", *pointer): MASK for pointer, _ in secrets})["spec"]
+
+
+def _component(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentUse | None:
+    return routes.component_use(held[key]["spec"]) if key in held else None
 
 
 def _type(key: Key, held: dict[Key, dict[str, Value]]) -> ComponentType | None:

@@ -52,7 +52,7 @@ def undelivered(resource: Value) -> list[str]:
     stale, reason = client.at(delivery, "stale"), client.text(delivery, "reason")
     if stale is not None:
         return [f"delivers by its version {client.at(stale, 'version')} still: {client.text(stale, 'reason')}"]
-    is_meant = reason not in {"", routes.INCOMPLETE, routes.RAW, routes.NEITHER}
+    is_meant = reason not in {"", routes.ON_COLLECTORS, routes.INCOMPLETE, routes.RAW, routes.NEITHER}
     return [f"does not deliver: {reason}"] if is_meant and client.at(delivery, "delivers") is False else []
 
 

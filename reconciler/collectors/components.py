@@ -11,9 +11,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from reconciler.collectors.templates import Template, TemplateFault, integer
-from reconciler.model import component_types, components, documents, positions
+from reconciler.model import component_types, components, documents, positions, type_checks, values
 from reconciler.model.components import MASK
 from reconciler.model.positions import DocumentError
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.model.values import Value
 
 SIGNALS: Final = ("logs", "metrics", "traces")
@@ -52,8 +53,9 @@ class Unrenderable(Exception):
 class CollectorType:
     """A type as Collectors need it. It parses each template once; it is used in one thread."""
 
-    def __init__(self, name: str, spec: Value) -> None:
+    def __init__(self, name: str, spec: Value, secrets: AvailableSecrets) -> None:
         self.name = name
+        self._secrets = secrets
         self._spec = spec if isinstance(spec, dict) else {}
         self._templates: dict[tuple[str, str], Template] = {}
         self._defaults: dict[str, Value] = {}
@@ -91,9 +93,9 @@ class CollectorType:
 
     def _values(self, given: list[Value]) -> dict[str, Value]:
         """The defaults that are not null, overlaid with the given values; raises Unrenderable for a secret of the
-        service.
+        service, and for a variable of its own.
         """
-        values = dict(self._defaults)
+        found = dict(self._defaults)
         for parameter in given:
             name = components.parameter_name(parameter)
             value = parameter.get("value") if isinstance(parameter, dict) else None
@@ -101,8 +103,11 @@ class CollectorType:
                 continue
             if _holds_mask(value):
                 raise Unrenderable(HELD.format(name), parameter=name, type_name=self.name)
-            values[name] = value
-        return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in values.items()}
+            if self._secrets.covers(values.canonical_json(value).decode()):
+                told = f"the value of `{name}` {type_checks.OF_THE_SERVICE}"
+                raise Unrenderable(told, parameter=name, type_name=self.name)
+            found[name] = value
+        return {name: component_types.canonical_value(self._definitions.get(name), one) for name, one in found.items()}
 
     def _entries(self, block: str, part: str, text: str, values: dict[str, Value]) -> list[Entry]:
         at = f"{block}.{part}"

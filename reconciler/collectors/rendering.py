@@ -10,20 +10,19 @@ The same input gives the same bytes. Texts such as `${env:NAME}` stay as they ar
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Rendered, Unrenderable
 from reconciler.model import components, routes, yaml_documents
 from reconciler.model.names import Key
+from reconciler.model.routes import RunsOn
+from reconciler.model.secret_references import NO_SECRETS, AvailableSecrets
 from reconciler.model.values import Value
 
 SECONDS: Final = 2.0  # for one Configuration
 MOST_PIPELINES: Final = 2_000
 MOST_CHARACTERS: Final = 4_000_000  # of the result
-SERVICE_TYPES: Final = frozenset({routes.WEBHOOK_TYPE, routes.STORAGE_TYPE})
-"""The types that the service runs and no Collector does."""
-
 NOTHING: Final[dict[str, Value]] = {
     "receivers": {"nop": {}},
     "exporters": {"nop": {}},
@@ -37,18 +36,22 @@ Lookup = Callable[[Key], Value]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """The result: text in UTF-8, its hex SHA-256, and sentences about components that no Collector runs."""
+    """The result: text in UTF-8, and its hex SHA-256."""
 
     text: bytes
     hash: str
-    left_out: tuple[str, ...] = ()
 
 
 class Renderer:
-    """Renders Configurations of one project from one state of it. It keeps the types that it parsed."""
+    """Renders Configurations of one project from one state of it. It keeps the types that it parsed. `secrets` has the
+    names of variables that no Collector may be given.
+    """
 
-    def __init__(self, lookup: Lookup, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, lookup: Lookup, clock: Callable[[], float] = time.monotonic, secrets: AvailableSecrets = NO_SECRETS
+    ) -> None:
         self._lookup = lookup
+        self._secrets = secrets
         self._clock = clock
         self._types: dict[Key, CollectorType] = {}
 
@@ -60,14 +63,14 @@ class Renderer:
         if len(text) > MOST_CHARACTERS:
             raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
         data = text.encode()
-        return Rendering(data, hashlib.sha256(data).hexdigest(), tuple(parts.left_out))
+        return Rendering(data, hashlib.sha256(data).hexdigest())
 
     def _type(self, key: Key) -> CollectorType:
         if key not in self._types:
             spec = self._lookup(key)
             if spec is None:
                 raise Unrenderable(f"the type `{key.name}` is missing or cannot be read", type_name=key.name)
-            self._types[key] = CollectorType(key.name, spec)
+            self._types[key] = CollectorType(key.name, spec, self._secrets)
         return self._types[key]
 
 
@@ -93,7 +96,6 @@ class _Parts:
     type_of: Callable[[Key], CollectorType]
     clock: Callable[[], float]
     deadline: float
-    left_out: list[str] = field(default_factory=list)
 
     def joined(self, spec: Value) -> dict[str, Value]:
         """Return the whole configuration of a Collector."""
@@ -152,8 +154,7 @@ class _Parts:
 
     def _rendered(self, each: "_Enabled", name: str) -> Rendered:
         key = Key(f"{each.kind}Type", components.type_name_of(each.resource) or "")
-        if key in SERVICE_TYPES:
-            self.left_out.append(f"{each.called} of type `{key.name}` runs in the service only, so Collectors lack it")
+        if RunsOn.COLLECTORS not in routes.type_runs_on(key):
             return {}
         if self.clock() > self.deadline:
             raise Unrenderable(f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration")

@@ -190,10 +190,15 @@ def allowed_variables(names: Iterable[str], *, patterns: Iterable[str], project:
 
     `patterns` are of the shape that the settings take: letters, digits, `_`, `*` and `<PROJECT>`.
     """
-    written = project.upper().replace("-", "_")
-    own = [re.compile(fnmatch.translate(pattern.replace(PROJECT, written))).match for pattern in patterns]
+    own = [re.compile(fnmatch.translate(pattern)).match for pattern in own_patterns(patterns, project)]
     # The patterns first: at each look of each repository nearly all of the environment is left out by them.
     return frozenset(name for name in names if any(match(name) for match in own) and _may_be_named(name))
+
+
+def own_patterns(patterns: Iterable[str], project: str) -> tuple[str, ...]:
+    """Return the patterns with the name of a project in place."""
+    written = project.upper().replace("-", "_")
+    return tuple(pattern.replace(PROJECT, written) for pattern in patterns)
 
 
 def _may_be_named(name: str) -> bool:
@@ -244,6 +249,7 @@ def available_secrets(sources: SecretSources, project: str) -> AvailableSecrets:
         env=frozenset(sources.variables(project)),
         files=frozenset(islice(names, MOST_FILES)),
         flat=sources.directory.flat,
+        patterns=own_patterns(sources.patterns, project),
     )
 
 

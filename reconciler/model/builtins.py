@@ -5,7 +5,7 @@ from functools import cache
 from typing import cast
 
 import schemas
-from reconciler.model import documents, positions, values
+from reconciler.model import components, documents, positions, routes, values
 from reconciler.model.names import Key
 from reconciler.model.values import Value
 
@@ -47,6 +47,8 @@ def _body(key: Key, document: dict[str, Value]) -> bytes:
         "version": 1,
     }
     status: dict[str, Value] = {"latest": True, "source": {"type": "builtin"}}
+    if key.kind in components.TYPES:
+        status["runsOn"] = [*routes.type_runs_on(key)]
     return values.canonical_json({**document, "metadata": metadata, "status": status})
 
 

@@ -36,6 +36,7 @@ from reconciler.model.components import (
     unversioned,
 )
 from reconciler.model.names import Key
+from reconciler.model.secret_references import is_secret_reference
 from reconciler.model.type_checks import Lookup
 from reconciler.model.values import Pointer, Value, child_of
 from reconciler.model.violations import Violation, listed
@@ -342,7 +343,11 @@ def restored(
     result = _result(incoming, told, kept=kept, accept_invalid=accept_invalid)
     once = tuple(_still(result.document, masked, held))
     now = [(place, model_values.value_at(result.document, place), values) for place, values in once]
-    stuck = {place: value for place, value, values in now if model_values.canonical_json(value) in values}
+    stuck = {
+        place: value
+        for place, value, values in now
+        if model_values.canonical_json(value) in values and not is_secret_reference(value)
+    }
     return replace(result, secrets=tuple(stuck.items()), once_secret=tuple(dict.fromkeys(place for place, _ in once)))
 
 

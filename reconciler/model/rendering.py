@@ -96,10 +96,15 @@ class Stale(msgspec.Struct, frozen=True):
 
 
 class Delivery(NamedTuple):
-    """The delivery of a Configuration by the service: `reason` says why there is none, '' when there is."""
+    """The delivery of a Configuration by the service: `reason` says why there is none, '' when there is. `runs_on` is
+    where it runs, '' if an earlier version of the service did not say; `left_out` are sentences about its components
+    that do not run there.
+    """
 
     reason: str = ""
     stale: Stale | None = None
+    runs_on: str = ""
+    left_out: tuple[str, ...] = ()
 
 
 class ResourceIdentity(NamedTuple):
@@ -132,8 +137,8 @@ def identity_of(body: Mapping[str, Value]) -> ResourceIdentity:
 def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delivery: Delivery | None = None) -> bytes:
     """The same `status`, canonical JSON without `source`, with another list of what is missing of the resource.
 
-    A Configuration says whether it is `ready` to be used, and in `delivery` whether the service delivers for it; None
-    leaves the answer that there is.
+    A Configuration says whether it is `ready` to be used, where it runs, and in `delivery` whether the service delivers
+    for it; None leaves the answers that there are.
     """
     members = _members(status)
     members.pop("incomplete", None)
@@ -141,11 +146,14 @@ def with_standing(kind: str, status: bytes, *, incomplete: Sequence[str], delive
         members["incomplete"] = list(incomplete)
     if kind == "Configuration":
         members["ready"] = not incomplete
-    if delivery is not None and delivery.reason:
-        members["delivery"] = {"delivers": False, "reason": delivery.reason}
-    elif delivery is not None:
+    if delivery is not None:
+        members.pop("leftOut", None)
+        if delivery.left_out:
+            members["leftOut"] = list(delivery.left_out)
+        members["runsOn"] = delivery.runs_on
         stale: dict[str, Value] = {} if delivery.stale is None else {"stale": msgspec.to_builtins(delivery.stale)}
-        members["delivery"] = {"delivers": True, **stale}
+        why_not: dict[str, Value] = {"delivers": False, "reason": delivery.reason}
+        members["delivery"] = why_not if delivery.reason else {"delivers": True, **stale}
     return values.canonical_json(members)
 
 
@@ -160,18 +168,26 @@ def with_drift(status: bytes, drift: Mapping[str, Value] | None) -> bytes:
 
 def delivery(status: bytes) -> Delivery | None:
     """Return the delivery of a Configuration as its status says; None if it says nothing of it."""
-    said = _members(status).get("delivery")
+    members = _members(status)
+    said = members.get("delivery")
     if not isinstance(said, dict):
         return None
-    if said.get("delivers") is not True:
-        return Delivery(str(said.get("reason")))
     stale = said.get("stale")
-    return Delivery(stale=msgspec.convert(stale, Stale) if isinstance(stale, dict) else None)
+    return Delivery(
+        "" if said.get("delivers") is True else str(said.get("reason")),
+        msgspec.convert(stale, Stale) if isinstance(stale, dict) else None,
+        str(members.get("runsOn", "")),
+        _lines(members, "leftOut"),
+    )
 
 
 def incomplete(status: bytes) -> tuple[str, ...]:
     """Return what a status lists as missing."""
-    listed = _members(status).get("incomplete")
+    return _lines(_members(status), "incomplete")
+
+
+def _lines(members: dict[str, Value], name: str) -> tuple[str, ...]:
+    listed = members.get(name)
     return tuple(str(line) for line in listed) if isinstance(listed, list) else ()
 
 

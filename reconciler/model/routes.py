@@ -1,4 +1,4 @@
-"""Routes: which Configurations deliver, to which destinations, and why not. Pure.
+"""Routes: where Configurations run, which of them deliver, to which destinations, and why not. Pure.
 
 Routes are plain frozen values that the worker makes and the main process gets as a message. Texts of sensitive
 parameters are as they were stored: references to secrets are resolved when a request is made, and never kept. A
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from reconciler.model import components, cron, names, type_checks, webhooks
+from reconciler.model import components, cron, names, type_checks, violations, webhooks
 from reconciler.model.component_types import ComponentType
 from reconciler.model.components import Component, unversioned
 from reconciler.model.names import Key
@@ -161,6 +161,20 @@ OTLP = "otlp"  # the type of the sources that delivery takes records from
 WEBHOOK = "webhook"  # the type of the destinations that it sends them to
 
 
+class RunsOn(StrEnum):
+    """The runners of Configurations and of components."""
+
+    SERVICE = "service"
+    COLLECTORS = "collectors"
+
+
+def type_runs_on(key: Key) -> tuple[RunsOn, ...]:
+    """Tell where the components of a type run."""
+    if key in type_checks.EXECUTED:
+        return (RunsOn.SERVICE,)
+    return (RunsOn.SERVICE, RunsOn.COLLECTORS) if key == ("SourceType", OTLP) else (RunsOn.COLLECTORS,)
+
+
 @dataclass(frozen=True, slots=True)
 class ComponentUse:
     """A component. `processes`: it contains an enabled processor, in place; `uses` are the Processors that it names and
@@ -218,6 +232,7 @@ def component_name(component: Mapping[str, Value]) -> str | None:
     return components.unversioned(named) if isinstance(named, str) else None
 
 
+ON_COLLECTORS = "It has `runsOn: collectors`, so its selector picks collectors; write `service` to deliver records."
 INCOMPLETE = "It is incomplete; complete what `status.incomplete` lists."
 RAW = "It holds `raw`, which the service does not run; use sources and destinations."
 NO_SOURCE = "It has no enabled source of type `otlp`; add one."
@@ -231,6 +246,11 @@ NO_ID = "{at} is a webhook in place without an `id`; give it one, since its name
 BAD_ID = "{at} is a webhook in place, and its `id` " + names.NAME_RULE + "; choose another."
 SAME_ID = "{at} is a webhook in place with the `id` of another one; give it an `id` of its own."
 UNFIT = "{at} is a webhook with parameters that do not fit their type; correct them."
+LEFT_OUT = {
+    RunsOn.SERVICE: "{at} is of type `{type}`, which runs on collectors only; the service leaves it out",
+    RunsOn.COLLECTORS: "{at} is of type `{type}`, which runs in the service only; collectors leave it out",
+}
+"""Sentences about components that do not run where their Configuration does."""
 
 
 class Use(NamedTuple):
@@ -246,16 +266,20 @@ class Use(NamedTuple):
 
 
 class RouteVerdict(NamedTuple):
-    """`reason` is one sentence that says why it does not deliver, '' when it does; only then there are `webhooks`."""
+    """`reason` is one sentence that says why it does not deliver, '' when it does; only then there are `webhooks`.
+    `left_out` has sentences about the components that do not run where the Configuration does.
+    """
 
     reason: str = ""
     webhooks: tuple[Use, ...] = ()
+    runs_on: RunsOn = RunsOn.SERVICE
+    left_out: tuple[str, ...] = ()
 
 
 class CompiledRoutes(NamedTuple):
     """A Configuration: its route and the destinations of that; no route, and the reason, when it does not deliver."""
 
-    reason: str = ""
+    verdict: RouteVerdict
     route: Route | None = None
     destinations: tuple[Destination, ...] = ()
 
@@ -269,44 +293,67 @@ def route_verdict(name: str, spec: Value, *, ready: bool, known: Parts) -> Route
 
     `ready` is that of its status; `known` tells of the components that it names, and of what those name.
     """
-    if not ready:
-        return RouteVerdict(INCOMPLETE)
-    if _has_raw(spec):
-        return RouteVerdict(RAW)
     enabled = [*_enabled(name, spec, known)]
-    reason = next(_obstacles(enabled, known), "")
-    if reason:
-        return RouteVerdict(reason)
+    runs_on = _said(spec) or (RunsOn.SERVICE if _wants(spec, enabled) else RunsOn.COLLECTORS)
+    reason = next(_reasons(spec, enabled, known, ready=ready), "")
     webhooks: dict[str, Use] = {}
-    for one in enabled:
+    for one in () if reason else enabled:
         if one.delivers:
             webhooks.setdefault(one.use.name, one.use)
-    return RouteVerdict(webhooks=tuple(webhooks.values()))
+    left_out = tuple(violations.bounded(_left_out(enabled, runs_on)))
+    return RouteVerdict(reason, tuple(webhooks.values()), runs_on, left_out)
+
+
+def _said(spec: Value) -> RunsOn | None:
+    said = spec.get("runsOn") if isinstance(spec, Mapping) else None
+    return RunsOn(said) if isinstance(said, str) and said in set(RunsOn) else None
+
+
+def _reasons(spec: Value, enabled: list["_Enabled"], known: Parts, *, ready: bool) -> Iterator[str]:
+    """Yield the reasons against delivery, the most important first."""
+    if _said(spec) is RunsOn.COLLECTORS:
+        yield ON_COLLECTORS
+    if not ready:
+        yield INCOMPLETE
+    if _has_raw(spec):
+        yield RAW
+    yield from _obstacles(enabled, known)
+
+
+def _left_out(enabled: Iterable["_Enabled"], runs_on: RunsOn) -> Iterator[str]:
+    """Yield a sentence for each component that does not run there; a processor in the service is an obstacle."""
+    for one in enabled:
+        is_obstacle = one.kind == "Processor" and runs_on is RunsOn.SERVICE
+        if one.type and not is_obstacle and runs_on not in type_runs_on(Key(f"{one.kind}Type", one.type)):
+            yield LEFT_OUT[runs_on].format(at=pointer_text(one.use.at), type=one.type)
 
 
 def compile_routes(name: str, spec: Value, *, ready: bool, known: Parts, make: Make) -> CompiledRoutes:
     """The route of the Configuration of this name and its destinations, or why there is none."""
     found = route_verdict(name, spec, ready=ready, known=known)
     if found.reason:
-        return CompiledRoutes(found.reason)
+        return CompiledRoutes(found)
     destinations = []
     for use in found.webhooks:
         destination = make(use)
         if destination is None:
-            return CompiledRoutes(UNFIT.format(at=pointer_text(use.at)))
+            return CompiledRoutes(found._replace(reason=UNFIT.format(at=pointer_text(use.at))))
         destinations.append(destination)
     named = tuple(dict.fromkeys(one.name for one in destinations))
     return CompiledRoutes(
-        route=Route(configuration=name, labels=labels(spec), destinations=named), destinations=(*destinations,)
+        found, Route(configuration=name, labels=labels(spec), destinations=named), destinations=(*destinations,)
     )
 
 
 def wants(name: str, spec: Value, known: Parts) -> tuple[Use, ...]:
     """Return the webhooks to which the Configuration of this name sends records, even if it cannot deliver now; none if
-    it has `raw`, or no enabled source of type `otlp`. A component that cannot be read does not count as removed. The
-    name of a webhook in place without a fitting `id` ends with the colon.
+    it says that it runs on collectors, has `raw`, or has no enabled source of type `otlp`. A component that cannot be
+    read does not count as removed. The name of a webhook in place without a fitting `id` ends with the colon.
     """
-    enabled = [*_enabled(name, spec, known)]
+    return () if _said(spec) is RunsOn.COLLECTORS else _wants(spec, [*_enabled(name, spec, known)])
+
+
+def _wants(spec: Value, enabled: list["_Enabled"]) -> tuple[Use, ...]:
     if _has_raw(spec) or not any(one.kind == "Source" and one.type in (OTLP, None) for one in enabled):
         return ()
     return tuple(one.use for one in enabled if one.kind == "Destination" and one.type in (WEBHOOK, None))
@@ -352,7 +399,7 @@ def _enabled(name: str, spec: Value, known: Parts) -> Iterator[_Enabled]:
 
 
 def _obstacles(enabled: list[_Enabled], known: Parts) -> Iterator[str]:
-    """Yield the reasons against delivery, the most important first."""
+    """The same, for reasons in its components."""
     for one in enabled:
         if one.part is None:
             yield UNREADABLE.format(at=pointer_text(one.use.at), kind=one.kind)

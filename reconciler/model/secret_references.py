@@ -4,6 +4,7 @@ Whatever begins like one is one: what then breaks the grammar (no end, `..`, a d
 never plain text, lest somebody believe that it is resolved. There is no way to write one that is meant as text.
 """
 
+import fnmatch
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +17,11 @@ RESERVED_PREFIX = "SERVICE_"  # the service's own variables, its keys among them
 _PART = r"[A-Za-z0-9_][-A-Za-z0-9_.]*"  # so that none begins with a dot or is `..`
 _FILE = re.compile(rf"{_PART}(?:/{_PART})*")
 _BEGINNING = re.compile(r"\$\{(?:env|file):")
+_VARIABLE = re.compile(rf"\$\{{env:({_PART})?")
+_SCHEME = re.compile(  # of the header `Authorization`; of another word nobody can say that it is no secret
+    r"\A(?:api-?key|api-token|basic|bearer|digest|dpop|geniekey|key|negotiate|oauth|splunk|ssws|token) (?=\$\{env:)",
+    re.IGNORECASE,
+)
 _REFERENCE = re.compile(rf"\$\{{(?:(env):({_PART})|(file):({_PART}(?:/{_PART})*))\}}")
 
 
@@ -40,12 +46,19 @@ class SecretReference(NamedTuple):
 class AvailableSecrets:
     """The names of variables and files that a project may use now. No values.
 
-    `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`.
+    `flat`: the files are in one folder without folders in it, where a name's `/` is written `_`. `patterns` cover the
+    names of variables that are for the service alone, whether they exist or not; `*` stands for any characters.
     """
 
     env: frozenset[str] = frozenset()
     files: frozenset[str] = frozenset()
     flat: bool = False
+    patterns: tuple[str, ...] = ()
+
+    def covers(self, text: str) -> bool:
+        """Return True if a text for a Collector names a variable that is for the service."""
+        names = [one for one in _VARIABLE.findall(text) if not _is_reserved(one)]
+        return any(fnmatch.fnmatchcase(name, pattern) for name in names for pattern in self.patterns)
 
     def has(self, reference: SecretReference) -> bool:
         """Return True if the reference leads to something that may be used."""
@@ -86,8 +99,10 @@ def whole_secret_reference(text: str) -> SecretReference | None:
 
 
 def is_secret_reference(value: object) -> bool:
-    """Return True if a value is one whole reference to a secret, rather than the secret."""
-    return isinstance(value, str) and value.startswith("${") and whole_secret_reference(value) is not None
+    """Return True if a value is one whole reference to a secret, or a variable after a scheme of HTTP, `Bearer
+    ${env:NAME}`, rather than the secret.
+    """
+    return isinstance(value, str) and "${" in value and whole_secret_reference(_SCHEME.sub("", value)) is not None
 
 
 def is_env_name(text: str) -> bool:
@@ -102,7 +117,16 @@ def is_file_name(text: str) -> bool:
 
 def is_reserved(reference: SecretReference) -> bool:
     """Return True if it names a variable of the service itself, which no project may read."""
-    return reference.source is SecretSource.ENV and reference.name.upper().startswith(RESERVED_PREFIX)
+    return reference.source is SecretSource.ENV and _is_reserved(reference.name)
+
+
+def _is_reserved(name: str) -> bool:
+    return name.upper().startswith(RESERVED_PREFIX)
+
+
+def without_variables(text: str) -> str:
+    """A text for a Collector without the beginnings of `${env:NAME}`, which the Collector resolves."""
+    return _VARIABLE.sub("", text)
 
 
 def flattened(name: str) -> str:

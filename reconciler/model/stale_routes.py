@@ -13,7 +13,7 @@ import msgspec
 from msgspec import structs
 
 from reconciler.model.rendering import Delivery, Stale
-from reconciler.model.routes import Use
+from reconciler.model.routes import RouteVerdict, Use
 
 HELD = (
     "Its last good route is not used either, since a later version names another endpoint or other headers: records "
@@ -51,11 +51,15 @@ def wanted_until(past: Past) -> int:
     return int(datetime.fromisoformat(past.at).timestamp() * 1000) + WANTED_SECONDS * 1000
 
 
-def told(reason: str, past: Past | None) -> Delivery:
-    """Return the status of a Configuration whose present version does not deliver for this reason, '' if it does."""
+def told(verdict: RouteVerdict, past: Past | None = None) -> Delivery:
+    """Return the status of a Configuration, by the verdict on its present version and its last good route."""
+    reason, _, runs_on, left_out = verdict
+    said = Delivery(reason, None, runs_on, left_out)
     if not reason or past is None or not past.uses:
-        return Delivery(reason)
-    return Delivery("", Stale(past.version, past.since, reason)) if past.sends else Delivery(f"{reason} {HELD}")
+        return said
+    if past.sends:
+        return said._replace(reason="", stale=Stale(past.version, past.since, reason))
+    return said._replace(reason=f"{reason} {HELD}")
 
 
 def after(past: Past, wanted: Iterable[Use], *, leads_elsewhere: Callable[[str, Use], bool]) -> Past:

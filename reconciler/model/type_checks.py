@@ -136,11 +136,16 @@ BROKEN_REFERENCE = (
     "leads to no secret that may be used here; references are resolved only in sensitive parameters, and only to "
     "variables and files that this project may use (docs/secrets.md has the causes)"
 )
+OF_THE_SERVICE = (
+    "names a variable that `secrets.env` keeps for the service; a collector resolves `${env:NAME}` here, so give its "
+    "variable another name"
+)
 EXECUTED = frozenset({WEBHOOK, Key("ExtensionType", STORAGE_TYPE)})
-"""The types that the service executes itself: only it resolves the references in their parameters."""
+"""The types that the service executes itself: it resolves the references in their parameters. In those of other types
+`${env:NAME}` is for collectors.
+"""
 
 _Types: TypeAlias = Mapping[Pointer, ComponentType | None]
-_Components: TypeAlias = Mapping[Pointer, Component]  # by the pointers of their lists of parameters, from the spec down
 
 
 def broken_secret_references(
@@ -157,8 +162,12 @@ def broken_secret_references(
     """
     by_list = {component.at[1:]: component for component in found}
     for mention in mentions:
-        if not _is_good(mention, by_list, types, available):
+        component = by_list.get(mention.parameter[:-1])
+        is_executed = component is not None and component.type_key in EXECUTED
+        if not _is_good(mention, component if is_executed else None, types, available):
             yield Violation(("spec", *mention.pointer), BROKEN_REFERENCE, of_parameter=True)
+        elif available is not None and not is_executed and available.covers(mention.text):
+            yield Violation(("spec", *mention.pointer), OF_THE_SERVICE, of_parameter=True, recent=True)
     for at, component in by_list.items():
         for pointer, value in given_secret_files(component, types[at]):
             if not _leads(named_secret_files(value), available):
@@ -166,25 +175,21 @@ def broken_secret_references(
 
 
 def _is_good(
-    mention: ParameterMention, by_list: _Components, types: _Types, available: AvailableSecrets | None
+    mention: ParameterMention, executed: Component | None, types: _Types, available: AvailableSecrets | None
 ) -> bool:
-    if _names_a_file(mention, by_list):
-        return True  # judged as such
-    at = mention.parameter[:-1]
-    component = by_list.get(at)
-    if component is not None and component.type_key in EXECUTED and not _is_by_definition(mention, types.get(at)):
+    """`executed` is its component, if the service executes the type."""
+    if executed is not None:
+        if executed.type_key == WEBHOOK and mention.name in SECRET_FILE_PARAMETERS:
+            return True  # judged as the name of a file
+        found = secret_references.find_secret_references(mention.text)
         # Other parameters, an address for instance, are shown in the service's log and messages.
-        return not secret_references.find_secret_references(mention.text)
+        is_secret = _is_by_definition(mention, types.get(mention.parameter[:-1]))
+        return all(_leads(one, available) for one in found) if is_secret else not found
+    text = secret_references.without_variables(mention.text)
     if mention.sensitive:
-        return all(_leads(one, available) for one in secret_references.find_secret_references(mention.text))
-    # In a longer text of another type it may be a collector's own, `${env:HOST}:4317`.
-    return secret_references.whole_secret_reference(mention.text) is None
-
-
-def _names_a_file(mention: ParameterMention, by_list: _Components) -> bool:
-    component = by_list.get(mention.parameter[:-1])
-    is_webhook = component is not None and component.type_key == WEBHOOK
-    return is_webhook and mention.name in SECRET_FILE_PARAMETERS
+        return all(_leads(one, available) for one in secret_references.find_secret_references(text))
+    # In a longer text it may be a collector's own.
+    return secret_references.whole_secret_reference(text) is None
 
 
 def _is_by_definition(mention: ParameterMention, component_type: ComponentType | None) -> bool:

@@ -204,7 +204,7 @@ def _type(types: Sequence[str]) -> str:
 MESSAGES: dict[str, Callable[[Any], str]] = {
     "anyOf": _any_of,
     "const": lambda value: f"is not {listed([value])}",
-    "enum": lambda values: f"is not one of {listed(values)}",
+    "enum": lambda values: f"is not one of {listed([value for value in values if value is not None])}",
     "maxItems": lambda limit: f"has more than {limit} entries",
     "maxLength": lambda limit: f"is longer than {limit} characters",
     "minLength": lambda limit: "is empty" if limit == 1 else f"is shorter than {limit} characters",

@@ -202,7 +202,10 @@ class _Change:
             documents = list(batch.documents)
             for number, one in enumerate(batch.documents, first):
                 if number in resolved.violations:
-                    documents[number - first] = one.refused(batch.tell(one, resolved.violations[number]))
+                    found = resolved.violations[number]
+                    told = batch.tell(one, found)
+                    is_recent = all(each.recent for each in found)
+                    documents[number - first] = structs.replace(one, recent=told) if is_recent else one.refused(told)
                 elif number in resolved.faults:
                     documents[number - first] = structs.replace(one, fault=resolved.faults[number])
             self.planned[index] = self._planned(replace(batch, documents=documents))
@@ -252,7 +255,9 @@ def _renewed(batch: DocumentBatch, snapshot: StoreSnapshot) -> DocumentBatch:
 
 
 def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], standing: DependantState) -> Outcome:
-    """Add the notes on what is stored, or is already: what is odd about it, and which others it makes incomplete."""
+    """Add the notes on what is stored, or is already: what is odd about it, which of its components do not run, and
+    which others it makes incomplete.
+    """
     if outcome.key is None or outcome.ordinal is None:
         return outcome
     notes = outcome.notes
@@ -261,11 +266,14 @@ def _noted(outcome: Outcome, batch: DocumentBatch, fits: Mapping[Key, Fit], stan
         document = batch.documents[outcome.ordinal]
         found = violations.in_document_order(fit.notes, document.document())
         notes = (*notes, *batch.tell(document, found).split("\n"))
+    delivery = standing.delivery.get(outcome.key)
+    if delivery is not None and outcome.change in WRITING:
+        notes = (*notes, *delivery.left_out)
     others = standing.made_incomplete.get(outcome.key)
     if others is not None and outcome.change in WRITING:
         told = names.named(others, limit=NAMED)
         notes = (*notes, f"makes {told} incomplete; `status.incomplete` of each says what to complete")
-    return outcome if notes is outcome.notes else structs.replace(outcome, notes=notes)
+    return outcome if notes == outcome.notes else structs.replace(outcome, notes=notes)
 
 
 def id_conflicts(

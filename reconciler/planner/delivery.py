@@ -102,18 +102,18 @@ class DeliveryStatuses:
                 self.past_routes.append(PastRouteRow(self._snapshot.project, key.name, 0, None))
             names = tuple(use.name for use in verdict.webhooks)
             self._compare(key, delivered, Delivering(names, routes.labels(asked.spec)))
-            return Delivery()
+            return stale_routes.told(verdict)
         past = None
         if before is not None and said is not None:
             with suppress(Damaged):  # of what nobody can read, nobody can say which route was good
                 past = self._past_of(key, before, known=known, delivered=not said.reason)
         if past is None:
             self._compare(key, delivered, NOTHING, reason=verdict.reason)
-            return Delivery(verdict.reason)
+            return stale_routes.told(verdict)
         wanted = routes.wants(key.name, asked.spec, self._parts.after)
         leads_elsewhere = partial(self._leads_elsewhere, key, past, asked)
         left = stale_routes.after(past, wanted, leads_elsewhere=leads_elsewhere)
-        delivery = stale_routes.told(verdict.reason, left)
+        delivery = stale_routes.told(verdict, left)
         names = tuple(name for name, _ in left.uses if name not in left.held)
         self._compare(key, delivered, Delivering(names, delivered.labels, left.version), reason=verdict.reason)
         if left != known or delivery != said or asked.stored is None:

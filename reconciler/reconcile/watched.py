@@ -41,7 +41,7 @@ def fingerprint_of(one: Repository, secrets: AvailableSecrets, *, rules: str) ->
     `rules` is the digest of what the documents of all repositories are judged by; `secrets` are those that they may
     refer to now.
     """
-    names = sorted(secrets.env), sorted(secrets.files), secrets.flat
+    names = sorted(secrets.env), sorted(secrets.files), secrets.flat, secrets.patterns
     shaping: list[Any] = [READING_VERSION, rules, one.url, _refs(one), one.project, structs.astuple(one.rules), *names]
     return hashlib.sha256(msgspec.json.encode(shaping)).hexdigest()
 

@@ -104,14 +104,14 @@ class _Search:
         if compiled.route is not None:
             self.routes.append(compiled.route)
             self.destinations |= {one.name: one for one in compiled.destinations}
-            return Delivery()
+            return stale_routes.told(compiled.verdict)
         past = None if remembered is None else msgspec.json.decode(remembered, type=Past)
         if past is None or past.id != rendering.identity_of(document).id:
-            return Delivery(compiled.reason)
+            return stale_routes.told(compiled.verdict)
         wanted = routes.wants(key.name, spec, self._part)
         if wanted:
             self.wanting.append(Wanting(labels=routes.labels(spec), until=stale_routes.wanted_until(past)))
-        return stale_routes.told(compiled.reason, self._in_force(key, past, wanted))
+        return stale_routes.told(compiled.verdict, self._in_force(key, past, wanted))
 
     def _in_force(self, key: Key, past: Past, wanted: Sequence[Use]) -> Past:
         """Collect the usable parts of a last good route, without parts that are damaged or no longer fit their type."""

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 
 from api.calls import Services
-from reconciler.model import builtins
+from reconciler.model import builtins, components, routes
 from reconciler.model.names import Key
 from reconciler.model.values import Value
 from tests.api import parts
@@ -16,7 +16,7 @@ from tests.api.conftest import connect
 
 pytestmark = pytest.mark.anyio
 
-BUILT_IN = {"latest": True, "source": {"type": "builtin"}}
+BUILT_IN: dict[str, Value] = {"latest": True, "source": {"type": "builtin"}}
 KINDS = sorted({key.kind for key in builtins.built_in()})
 SOURCE_TYPES = [key.name for key in builtins.built_in() if key.kind == "SourceType"]
 
@@ -46,7 +46,8 @@ async def names(client: httpx2.AsyncClient, kind: str, **query: str) -> list[str
 async def test_what_is_built_in_is_fetched_listed_and_has_a_history(client: httpx2.AsyncClient, key: Key) -> None:
     answer = await client.get(f"/v1/resources/{key.kind}/{key.name}")
     resource = answer.json()["resource"]
-    assert (answer.status_code, resource["status"]) == (200, BUILT_IN)
+    runs_on: dict[str, Value] = {"runsOn": [*routes.type_runs_on(key)]} if key.kind in components.TYPES else {}
+    assert (answer.status_code, resource["status"]) == (200, BUILT_IN | runs_on)
     assert resource["spec"] == builtins.built_in()[key]["spec"]
     assert [one for one in await listed(client, key.kind) if one["metadata"]["name"] == key.name] == [resource]
     assert (await client.get(f"/v1/{key.kind}/{key.name}/history")).json() == {"versions": [resource]}

@@ -85,8 +85,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
         source.write("keep.yaml", "{}\n")
         source.commit()
         projects.append(daemons.watched(name, source.path, project=name))
-    variables = {"DESTINATION_SECRET__TOKEN": "canary"}
-    with daemons.running(folder / "daemon", repositories=projects, environment=variables) as daemon:
+    with daemons.running(folder / "daemon", repositories=projects) as daemon:
         address = f"http://127.0.0.1:{daemon.port}"
         yield Scene(daemon, Program(folder, {"SERVICE_SERVER": address, "SERVICE_API_KEY": daemon.key}))
 
@@ -177,7 +176,7 @@ def test_an_export_in_git_gives_an_empty_store_the_same_resources(
 
 
 def test_secrets_are_told_with_what_to_do(scene: Scene) -> None:
-    secret = {**component(headers={"Authorization": "canary-hunter2", "X": "${env:DESTINATION_SECRET__TOKEN}"})}
+    secret = {**component(headers={"Authorization": "canary-hunter2", "X": "${env:TOKEN}"})}
     updates = scene.daemon.apply(
         resource("Destination", "siem", spec=secret), resource("Fleet", "all"), project="secret"
     )
@@ -193,7 +192,7 @@ def test_secrets_are_told_with_what_to_do(scene: Scene) -> None:
     text = (scene.program.folder / "secret" / "destinations" / "siem.yaml").read_text()
     assert "canary-hunter2" not in text
     assert "Authorization: (sensitive)" in text
-    assert "X: ${env:DESTINATION_SECRET__TOKEN}" in text
+    assert "X: ${env:TOKEN}" in text
     applied = scene("apply", "-f", "secret", project="secret")
     assert (applied.code, applied.err) == (0, "2 unchanged\n")
 

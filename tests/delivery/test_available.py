@@ -49,7 +49,7 @@ def test_variables_are_those_that_match_and_hold_text() -> None:
         "PATH": "/bin",
     }
     found = secrets.available_secrets(sources(Path("/nowhere"), environment, patterns=Secrets().env), "web")
-    assert found == AvailableSecrets(env=frozenset({"DESTINATION_WEB__TOKEN"}))
+    assert found == AvailableSecrets(env=frozenset({"DESTINATION_WEB__TOKEN"}), patterns=("DESTINATION_WEB__*",))
 
 
 def test_a_flat_folder_gives_each_project_what_begins_with_its_name(tmp_path: Path) -> None:
@@ -88,5 +88,6 @@ def test_only_so_many_entries_are_looked_at(tmp_path: Path, monkeypatch: pytest.
 def test_no_value_is_in_what_is_shown(tmp_path: Path) -> None:
     write(tmp_path / PROJECT / "token", "canary")
     one = sources(tmp_path, {"A1": "canary"}, patterns=("A*",))
-    assert secrets.available_secrets(one, PROJECT) == AvailableSecrets(frozenset({"A1"}), frozenset({"token"}))
+    expected = AvailableSecrets(frozenset({"A1"}), frozenset({"token"}), patterns=("A*",))
+    assert secrets.available_secrets(one, PROJECT) == expected
     assert "canary" not in repr(one) + repr(secrets.available_secrets(one, PROJECT))

@@ -165,8 +165,8 @@ def test_users_of_a_type_that_calls_a_parameter_a_secret_now_are_judged_again(wo
         return resource("DestinationType", "own", {"parameters": [parameter]})
 
     world.secrets = TOKEN
-    one = resource("Destination", "one", {"type": "own", "parameters": [{"name": "p", "value": "${env:HOST}:80"}]})
-    two = resource("Destination", "two", {"type": "own", "parameters": [{"name": "p", "value": "${env:A}:80"}]})
+    one = resource("Destination", "one", {"type": "own", "parameters": [{"name": "p", "value": "${file:HOST}:80"}]})
+    two = resource("Destination", "two", {"type": "own", "parameters": [{"name": "p", "value": "${env:HOST}:80"}]})
     assert world.apply([own(sensitive=False), one, two]).statuses == ["created"] * 3
     assert world.apply([own(sensitive=True)]).statuses == ["configured"]
     line = f"/spec/parameters/0/value: {type_checks.BROKEN_REFERENCE}"

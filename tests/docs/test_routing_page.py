@@ -12,6 +12,7 @@ from tests.worlds import Following
 PAGE = pages.read(pages.ROOT / "docs/routing.md")
 [EXAMPLE] = pages.blocks(PAGE, "yaml")
 REASONS = (
+    routes.ON_COLLECTORS,
     routes.INCOMPLETE,
     routes.RAW,
     routes.UNREADABLE,
@@ -39,7 +40,7 @@ def test_every_reason_has_its_row() -> None:
     told = re.findall(r'^[A-Z_]+ = "[^"]+[.]"', pages.read(pages.ROOT / "reconciler/model/routes.py"), re.MULTILINE)
     flat = [text for one in REASONS for text in ((one,) if isinstance(one, str) else one)]
     assert len(flat) == len(told) + 1, "one is put together of two texts"
-    assert f"at most {names.LONGEST_NAME}" in rows[7]["a Configuration does not deliver when"]
+    assert f"at most {names.LONGEST_NAME}" in rows[8]["a Configuration does not deliver when"]
 
 
 def test_the_fields_of_a_schedule_are_those_that_are_read() -> None:

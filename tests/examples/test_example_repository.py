@@ -34,7 +34,7 @@ BUILT_IN = RESERVED | {
     Key("ProcessorType", "custom"),
 }
 SECRET_PLACES = {"headers", "access_key"}
-REFERENCE = re.compile(r"\$\{env:DESTINATION_DEFAULT__[A-Z_]+\}")
+REFERENCE = re.compile(r"\$\{env:(?:DESTINATION_DEFAULT__)?[A-Z_]+\}")
 
 
 class Placed(NamedTuple):

@@ -11,6 +11,8 @@ from reconciler.model.names import Key
 from reconciler.model.values import Value
 from tests.model.documents import API_VERSIONS, EXAMPLES
 
+WEBHOOK_TYPE = Key("DestinationType", "webhook")
+STORAGE_TYPE = Key("ExtensionType", "file_storage")
 QUEUE = Key("Extension", "file_storage_persistent_queue")
 
 
@@ -47,10 +49,19 @@ def test_each_is_shown_as_a_resource_in_canonical_form(key: Key) -> None:
     shown = builtins.shown()[key]
     resource = json.loads(shown)
     assert values.canonical_json(resource) == shown
-    assert resource.pop("status") == {"latest": True, "source": {"type": "builtin"}}
+    status = resource.pop("status")
+    assert (status.pop("runsOn", None) is None) == (not key.kind.endswith("Type"))
+    assert status == {"latest": True, "source": {"type": "builtin"}}
     added = {name: resource["metadata"].pop(name) for name in ("id", "hash", "version")}
     assert (added["id"], added["version"], len(added["hash"])) == (f"builtin.{key.kind}.{key.name}", 1, 64)
     assert resource == builtins.built_in()[key]
+
+
+def test_types_say_where_they_run() -> None:
+    shown = {key: json.loads(one)["status"].get("runsOn") for key, one in builtins.shown().items()}
+    assert [key for key, runs_on in shown.items() if runs_on == ["service"]] == [WEBHOOK_TYPE, STORAGE_TYPE]
+    assert [key for key, runs_on in shown.items() if runs_on == ["service", "collectors"]] == [("SourceType", "otlp")]
+    assert shown[Key("DestinationType", "otlp")] == ["collectors"]
 
 
 def test_each_has_an_id_of_its_own() -> None:

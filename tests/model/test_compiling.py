@@ -1,12 +1,14 @@
-"""Which Configurations deliver, and why the others do not."""
+"""Where Configurations run, which of them deliver, and why the others do not."""
 
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reconciler.model import routes
 from reconciler.model.names import Key
-from reconciler.model.routes import ComponentUse, Destination, Endpoint, Route, RouteVerdict, Use
+from reconciler.model.routes import ComponentUse, Destination, Endpoint, Route, RouteVerdict, RunsOn, Use
 from reconciler.model.values import Value
 
 RESOURCES: dict[Key, dict[str, Any]] = {
@@ -85,6 +87,7 @@ BAD_ID = (
 @pytest.mark.parametrize(
     ("spec", "reason"),
     [
+        ({"ready": False, "runsOn": "collectors", "sources": IN, "destinations": OUT}, routes.ON_COLLECTORS),
         ({"ready": False}, "It is incomplete; complete what `status.incomplete` lists."),
         ({"raw": ""}, "It holds `raw`, which the service does not run; use sources and destinations."),
         ({"sources": [{"name": "in", "routes": {"logs": []}}], "destinations": OUT}, "/spec/sources/0" + ROUTES),
@@ -162,11 +165,95 @@ def test_a_route_has_the_labels_of_the_selector_and_the_destinations() -> None:
     found = routes.compile_routes("all", spec, ready=True, known=known, make=made)
     assert found.route == Route(configuration="all", labels=(("a", "1"), ("b", "")), destinations=("siem", "all:hook"))
     assert [one.name for one in found.destinations] == ["siem", "all:hook"]
-    assert found.reason == ""
+    assert found.verdict.reason == ""
 
 
 def test_with_a_webhook_that_does_not_fit_its_type_it_does_not_deliver() -> None:
     spec: Any = {"sources": IN, "destinations": [*OUT, in_place("bad")]}
     found = routes.compile_routes("all", spec, ready=True, known=known, make=made)
     reason = "/spec/destinations/1 is a webhook with parameters that do not fit their type; correct them."
-    assert found == routes.CompiledRoutes(reason)
+    assert (found.verdict.reason, found.route, found.destinations) == (reason, None, ())
+
+
+WANTS: dict[str, Any] = {"sources": IN, "destinations": OUT}
+
+
+@pytest.mark.parametrize(
+    ("spec", "runs_on"),
+    [
+        (WANTS, "service"),
+        ({**WANTS, "ready": False}, "service"),
+        ({**WANTS, "processors": [{"type": "custom"}]}, "service"),
+        ({**WANTS, "destinations": [in_place(None)]}, "service"),
+        ({**WANTS, "sources": [{"name": "gone"}]}, "service"),
+        ({**WANTS, "sources": [{"name": "file"}]}, "collectors"),
+        ({**WANTS, "sources": [{"name": "off"}]}, "collectors"),
+        ({**WANTS, "destinations": [{"name": "siem", "disabled": True}]}, "collectors"),
+        ({**WANTS, "raw": "{}"}, "collectors"),
+        ({}, "collectors"),
+        ({**WANTS, "runsOn": "collectors"}, "collectors"),
+        ({"runsOn": "service"}, "service"),
+        ({"runsOn": "service", "raw": "{}"}, "service"),
+    ],
+)
+def test_where_it_runs_is_what_it_says_and_otherwise_what_it_wants(spec: dict[str, Any], runs_on: str) -> None:
+    assert verdict(**spec).runs_on == runs_on
+
+
+def test_what_runs_on_collectors_wants_no_records() -> None:
+    assert routes.wants("all", WANTS, known) != ()
+    assert routes.wants("all", {**WANTS, "runsOn": "collectors"}, known) == ()
+
+
+ONLY = "/spec/{} is of type `{}`, which runs {} only; {} it out"
+
+
+@pytest.mark.parametrize(
+    ("spec", "left_out"),
+    [
+        ({**WANTS, "extensions": [{"name": "queue"}]}, []),
+        (
+            {**WANTS, "destinations": [*OUT, {"name": "otlp"}], "extensions": [{"type": "health"}]},
+            [
+                ONLY.format("destinations/1", "otlp", "on collectors", "the service leaves"),
+                ONLY.format("extensions/0", "health", "on collectors", "the service leaves"),
+            ],
+        ),
+        ({**WANTS, "processors": [{"name": "mask"}], "sources": [*IN, {"name": "file", "disabled": True}]}, []),
+        (
+            {**WANTS, "runsOn": "collectors", "processors": [{"name": "mask"}], "extensions": [{"name": "queue"}]},
+            [
+                ONLY.format("destinations/0", "webhook", "in the service", "collectors leave"),
+                ONLY.format("extensions/0", "file_storage", "in the service", "collectors leave"),
+            ],
+        ),
+    ],
+)
+def test_components_that_do_not_run_there_are_named(spec: dict[str, Any], left_out: list[str]) -> None:
+    assert list(verdict(**spec).left_out) == left_out
+
+
+COMPONENTS = st.sampled_from(
+    [
+        *({"name": key.name} for key in RESOURCES if key.kind != "Extension"),
+        {"name": "gone"},
+        in_place(),
+        in_place(None),
+    ]
+)
+SPECS = st.fixed_dictionaries(
+    {}, optional={key: st.lists(COMPONENTS, max_size=3) for key in ("sources", "destinations", "processors")}
+)
+
+
+@given(SPECS, st.sampled_from(["sources", "destinations"]), st.booleans())
+def test_an_error_or_a_processor_never_turns_the_service_into_collectors(
+    spec: dict[str, Any], where: str, ready: bool
+) -> None:
+    found = verdict(**spec)
+    assert found.reason or found.runs_on is RunsOn.SERVICE
+    worse = {**spec, "processors": [{"type": "custom"}]}
+    worse[where] = [{**one, "routes": {"logs": []}, "processors": [{"name": "mask"}]} for one in spec.get(where, [])]
+    broken = {**spec, where: [{"name": "gone"} for _ in spec.get(where, [])]}
+    if found.runs_on is RunsOn.SERVICE:
+        assert {verdict(ready=ready, **one).runs_on for one in (spec, worse, broken)} == {RunsOn.SERVICE}

@@ -122,7 +122,7 @@ def test_each_type_is_looked_up_by_kind_and_name_without_a_version() -> None:
 
 VALUES = st.dictionaries(
     st.sampled_from(["host", "token", "keys", "more"]),
-    st.sampled_from(["x", "", 5, {"A": "x"}, {}, ["x"], None, "${env:A}"]),
+    st.sampled_from(["x", "", 5, {"A": "x"}, {}, ["x"], None, "${file:A}"]),
 )
 
 
@@ -141,7 +141,7 @@ def test_a_fit_is_that_of_its_components_one_by_one(each: list[dict[str, Value]]
         )
         for outer, one in enumerate(given_)
         for index, parameter in enumerate(one["parameters"])
-        if parameter == {"name": "host", "value": "${env:A}"}
+        if parameter == {"name": "host", "value": "${file:A}"}
     ]
 
     owned = document("Configuration", sources=[*given_], connectors=[{"type": other}])
@@ -162,7 +162,7 @@ def test_whoever_knows_no_type_shows_nothing(each: list[dict[str, Value]]) -> No
     assert places(fit).keys() >= places(known).keys()
     values = dict(pair for outer, one in enumerate(each) for pair in numbered(outer, one))
     hidden = {place for place in values if {place, f"{place}/A"} & places(fit).keys()}
-    assert hidden == {place for place, value in values.items() if value not in ({}, "${env:A}")}
+    assert hidden == {place for place, value in values.items() if value not in ({}, "${file:A}")}
 
 
 def numbered(outer: int, values: dict[str, Value]) -> list[tuple[str, Value]]:

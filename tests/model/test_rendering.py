@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from reconciler.model import desired, rendering, resource, type_checks, values
 from reconciler.model.desired import DocumentRules
-from reconciler.model.rendering import ResourceIdentity
+from reconciler.model.rendering import Delivery, ResourceIdentity, Stale
 from reconciler.model.values import Value
 from tests.model.documents import API_VERSIONS, EXAMPLES, VALUES
 from tests.model.lookups import look_up
@@ -75,7 +75,9 @@ SOURCES = st.fixed_dictionaries(
     },
 )
 PLACES = st.just((None, None)) | st.tuples(TEXTS, st.integers(0, 2**31))
-SHOWN_STATUS = st.dictionaries(st.sampled_from(["delivery", "drift", "incomplete", "ready"]), VALUES, max_size=3)
+SHOWN_STATUS = st.dictionaries(
+    st.sampled_from(["delivery", "drift", "incomplete", "leftOut", "ready", "runsOn"]), VALUES, max_size=3
+)
 
 
 def whole(source: dict[str, Value], path: str | None, line: int | None) -> dict[str, Value]:
@@ -180,6 +182,37 @@ def test_what_a_status_says_beside_that_stays() -> None:
     drifted = rendering.with_drift(status, {"path": "a"})
     assert drifted == (b'{"delivery":{"state":"idle"},"drift":{"path":"a"},"incomplete":["x"],"latest":true}')
     assert rendering.with_drift(drifted, None) == status
+
+
+@pytest.mark.parametrize(
+    ("delivery", "expected"),
+    [
+        (
+            Delivery("", None, "service"),
+            b'{"delivery":{"delivers":true},"latest":true,"ready":true,"runsOn":"service"}',
+        ),
+        (
+            Delivery("Why.", None, "collectors", ("A.", "B.")),
+            b'{"delivery":{"delivers":false,"reason":"Why."},"latest":true,"leftOut":["A.","B."],"ready":true,'
+            b'"runsOn":"collectors"}',
+        ),
+        (
+            Delivery("", Stale(3, "2026", "Why."), "service"),
+            b'{"delivery":{"delivers":true,"stale":{"reason":"Why.","since":"2026","version":3}},"latest":true,'
+            b'"ready":true,"runsOn":"service"}',
+        ),
+    ],
+)
+def test_a_status_says_where_a_configuration_runs_and_if_it_delivers(delivery: Delivery, expected: bytes) -> None:
+    before = rendering.with_standing(
+        "Configuration", rendering.LATEST, incomplete=(), delivery=Delivery("x", None, "y", ("z",))
+    )
+    assert rendering.with_standing("Configuration", before, incomplete=(), delivery=delivery) == expected
+    assert rendering.delivery(expected) == delivery
+
+
+def test_a_status_of_an_earlier_version_does_not_say_where_it_runs() -> None:
+    assert rendering.delivery(b'{"delivery":{"delivers":true},"latest":true}') == Delivery()
 
 
 @pytest.mark.parametrize("status", [b'{"latest":true}', b'{"incomplete":[]}', b'{"incomplete":null}'])

@@ -333,6 +333,14 @@ def test_a_kept_secret_stays_one_whatever_is_said_of_it_now() -> None:
         assert (result.violations, result.secrets, result.once_secret) == ((), secrets, (place,))
 
 
+def test_a_reference_that_an_earlier_version_stored_as_a_secret_is_one_no_more() -> None:
+    masked, secrets = component("sink", to="x", token=MASK), {TOKEN: "Bearer ${env:A}"}
+    for sent in (MASK, "Bearer ${env:A}"):
+        incoming = component("sink", to="x", token=sent)
+        result = masking.restored(incoming, masked=masked, secrets=secrets, lookup=lookup, accept_invalid=False)
+        assert (result.document, result.secrets) == (component("sink", to="x", token="Bearer ${env:A}"), ())
+
+
 def test_what_is_accepted_all_the_same_counts_as_missing() -> None:
     incoming = component("sink", token=MASK, to="x", headers={"a": MASK, "value": MASK, "b": "c"}, password=MASK)
     before = component("sink", to="x", password="p", webhook_url="u")

@@ -136,6 +136,23 @@ def test_of_nothing_nothing_is_available() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "covered"),
+    [
+        ("${env:DESTINATION_A__X}", True),
+        ("tcp://${env:HOST}:${env:DESTINATION_A__X:-y}", True),
+        ("${env:DESTINATION_B__X}", False),
+        ("DESTINATION_A__X", False),
+        ("${file:DESTINATION_A__X}", False),
+        ("${env:SERVICE_NAME}", False),  # no pattern covers what begins so
+        ("${env:", False),
+    ],
+)
+def test_the_names_that_are_for_the_service_alone_are_those_that_a_pattern_covers(text: str, covered: bool) -> None:
+    assert AvailableSecrets(patterns=("DESTINATION_A__*", "SERVICE_*")).covers(text) is covered
+    assert not secret_references.NO_SECRETS.covers(text)
+
+
+@pytest.mark.parametrize(
     ("value", "hidden"),
     [
         ("${env:A}", False),
@@ -145,8 +162,18 @@ def test_of_nothing_nothing_is_available() -> None:
         (f"${{env:{LONG}}}", False),
         (f"${{env:{LONG}n}}", True),
         ("${env:A}${env:B}", True),
+        ("Bearer ${env:A}", False),
+        ("basic ${env:A}", False),
+        ("Api-Token ${env:A}", False),
+        ("Bearer ${file:a}", True),
+        ("Bearer  ${env:A}", True),
+        ("Bearer ${env:A} ", True),
+        ("Bearer Bearer ${env:A}", True),
+        ("hunter2 ${env:A}", True),
+        ("x-bearer ${env:A}", True),
+        ("Bearer ${env:A:-hunter2}", True),
     ],
 )
-def test_a_secret_that_is_one_whole_reference_is_shown(value: str, hidden: bool) -> None:
+def test_a_secret_that_is_one_whole_reference_or_that_after_a_scheme_of_http_is_shown(value: str, hidden: bool) -> None:
     spec: Value = {"parameters": [{"name": "a", "value": value, "sensitive": True}]}
     assert bool(components.find_parameters(spec).secrets) is hidden

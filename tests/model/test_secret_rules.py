@@ -60,21 +60,41 @@ VALUE = "/spec/parameters/0/value"
         ("${env:A}", [], []),
         ("Bearer ${env:A} ${file:b/c}", [], []),
         ("no reference, $ {env:X}", [], []),
-        ("${env:B}", [VALUE], []),
+        ("${env:B}", ["/A"], []),
+        ("x ${env:A} ${file:b}", ["/A"], []),
+        ("${file:A}", ["/A"], []),
+        # What nobody needs to look up.
+        ("${env:A", ["/A"], ["/A"]),
+        ("${env:A:-default}", ["/A"], ["/A"]),
+        ("${file:../a}", ["/A"], ["/A"]),
+        ("${env:SERVICE_API_KEY}", ["/A"], ["/A"]),
+        ("x ${env:service_api_key}", ["/A"], ["/A"]),
+    ],
+)
+def test_in_a_secret_of_the_service_every_reference_leads_to_what_is_available(
+    value: str, at: list[str], unknown: list[str]
+) -> None:
+    owned = webhook(given("headers", {"A": value}))
+    headers = "/spec/parameters/1/value"
+    assert violations(owned) == [headers + one for one in at]
+    assert violations(owned, ANY) == [headers + one for one in unknown]
+
+
+@pytest.mark.parametrize(
+    ("value", "at", "unknown"),
+    [
+        ("${env:ANY}", [], []),
+        ("Bearer ${env:ANY} ${file:b/c}", [], []),
+        ("${env:SERVICE_NAME} ${env:A:-default} ${env:A", [], []),
         ("x ${env:A} ${file:b}", [VALUE], []),
         ("${file:A}", [VALUE], []),
-        ({"k": "${env:A}", "~/": "${env:B}", "n": 5}, [VALUE + "/~0~1"], []),
-        (["${env:A}", ["x ${env:B}"], {"deep": {"er": "${file:c}"}}], [VALUE + "/1/0", VALUE + "/2/deep/er"], []),
-        # What nobody needs to look up.
-        ("${env:A", [VALUE], [VALUE]),
-        ("${env:A:-default}", [VALUE], [VALUE]),
+        ({"k": "${env:ANY}", "~/": "${file:b}", "n": 5}, [VALUE + "/~0~1"], []),
+        (["${env:A}", ["x ${file:b}"], {"deep": {"er": "${file:c}"}}], [VALUE + "/1/0", VALUE + "/2/deep/er"], []),
         ("${file:../a}", [VALUE], [VALUE]),
-        ("${env:SERVICE_API_KEY}", [VALUE], [VALUE]),
-        ("x ${env:service_api_key}", [VALUE], [VALUE]),
     ],
 )
 @pytest.mark.parametrize("how", ["by definition", "by itself", "unknown parameter", "unknown type"])
-def test_in_a_secret_every_reference_leads_to_what_is_available(
+def test_in_a_secret_of_a_collector_variables_are_its_own(
     value: Value, at: list[str], unknown: list[str], how: str
 ) -> None:
     owned = {
@@ -89,20 +109,38 @@ def test_in_a_secret_every_reference_leads_to_what_is_available(
 @pytest.mark.parametrize(
     ("value", "at"),
     [
-        ("${env:A}", [VALUE]),
-        ("${env:NOWHERE}", [VALUE]),
+        ("${env:A}", []),
+        ("${env:NOWHERE}", []),
+        ("${env:HOST:-default}:4317", []),
+        ({"k": "${env:A}", "l": "${file:x}"}, [VALUE + "/l"]),
+        (["x", "${file:a}"], [VALUE + "/1"]),
         ("${file:a}", [VALUE]),
-        ({"k": "${env:A}", "l": "x"}, [VALUE + "/k"]),
-        (["x", "${env:A}"], [VALUE + "/1"]),
-        # A collector's own.
-        ("${env:HOST}:4317", []),
-        (" ${env:A}", []),
-        ("${env:A:-default}", []),
-        ({"k": "tcp://${env:HOST}:4317"}, []),
+        ("x ${file:a}", []),
     ],
 )
-def test_in_what_is_no_secret_a_whole_reference_is_wrong_wherever_it_leads(value: Value, at: list[str]) -> None:
+def test_in_what_is_no_secret_of_a_collector_one_whole_file_is_wrong_wherever_it_leads(
+    value: Value, at: list[str]
+) -> None:
     assert (violations(free("open", value)), violations(free("open", value), ANY)) == (at, at)
+
+
+@pytest.mark.parametrize(
+    ("owned", "at"),
+    [
+        (free("open", "tcp://${env:OWN_HOST}:4317"), [VALUE]),
+        (free("secret", "Bearer ${env:OWN_TOKEN}"), [VALUE]),
+        (free("open", {"k": "${env:OWN_A:-x}", "l": "${env:OTHER}"}), [VALUE + "/k"]),
+        (document("Destination", component("gone", given("open", "${env:OWN_A}"))), [VALUE]),
+        (webhook(given("headers", {"A": "${env:OWN_A}"})), []),
+    ],
+)
+def test_a_collector_has_no_variable_of_a_name_that_is_for_the_service(owned: dict[str, Any], at: list[str]) -> None:
+    available = AvailableSecrets(env=frozenset({"OWN_A"}), patterns=("OWN_*",))
+    found = type_checks.fit(owned, TYPES, available=available).violations
+    assert [(pointer_text(one.pointer), one.message, one.recent) for one in found] == [
+        (pointer, type_checks.OF_THE_SERVICE, True) for pointer in at
+    ]
+    assert type_checks.fit(owned, TYPES, available=ANY).violations == ()
 
 
 @pytest.mark.parametrize("value", ["${env:A}", "/x/${env:A}", "x${file:a}y", "/${env:", "${env:A:-x}"])
@@ -114,7 +152,7 @@ def test_in_a_type_that_the_service_executes_none_may_be_in_what_is_no_secret(va
 
 
 def test_a_parameter_that_a_document_makes_a_secret_takes_references_where_the_service_does_not_execute_it() -> None:
-    assert violations(free("open", "/${env:A}", sensitive=True)) == []
+    assert violations(free("open", "/${file:a}", sensitive=True)) == []
     # An address would be told with what it stands for, in the log for instance.
     assert violations(webhook(given("path", "/${env:A}", sensitive=True))) == ["/spec/parameters/1/value"]
 
@@ -124,9 +162,9 @@ def test_components_in_place_are_judged_where_they_stand() -> None:
         "Configuration",
         {
             "raw": "receivers: ${env:A}",
-            "sources": [component("free", given("open", "${env:A}"), processors=[component("free")])],
+            "sources": [component("free", given("open", "${file:a}"), processors=[component("free")])],
             "destinations": [component("webhook", HOST, given("headers", {"A": "${env:A}", "B": "x ${env:B}"}))],
-            "parameters": [given("x", "${env:A}"), given("y", "${env:A}", sensitive=True)],
+            "parameters": [given("x", "${file:a}"), given("y", "${file:a}", sensitive=True)],
         },
     )
     assert violations(owned) == [
@@ -215,7 +253,7 @@ def test_the_executed_types_are_built_in_and_nobody_can_replace_them() -> None:
 
 
 def test_no_violation_holds_a_value() -> None:
-    owned = free("secret", "canary-1 ${env:CANARY_2} ${file:canary-3")
+    owned = free("secret", "canary-1 ${file:CANARY_2} ${file:canary-3")
     found = type_checks.fit(owned, TYPES, available=AVAILABLE)
     assert "canary" not in repr(found.violations).lower()
     assert len(found.violations) == 1

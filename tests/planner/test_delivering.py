@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from reconciler.model import routes
 from reconciler.model.clock import rfc3339
 from tests import worlds
 from tests.projects import destination, resource, type_of
@@ -57,6 +58,37 @@ def test_only_configurations_have_it(world: World) -> None:
     world.apply([source(), webhook(), configuration(), resource("Fleet", "f")])
     says = {row["name"]: json.loads(row["status"]).get("delivery") for row in world.stored()}
     assert says == {"all": DELIVERS, "in": None, "siem": None, "f": None}
+
+
+def runs_on(world: World, name: str = "all") -> tuple[Any, Any]:
+    assert world.routes()[1] == ()
+    [row] = [row for row in world.stored() if (row["kind"], row["name"]) == ("Configuration", name)]
+    status = json.loads(row["status"])
+    return status["runsOn"], status.get("leftOut")
+
+
+def test_a_configuration_says_where_it_runs_and_what_does_not_run_there(world: World) -> None:
+    only = "/spec/destinations/1 is of type `otlphttp`, which runs on collectors only; the service leaves it out"
+    mixed = configuration(destinations=[{"name": "siem"}, {"name": "out"}])
+    [*_, update] = world.apply([source(), webhook(), destination("out", "otlphttp"), mixed]).body["updates"]
+    assert (update["status"], update["notes"]) == ("created", [only])
+    assert (runs_on(world), delivery(world)) == (("service", [only]), DELIVERS)
+    world.apply([destination("out", "webhook", hostname="out.example.com")])
+    assert (runs_on(world), delivery(world)) == (("service", None), DELIVERS)
+    world.apply([source(disabled=True)])
+    left_out = "/spec/destinations/{} is of type `webhook`, which runs in the service only; collectors leave it out"
+    assert runs_on(world) == ("collectors", [left_out.format(0), left_out.format(1)])
+
+
+def test_a_configuration_for_collectors_routes_no_records_and_has_no_last_good_route(world: World) -> None:
+    world.apply([source(), webhook(), configuration()])
+    [update] = world.apply([configuration(runsOn="collectors")]).body["updates"]
+    assert update["resource"]["status"]["runsOn"] == "collectors"
+    assert delivery(world) == no(routes.ON_COLLECTORS)
+    assert world.routes()[0].routes == ()
+    assert world.routes()[0].wanting == ()
+    world.apply([configuration(runsOn="service")])
+    assert (runs_on(world), delivery(world)) == (("service", None), DELIVERS)
 
 
 def test_it_follows_every_component_that_is_named(world: World) -> None:

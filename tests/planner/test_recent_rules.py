@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from reconciler.model import type_checks
+from reconciler.model.secret_references import AvailableSecrets
 from tests import worlds
 from tests.projects import Resource, configuration, destination, resource, type_of
 from tests.worlds import Options, World
@@ -85,6 +87,29 @@ def test_a_repository_keeps_what_it_owns_until_its_document_changes(
     [status] = looked.told
     assert (status.status, (status.reason or "").split(": ", 1)[1]) == ("invalid", line)
     assert world.stored() == before
+
+
+COVERED = "/spec/parameters/0/value: " + type_checks.OF_THE_SERVICE
+KEPT = AvailableSecrets(patterns=("DESTINATION_DEFAULT__*",))
+
+
+def status(world: World, name: str) -> dict[str, Any]:
+    [row] = [row for row in world.stored() if row["name"] == name]
+    said: dict[str, Any] = json.loads(row["status"])
+    return said
+
+
+def test_a_variable_of_the_service_in_a_component_of_collectors_makes_what_is_stored_incomplete(world: World) -> None:
+    named = destination("one", "otlphttp", endpoint="${env:DESTINATION_DEFAULT__URL}")
+    whole = resource("Configuration", "all", destinations=[{"name": "one"}])
+    assert told(world, named, whole) == [{"status": "created"}] * 2
+    world.secrets = KEPT
+    assert told(world, named) == [{"status": "unchanged", "notes": [COVERED]}]
+    assert (status(world, "one")["incomplete"], status(world, "all")["ready"]) == ([COVERED], False)
+    other = destination("one", "otlphttp", endpoint="${env:DESTINATION_DEFAULT__HOST}")
+    assert told(world, other) == [{"status": "invalid", "reason": COVERED}]
+    assert told(world, destination("one", "otlphttp", endpoint="${env:URL}")) == [{"status": "configured"}]
+    assert status(world, "all")["ready"] is True
 
 
 def test_components_of_a_type_that_is_stored_are_judged_by_it_as_before(world: World) -> None:

@@ -41,6 +41,8 @@ GIVEN: dict[str, Value] = {
     "trace_statements": ['set(attributes["a"], "b")'],
     "detectors": ["env", "system"],
     "listen_address": "127.0.0.1",
+    "parse_to": "attributes.parsed",
+    "root_path": "/",  # it has to exist
     "cert_file": "",  # it would have to exist
     "ca_file": "",
 }

@@ -55,7 +55,9 @@ def test_says_of_each_kind_that_it_is_the_latest_and_who_applied_it(project: Pro
     for update in project.updates(*ALL):
         shown = update["resource"]
         source = {"type": "api", "actor": "key:SERVICE_API_KEY", "date": shown["metadata"]["dateModified"]}
-        standing = {"ready": True, "delivery": NOT_DELIVERING} if shown["kind"] == "Configuration" else {}
+        standing = {}
+        if shown["kind"] == "Configuration":
+            standing = {"ready": True, "runsOn": "collectors", "delivery": NOT_DELIVERING}
         assert shown["status"] == {"latest": True, "source": source, **standing}
 
 

@@ -74,7 +74,11 @@ def test_holds_a_resource_that_shadows_what_is_built_in_once(project: Project) -
     assert listed[2] == project.get("DestinationType", "otlp")
     assert listed[2]["status"]["source"]["type"] == "api"
     project.delete(type_of("otlp"))
-    assert project.get("DestinationType", "otlp")["status"] == {"latest": True, "source": {"type": "builtin"}}
+    assert project.get("DestinationType", "otlp")["status"] == {
+        "latest": True,
+        "runsOn": ["collectors"],
+        "source": {"type": "builtin"},
+    }
 
 
 def test_shows_all_of_a_commit_or_none_of_it(project: Project, followed: Followed) -> None:

@@ -29,7 +29,7 @@ FOLDERS = (
 """Eight folders whose resources refer to each other."""
 SECRETS = {
     f"DESTINATION_DEFAULT__{name}": "canary-of-an-example"
-    for name in ("ARCHIVE_ACCESS_KEY", "CHECKOUT_ANALYTICS_KEY", "PAYMENTS_AUTHORIZATION", "SECURITY_AUTHORIZATION")
+    for name in ("CHECKOUT_ANALYTICS_KEY", "PAYMENTS_AUTHORIZATION", "SECURITY_AUTHORIZATION")
 }
 
 

@@ -30,7 +30,7 @@ OPENED = frozenset(
     }
 )
 # Members of a resource's status that a version before did not have.
-ADDED = frozenset({"notes"})
+ADDED = frozenset({"notes", "runsOn", "leftOut"})
 
 LARGEST_BYTES = 400_000
 CLOSED = "nightly"  # a destination whose window does not open
@@ -104,6 +104,18 @@ def test_nothing_is_newly_invalid_and_no_delivery_began_or_ended(upgraded: Upgra
         for key, before in resources.items():
             after = upgraded.new["resources"][project][key]
             assert judged(after, like=before) == judged(before), (project, key)
+
+
+def test_what_delivers_runs_in_the_service(upgraded: Upgraded) -> None:
+    runs_on = set()
+    for project, resources in upgraded.old["resources"].items():
+        for key, before in resources.items():
+            if key.startswith("Configuration/") and before["listed"]["status"].get("delivery"):
+                status = upgraded.new["resources"][project][key]["listed"]["status"]
+                runs_on.add((before["listed"]["status"]["delivery"]["delivers"], status["runsOn"]))
+    assert (True, "service") in runs_on
+    assert (True, "collectors") not in runs_on
+    assert (False, "collectors") in runs_on
 
 
 def judged(one: Mapping[str, Any], *, like: Mapping[str, Any] | None = None) -> dict[str, Any]:
