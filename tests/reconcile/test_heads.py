@@ -3,6 +3,7 @@
 import shutil
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,8 +26,14 @@ def followed(source: Repository, follow: Follow) -> Followed:
 
 def stays(followed: Followed, state: str, message: str, *, outcome: str = "failed") -> None:
     """The repository comes into this state, says why, and everything stays."""
-    shown = followed.daemon.state_of(followed.name, state)
-    assert (shown["message"], shown["commit"] is not None) == (message, True)
+
+    def told() -> dict[str, Any] | None:
+        shown = followed.state()
+        return shown if shown["message"] == message else None
+
+    # A poll that was under way may see the change half, and say something else until the next one.
+    shown = until(told, message)
+    assert (shown["state"], shown["commit"] is not None) == (state, True)
     assert followed.versions() == {"a": 1, "b": 1}
     [newest, *_] = followed.daemon.runs(followed.name)
     assert (newest["outcome"], newest["message"], newest["counts"]) == (outcome, message, {})
