@@ -108,7 +108,9 @@ async def _etag(call: Call, kept: KeptPlan) -> tuple[Header, bool]:
 
 
 def _shown(call: Call, kept: KeptPlan, *, stale: bool, etag: Header) -> Response:
-    before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
+    renderings = kept_plans.plan_renderings(kept)
+    head = b",".join(filter(None, (kept_plans.plan_head(kept, stale=stale).removesuffix(b"}"), renderings)))
+    before = b'{"plan":%b,"statuses":[' % head
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
     return responses.Streamed(responses.join_parts(before, pages, b"]}}"), headers=(etag,))
 

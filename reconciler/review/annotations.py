@@ -60,7 +60,8 @@ def render_annotations(plan: Plan) -> Iterator[str]:
         for mark in () if is_told else _marks(status, _of(plan, entry), others.get(id(status), ())):
             of_level[mark.level].append(mark)
     notes = [mark for entry in plan.entries for mark in _entry_marks(entry, _of(plan, entry))]
-    yield from _bounded(of_level[ERROR], SHOWN)
+    unfit = [mark for entry in plan.entries for mark in _unfit_marks(entry, _of(plan, entry))]
+    yield from _bounded([*of_level[ERROR], *unfit], SHOWN)
     yield from _bounded([*notes[:NOTES], *of_level[WARNING], *notes[NOTES:]], SHOWN)
     yield from _bounded(of_level[NOTICE], SHOWN - 1)  # the verdict is one of them
 
@@ -79,6 +80,16 @@ def _entry_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
             yield AnnotationMark(WARNING, f"{title}: delivery", review_plan.flow_text(flow))
     told = (clean_text(note, VALUE) for note in entry.notes)
     yield from (AnnotationMark(WARNING, title, note) for note in told if note.strip())
+
+
+def _unfit_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
+    """Yield the marks of Configurations that are unfit for Collectors, at the components that are to blame."""
+    for one in entry.renderings:
+        for violation in () if one.existing else one.violations:
+            found = _AT.search(violation)
+            at = found and PlanPlace(path=violation[: found.start()], line=int(found[1]), column=int(found[2]))
+            title = f"Configuration {clean_text(one.name)} {review_plan.UNFIT}{of}"
+            yield AnnotationMark(ERROR, title, clean_text(violation, VALUE), at or one.at)
 
 
 def _marks(status: PlanStatus, of: str, others: Sequence[PlanStatus]) -> Iterator[AnnotationMark]:

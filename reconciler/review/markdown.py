@@ -11,6 +11,7 @@ come along when somebody copies.
 """
 
 import hashlib
+import html
 import re
 import textwrap
 from collections import Counter
@@ -112,6 +113,8 @@ _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
 _ENTRIES = 50
 _WIDTH = 100  # characters
+_RENDERED = 8 * 1024  # bytes of the difference of one Configuration for Collectors
+_RESERVED = 200  # bytes, to say how many of these differences are not shown
 
 
 class _Section(NamedTuple):
@@ -140,7 +143,12 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     sheet.left -= sheet_size(_missing(statuses) + again)
     for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
+    renderings = list(_renderings(plan))
+    reserved = min(_RESERVED, sum(map(sheet_size, renderings)), sheet.left // 4)
+    sheet.left -= reserved
     shown = _fill(sheet, plan, sections)
+    sheet.left += reserved
+    _fill_renderings(sheet, renderings)
     return f"{sheet}{_missing(statuses[shown:])}{again}"
 
 
@@ -174,6 +182,7 @@ def _about(plan: Plan) -> Iterator[str]:
     if several:
         yield _table(plan.entries)
     yield from _flows(plan)
+    yield from _unfit(plan)
     notes = [(entry, note) for entry in plan.entries for note in entry.notes]
     lines = [
         f"- {f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, VALUE))}\n"
@@ -197,6 +206,44 @@ def _flows(plan: Plan) -> Iterator[str]:
             ]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
+
+
+def _unfit(plan: Plan) -> Iterator[str]:
+    """Yield why Configurations are unfit for Collectors, as a forge wraps it."""
+    for entry in plan.entries:
+        found = [one for one in text.shown_renderings(entry) if one.violations]
+        lines = [
+            f"! {part}\n"
+            for one in found
+            for line in (PlanLine("!", one.title), *one.violations)
+            for part in textwrap.wrap(line.text, _WIDTH)
+        ]
+        if lines:
+            several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
+            yield f"**{len(found):,} {review_plan.UNFIT}{several}:**\n{_block(lines, 8 * VALUE)}\n"
+
+
+def _renderings(plan: Plan) -> Iterator[str]:
+    """Yield what changes for Collectors: a fold for each Configuration."""
+    for entry in plan.entries:
+        for one in text.shown_renderings(entry):
+            if one.difference:
+                summary = f"{one.mark} <code>{html.escape(one.title)}</code>: {text.FOR_COLLECTORS}"
+                block = _block([f"{line}\n" for line in one.difference], _RENDERED)
+                yield f"<details><summary>{summary}</summary>\n{block}{_CLOSE}"
+        if entry.renderings_left_out:
+            yield f"{text.renderings_left_out(entry)}\n"
+
+
+def _fill_renderings(sheet: Sheet, pieces: Sequence[str]) -> None:
+    """Add what changes for Collectors, as far as it fits, and say how much does not."""
+    rest = counted(len(pieces), "change", "changes")
+    more = f"and {rest} of {text.FOR_COLLECTORS} not shown\n"
+    for number, piece in enumerate(pieces):
+        if not sheet.add(piece, keep=sheet_size(more)):
+            rest = counted(len(pieces) - number, "change", "changes")
+            sheet.add(f"and {rest} of {text.FOR_COLLECTORS} not shown\n")
+            return
 
 
 def _tip(tip: PlanTip) -> str:

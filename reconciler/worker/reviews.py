@@ -14,10 +14,14 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from reconciler.collectors import changes as renderings
+from reconciler.collectors.changes import Difference, Differences
+from reconciler.collectors.components import Origin
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
@@ -35,6 +39,7 @@ from reconciler.model import (
     violations,
 )
 from reconciler.model.code_owners import CodeOwners
+from reconciler.model.components import MASK
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.errors import Refused
 from reconciler.model.flows import Flow
@@ -45,9 +50,10 @@ from reconciler.model.plan import (
     PlanEntry,
     PlanField,
     PlanPlace,
+    PlanRendering,
     PlanStatus,
 )
-from reconciler.model.type_checks import Lookup
+from reconciler.model.type_checks import FITTING, Lookup
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import changes, decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
@@ -55,7 +61,7 @@ from reconciler.planner.field_changes import ResourceState
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import PlanningView
+from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import HeadStatusRow, HeldRow
 from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
@@ -135,6 +141,34 @@ class Affected:
             waiting += sorted(fresh)
         return tuple(sorted(found - {outcome.key}))
 
+    def configurations(self) -> Set[Key]:
+        """Return the Configurations that change, or use something that does."""
+        return {key for found in (self._users, *self._users.values()) for key in found if key.kind == "Configuration"}
+
+
+def find_renderings(decided: Sequence[Decided], affected: Affected, world: StoreSnapshot) -> Differences:
+    """Return what a change does to what Collectors run. Asked for inside the decision's snapshot of the store."""
+    written = {key: (document, one) for one in decided for key, document in one.written().items()}
+    going = {one.key for each in decided for one in each.outcomes if one.change is Change.DELETE and one.key}
+    stored, kept = (TypeLookup(world.view, project=world.project, coming={}, going=each) for each in ((), going))
+
+    @cache
+    def before(key: Key) -> Value:
+        world.check()
+        with suppress(Damaged):
+            return stored.present(key)
+        return None
+
+    @cache
+    def after(key: Key) -> Value:
+        if key not in written:
+            return kept.present(key) if key in going else before(key)
+        document, one = written[key]
+        secrets = {at: MASK for at, _ in one.fits.get(key, FITTING).secrets}
+        return values.replaced(document.document(), secrets)["spec"]
+
+    return renderings.compare(affected.configurations(), before, after, unknown=world.assumed)
+
 
 MOST_NOTES = 20
 
@@ -167,6 +201,7 @@ class EntryWriter:
         affected: Affected,
         flows: Sequence[Flow],
         restated: Sequence[HeadStatusRow],
+        renderings: Sequence[Difference],
         lookup: Lookup,
     ) -> None:
         """`restated` are statuses of resources that change with those that are stored. `lookup` finds the types that
@@ -174,7 +209,7 @@ class EntryWriter:
         """
         self._read, self._decision, self._lookup = read, decision, lookup
         self._rules, self._world, self._terms = read.commit.rules, read.world, read.commit.terms
-        self._affected, self._flows, self._restated = affected, tuple(flows), restated
+        self._affected, self._flows, self._restated, self._renderings = affected, tuple(flows), restated, renderings
         self._locations = FileLocations(read.reading.files, merged.merged, read.commit.allowance)
         self._lines = HeadLines(merged)
         self._owners = _owners(merged.base)
@@ -211,7 +246,39 @@ class EntryWriter:
             notes=tuple(notes),
             refused=decision.refused,
             flows=self._flows,
+            renderings=tuple(self._rendered()),
         )
+
+    def _rendered(self) -> Iterator[PlanRendering]:
+        """Yield what changes for Collectors. Texts of Configurations themselves are not for all readers of a server."""
+        documents = {one.key: one for one in self._decision.decided.documents if one.key is not None}
+
+        @cache
+        def place(key: Key, pointer: Pointer) -> PlanPlace | None:
+            if (document := documents.get(key)) is not None:
+                return self._place_of(document, pointer)
+            stored = self._world.stored([key]).get(key)
+            return None if stored is None else _stored_place(stored)
+
+        for one in self._renderings:
+            if self._terms.live and (one.old.raw or one.new.raw):
+                continue
+            key, fault = one.key, one.new.fault
+            origins = one.new.origins if fault is None else {"": fault.origin or Origin()}
+            ordered = sorted(origins.items(), key=lambda item: item[1].key or key)  # those of one file together
+            found = ((id_, place(origin.key or key, origin.pointer)) for id_, origin in ordered)
+            places = {id_: at for id_, at in found if at is not None}
+            wrong = places.pop("", None)
+            yield PlanRendering(
+                name=key.name,
+                old=one.old.text,
+                new=one.new.text,
+                at=place(key, ()),
+                violations=() if fault is None else (f"{wrong}: {fault.reason}" if wrong else fault.reason,),
+                existing=bool(one.old.reason),
+                raw=one.old.raw and one.new.raw,
+                components=places,
+            )
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
@@ -436,6 +503,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     every = [each for decision in judged for each in decision.decisions]
     affected, lookup = Affected(every, world), _types_after(every, world)
     flows = delivery_changes.find_flows(applied, world)
+    rendered = find_renderings(applied, affected, world)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
 
@@ -444,15 +512,17 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
         return next((number for number, held in enumerate(keys) if key in held), 0)
 
     for number, (one, decision) in enumerate(zip(found, judged, strict=True)):
-        yield EntryWriter(
+        entry = EntryWriter(
             one,
             decision,
             merged,
             affected=affected,
             flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
             restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
+            renderings=[each for each in rendered.found if holder(each.key) == number],
             lookup=lookup,
         ).entry()
+        yield entry if number else msgspec.structs.replace(entry, renderings_left_out=rendered.left_out)
 
 
 def _read(

@@ -1,0 +1,127 @@
+"""What Collectors run before a change and after it: both sides rendered, within limits. Pure."""
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.collectors.components import Origin, Unrenderable
+from reconciler.collectors.rendering import Lookup, Renderer
+from reconciler.model import routes
+from reconciler.model.names import Key
+from reconciler.model.values import Value
+
+SECONDS: Final = 10.0  # for all Configurations of one change
+MOST: Final = 100  # of them
+MOST_CHARACTERS: Final = 2_000_000  # of both sides of all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """What Collectors run of a Configuration: None if it is not there, runs in the service, or cannot be rendered:
+    `fault`. `raw`: the text is its own.
+    """
+
+    text: str | None = None
+    raw: bool = False
+    fault: Unrenderable | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Return why it cannot be rendered, or ''."""
+        return "" if self.fault is None else self.fault.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A Configuration whose sides differ."""
+
+    key: Key
+    old: Side
+    new: Side
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The Configurations that differ, sorted, and how many were not compared for lack of time or room."""
+
+    found: tuple[Difference, ...]
+    left_out: int
+
+
+class _Unknown(Exception):
+    """Nobody can say what is rendered: it names a resource that may be elsewhere."""
+
+
+def compare(
+    configurations: Iterable[Key],
+    before: Lookup,
+    after: Lookup,
+    *,
+    unknown: Container[Key] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> Differences:
+    """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over."""
+    deadline, room = clock() + SECONDS, MOST_CHARACTERS
+    sides = [_Rendered(lookup, Renderer(_known(lookup, unknown), clock)) for lookup in (before, after)]
+    found: list[Difference] = []
+    left_out = 0
+    for number, key in enumerate(sorted(configurations)):
+        if number >= MOST or clock() > deadline:
+            left_out += 1
+            continue
+        try:
+            old, new = (side.of(key) for side in sides)
+        except _Unknown:
+            continue
+        size = len(old.text or "") + len(new.text or "")
+        if (old.text, old.reason) == (new.text, new.reason):
+            continue
+        if size > room:
+            left_out += 1
+            continue
+        room -= size
+        found.append(Difference(key, old, new))
+    return Differences(tuple(found), left_out)
+
+
+def _known(lookup: Lookup, unknown: Container[Key]) -> Lookup:
+    def find(key: Key) -> Value:
+        spec = lookup(key)
+        if spec is None and key in unknown:
+            raise _Unknown
+        return spec
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """One side of a change."""
+
+    lookup: Lookup
+    renderer: Renderer
+
+    def of(self, key: Key) -> Side:
+        spec = self.lookup(key)
+        if not isinstance(spec, dict) or not _is_for_collectors(key.name, spec, self.lookup):
+            return Side()
+        raw = spec.get("raw")
+        if isinstance(raw, str):
+            return Side(raw, raw=True)
+        try:
+            rendered = self.renderer.render(spec)
+        except Unrenderable as fault:
+            return Side(fault=fault)
+        return Side(rendered.text.decode(), origins=rendered.origins)
+
+
+def _is_for_collectors(name: str, spec: dict[str, Value], lookup: Lookup) -> bool:
+    """Return True if a Configuration runs on Collectors, as it says or by what it holds."""
+
+    def known(key: Key) -> routes.ComponentUse | None:
+        found = lookup(key)
+        return None if found is None else routes.component_use(found)
+
+    return spec.get("runsOn") == "collectors" or (spec.get("runsOn") is None and not routes.wants(name, spec, known))
