@@ -85,8 +85,8 @@ def _entry_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
 def _unfit_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
     """Yield the marks of Configurations that are unfit for Collectors, at the components that are to blame."""
     for one in entry.renderings:
-        for violation in () if one.existing else one.violations:
-            found = _AT.search(violation)
+        for violation in () if one.existing else filter(None, one.violations):
+            found = _AT.search(violation, 1)
             at = found and PlanPlace(path=violation[: found.start()], line=int(found[1]), column=int(found[2]))
             title = f"Configuration {clean_text(one.name)} {review_plan.UNFIT}{of}"
             yield AnnotationMark(ERROR, title, clean_text(violation, VALUE), at or one.at)

@@ -11,7 +11,6 @@ come along when somebody copies.
 """
 
 import hashlib
-import html
 import re
 import textwrap
 from collections import Counter
@@ -114,7 +113,7 @@ _NOTES = 10
 _ENTRIES = 50
 _WIDTH = 100  # characters
 _RENDERED = 8 * 1024  # bytes of the difference of one Configuration for Collectors
-_RESERVED = 200  # bytes, to say how many of these differences are not shown
+_RESERVED = 200  # bytes, to end the fold and say how many of these differences are not shown
 
 
 class _Section(NamedTuple):
@@ -143,12 +142,8 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     sheet.left -= sheet_size(_missing(statuses) + again)
     for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
-    renderings = list(_renderings(plan))
-    reserved = min(_RESERVED, sum(map(sheet_size, renderings)), sheet.left // 4)
-    sheet.left -= reserved
     shown = _fill(sheet, plan, sections)
-    sheet.left += reserved
-    _fill_renderings(sheet, renderings)
+    _add_renderings(sheet, plan)
     return f"{sheet}{_missing(statuses[shown:])}{again}"
 
 
@@ -211,7 +206,7 @@ def _flows(plan: Plan) -> Iterator[str]:
 def _unfit(plan: Plan) -> Iterator[str]:
     """Yield why Configurations are unfit for Collectors, as a forge wraps it."""
     for entry in plan.entries:
-        found = [one for one in text.shown_renderings(entry) if one.violations]
+        found = [one for one in text.shown_renderings(entry) if one.violations and not one.existing]
         lines = [
             f"! {part}\n"
             for one in found
@@ -223,27 +218,23 @@ def _unfit(plan: Plan) -> Iterator[str]:
             yield f"**{len(found):,} {review_plan.UNFIT}{several}:**\n{_block(lines, 8 * VALUE)}\n"
 
 
-def _renderings(plan: Plan) -> Iterator[str]:
-    """Yield what changes for Collectors: a fold for each Configuration."""
-    for entry in plan.entries:
-        for one in text.shown_renderings(entry):
-            if one.difference:
-                summary = f"{one.mark} <code>{html.escape(one.title)}</code>: {text.FOR_COLLECTORS}"
-                block = _block([f"{line}\n" for line in one.difference], _RENDERED)
-                yield f"<details><summary>{summary}</summary>\n{block}{_CLOSE}"
-        if entry.renderings_left_out:
-            yield f"{text.renderings_left_out(entry)}\n"
-
-
-def _fill_renderings(sheet: Sheet, pieces: Sequence[str]) -> None:
-    """Add what changes for Collectors, as far as it fits, and say how much does not."""
-    rest = counted(len(pieces), "change", "changes")
-    more = f"and {rest} of {text.FOR_COLLECTORS} not shown\n"
-    for number, piece in enumerate(pieces):
-        if not sheet.add(piece, keep=sheet_size(more)):
-            rest = counted(len(pieces) - number, "change", "changes")
-            sheet.add(f"and {rest} of {text.FOR_COLLECTORS} not shown\n")
-            return
+def _add_renderings(sheet: Sheet, plan: Plan) -> None:
+    """Add what changes for Collectors in one fold, as far as it fits, and say how much does not."""
+    shown = [one for entry in plan.entries for one in text.shown_renderings(entry) if one.difference]
+    added = 0
+    for one in shown:
+        at = "" if one.at is None else f" in {span(review_plan.place_at_line(one.at))}"
+        block = _block([f"{line}\n" for line in one.difference], _RENDERED)
+        begin = "" if added else f"<details><summary>{text.FOR_COLLECTORS}</summary>\n\n"
+        if not sheet.add(f"{begin}- {span(one.title)}{at}\n{block}", keep=_RESERVED):
+            break
+        added += 1
+    if added:
+        sheet.add(_CLOSE)
+    left = [counted(len(shown) - added, "change") + " not shown"] if added < len(shown) else []
+    left += filter(None, map(text.renderings_left_out, plan.entries))
+    if left:
+        sheet.add(f"{text.FOR_COLLECTORS}: {'; '.join(left)}\n")
 
 
 def _tip(tip: PlanTip) -> str:

@@ -219,7 +219,7 @@ def flow_text(flow: Flow) -> str:
 
 UNRESOLVED = "unresolved"
 HELD = "held"
-UNFIT = "unfit for Collectors"
+UNFIT = "unfit for collectors"
 WARNING = "warning"
 CHANGES = "changes"
 FLOW_STOPPED = "flow-stopped"

@@ -159,7 +159,7 @@ def shown_value(given: Any) -> str:
 
 # What Collectors run: compared part by part, since the parts of a long text that differ may be far apart.
 
-FOR_COLLECTORS = "what Collectors run"
+FOR_COLLECTORS = "what collectors run"
 RENDERED_LINES = 100  # of one difference
 _PART = re.compile(r"( {0,4})[^\s-][^:]*")  # a key near the margin
 
@@ -172,21 +172,23 @@ class ShownRendering(NamedTuple):
     at: PlanPlace | None
     violations: list[PlanLine]
     difference: list[PlanLine]
+    existing: bool
 
 
 def shown_renderings(entry: PlanEntry) -> Iterator[ShownRendering]:
     """Yield the Configurations of which there is something to show."""
     for one in entry.renderings:
         mark = "!" if one.violations else "+" if one.old is None else "-" if one.new is None else "~"
-        shown = ShownRendering(mark, f"Configuration {clean_text(one.name)}", one.at, [*_unfit(one)], [*_rendered(one)])
+        title = f"Configuration {clean_text(one.name)}"
+        shown = ShownRendering(mark, title, one.at, [*_unfit(one)], [*_rendered(one)], one.existing)
         if shown.violations or shown.difference:
             yield shown
 
 
 def renderings_left_out(entry: PlanEntry) -> str:
     """Return how many Configurations were not compared, or ''."""
-    number = counted(entry.renderings_left_out, "Configuration")
-    return f"{number} more not compared: too many, or too large" if entry.renderings_left_out else ""
+    number = counted(entry.renderings_left_out, "more Configuration")
+    return f"{number} not compared, since they are too many or too large" if entry.renderings_left_out else ""
 
 
 def _unfit(one: PlanRendering) -> Iterator[PlanLine]:

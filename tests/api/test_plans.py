@@ -109,7 +109,7 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
     assert (field["path"], field["difference"]) == ("spec.parameters[hostname].value", "changed")
     assert (field["old"], field["new"]) == ("logs.example.org", "logs.example.net")
     assert field["at"]["path"] == "changed.json"
-    facts = json.dumps(["1.4", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
+    facts = json.dumps(["1.5", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
     assert plan == {
         "id": plan["id"],
         "digest": hashlib.sha256(facts.encode()).hexdigest(),

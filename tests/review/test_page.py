@@ -1,5 +1,6 @@
 """The plan as one page: whole, asking for nothing, and with text alone from outside."""
 
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 
@@ -70,7 +71,9 @@ def test_any_plan_is_text_between_our_own_tags(plan: Plan) -> None:
     check(plan)
 
 
-@pytest.mark.parametrize("make", [samples.every, samples.hostile, samples.two], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [samples.every, samples.rendered, samples.hostile, samples.two], ids=lambda make: make.__name__
+)
 def test_a_page_has_our_own_tags_alone(make: Callable[[], Plan]) -> None:
     check(make())
 
@@ -89,6 +92,13 @@ def check(plan: Plan) -> None:
 
 def test_a_link_that_leads_elsewhere_than_to_the_web_is_text() -> None:
     assert Reader(page.render_page(samples.linked(samples.moved(), "javascript:{path}"))).links == []
+
+
+def test_what_changes_for_collectors_is_folded() -> None:
+    html = page.render_page(samples.rendered())
+    assert "What collectors run" in html
+    assert re.search(r"<strong>~ Configuration web</strong>[^<]*<details><summary>\d+ lines</summary>", html)
+    assert "~ Configuration text" not in html
 
 
 def test_it_says_what_the_text_says() -> None:
