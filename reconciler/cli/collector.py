@@ -96,7 +96,7 @@ def _placed(
             yield place, "; ".join(told)
             told = []
         place = named or place
-        told.append(_SAYS_NOTHING.sub("", line).strip())
+        told.append(_SAYS_NOTHING.sub("", line).rstrip(": "))
     if told:
         yield place, "; ".join(told)
 

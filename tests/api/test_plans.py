@@ -134,6 +134,21 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
     }
 
 
+async def test_a_plan_tells_what_changes_for_collectors_and_a_list_of_plans_does_not(proposed: Proposed) -> None:
+    spec = {"sources": [{"type": "journald"}], "destinations": [{"type": "debug"}]}
+    proposed.source.write("edge.json", text({**configuration("edge", ""), "spec": spec}))
+    proposed.propose()
+    plan = await proposed.plan()
+    [edge] = plan["renderings"]
+    assert (edge["name"], edge["at"]["path"]) == ("edge", "edge.json")
+    assert "old" not in edge
+    assert edge["new"].startswith("receivers:\n  journald/source0:")
+    assert edge["components"]["debug/destination0-0"]["path"] == "edge.json"
+    assert await proposed.get(plan["id"]) == plan
+    listed = (await proposed.client.get(f"/v1/plans?repository={proposed.name}")).json()["plans"]
+    assert "renderings" not in listed[0]
+
+
 async def test_nothing_is_stored_and_the_plan_comes_true_when_it_is_merged(proposed: Proposed) -> None:
     proposed.source.write("new.json", text(destination("new")))
     proposed.source.remove("gone.json")
