@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from reconciler.cli import collector
-from reconciler.model.plan import Plan, PlanPlace
+from reconciler.model.plan import PlanPlace
 from tests import canaries
 from tests.cli.conftest import Program
 from tests.repositories import Repository
