@@ -105,7 +105,7 @@ def _refusal(text: str, program: Path) -> str:
     """Return what the program has against a configuration, '' if nothing. Raises Refused."""
     names = {name for name, default in _VARIABLE.findall(text) if not default}
     said = _run(text, program, {})
-    return "" if said and names and not _run(text, program, dict.fromkeys(names, STAND_IN)) else said
+    return _run(text, program, dict.fromkeys(names, STAND_IN)) if said and names else said
 
 
 def _run(text: str, program: Path, variables: Mapping[str, str]) -> str:
