@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.cli import demo
 from reconciler.collectors.rendering import Renderer
 from reconciler.model import builtins
 from reconciler.model.names import Key
@@ -67,6 +68,11 @@ def validate(spec: Value, tmp_path: Path) -> None:
     """Fail with the Collector's words if it refuses what is rendered."""
     file = tmp_path / "collector.yaml"
     file.write_bytes(Renderer(KNOWN.get).render(spec).text)
+    accept(file)
+
+
+def accept(file: Path) -> None:
+    """Fail with the Collector's words if it refuses a file."""
     done = subprocess.run(
         [found.collector(), "validate", f"--config=file:{file}"],
         capture_output=True,
@@ -92,6 +98,13 @@ def test_ten_sources_and_five_destinations(tmp_path: Path) -> None:
     processors: list[Value] = [{"type": name} for name in kinds["ProcessorType"]]
     destinations: list[Value] = [{"type": (kinds["DestinationType"] * 2)[index]} for index in range(5)]
     validate({"sources": sources, "processors": processors, "destinations": destinations}, tmp_path)
+
+
+def test_the_one_that_the_demonstration_renders(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    done = program("render", demo.RENDERED, str(found.ROOT / "examples" / "repo"), "-o", "collector.yaml")
+    assert (done.code, done.err) == (0, "")
+    accept(tmp_path / "collector.yaml")
 
 
 EDGE = """\
