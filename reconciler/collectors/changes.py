@@ -41,6 +41,11 @@ class Difference:
     old: Side
     new: Side
 
+    @property
+    def raw(self) -> bool:
+        """Return True if all that there is are texts of the Configuration itself."""
+        return all(side.raw for side in (self.old, self.new) if side.text is not None)
+
 
 @dataclass(frozen=True, slots=True)
 class Differences:

@@ -276,7 +276,7 @@ class EntryWriter:
                 at=place(key, ()),
                 violations=() if fault is None else (f"{wrong}: {fault.reason}" if wrong else fault.reason,),
                 existing=bool(one.old.reason),
-                raw=one.old.raw and one.new.raw,
+                raw=one.raw,
                 components=places,
             )
 

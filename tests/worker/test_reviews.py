@@ -349,12 +349,14 @@ def test_what_cannot_be_rendered_any_more_is_a_violation_at_its_component(world:
 
 
 def test_what_could_not_be_rendered_before_is_no_news(world: World) -> None:
-    files = {**RUNS, "out.yaml": component("Destination", "out", "otlphttp", headers={"api-key": STORED})}
+    secret = component("Destination", "out", "otlphttp", headers={"api-key": STORED})
+    files = {**RUNS, "out.yaml": secret, "too.yaml": secret.replace('"out"', '"too"')}
     world.push("a", files)
     world.settle()
-    worse = for_collectors(sources=[{"type": "filelog"}], destinations=[{"name": "out"}])
-    found = renderings(world, {**files, "edge.yaml": worse})
-    assert all(one.existing for one in found.values())
+    other = renderings(world, {**files, "edge.yaml": RUNS["edge.yaml"].replace('"out"', '"too"')})["edge"]
+    assert (len(other.violations), other.existing) == (1, True)
+    more = renderings(world, {**files, "edge.yaml": RUNS["edge.yaml"].replace("a.log", "b.log")})
+    assert more == {}
     mended = renderings(world, {**files, "out.yaml": RUNS["out.yaml"]})["edge"]
     assert (mended.old, mended.violations) == (None, ())
 
