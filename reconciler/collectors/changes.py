@@ -1,4 +1,4 @@
-"""What Collectors run before a change and after it: both sides rendered, within limits. Pure."""
+"""Changes of what Collectors run: Configurations rendered before a change and after it, within limits. Pure."""
 
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
@@ -18,8 +18,8 @@ MOST_CHARACTERS: Final = 2_000_000  # of both sides of all of them
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """What Collectors run of a Configuration: None if it is not there, runs in the service, or cannot be rendered:
-    `fault`. `raw`: the text is its own.
+    """The YAML of a Configuration for Collectors: None if it is not there, runs in the service, or cannot be rendered:
+    `fault`. `raw`: the text is its own. `origins` are the places of its components by their ids.
     """
 
     text: str | None = None

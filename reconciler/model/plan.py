@@ -125,7 +125,7 @@ class PlanStatus(_Shape, frozen=True):
 
 
 class PlanRendering(_Shape, frozen=True):
-    """What Collectors run of a Configuration before the merge (`old`) and after it (`new`), as YAML; None if nothing.
+    """The YAML that Collectors run of a Configuration before the merge (`old`) and after it (`new`); None if nothing.
 
     `at` is the place of the Configuration. `violations` say why the result cannot be rendered, or why a Collector
     refuses it; `existing`: so it was before. `components` are the places of the result's components by their ids.

@@ -1,4 +1,4 @@
-"""What Collectors run before a change and after it: what differs, where it comes from, and the limits."""
+"""Changes of what Collectors run: what differs, where it comes from, and the limits."""
 
 from collections.abc import Iterator, Mapping
 
