@@ -69,7 +69,7 @@ def compare(
 ) -> Differences:
     """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over."""
     deadline, room = clock() + SECONDS, MOST_CHARACTERS
-    sides = [_Rendered(lookup, Renderer(_known(lookup, unknown), clock)) for lookup in (before, after)]
+    sides = [_Rendered(lookup, Renderer(_known(lookup, unknown))) for lookup in (before, after)]
     found: list[Difference] = []
     left_out = 0
     for number, key in enumerate(sorted(configurations)):
