@@ -9,7 +9,8 @@ from reconciler.collectors.components import Origin, Unrenderable
 from reconciler.collectors.rendering import Lookup, Renderer
 from reconciler.model import routes
 from reconciler.model.names import Key
-from reconciler.model.values import Value
+from reconciler.model.plan import PlanPlace, PlanRendering
+from reconciler.model.values import Pointer, Value
 
 SECONDS: Final = 10.0  # for all Configurations of one change
 MOST: Final = 100  # of them
@@ -41,10 +42,30 @@ class Difference:
     old: Side
     new: Side
 
-    @property
-    def raw(self) -> bool:
-        """Return True if all that there is are texts of the Configuration itself."""
-        return all(side.raw for side in (self.old, self.new) if side.text is not None)
+    def shown(self, place: Callable[[Key, Pointer], PlanPlace | None]) -> PlanRendering:
+        """Return it as a plan shows it. `place` finds parts of resources in files."""
+
+        def placed(origin: Origin) -> PlanPlace | None:
+            return place(origin.key or self.key, origin.pointer)
+
+        violations: tuple[str, ...] = ()
+        if self.new.fault is not None:
+            wrong = placed(self.new.fault.origin or Origin())
+            violations = (f"{wrong}: {self.new.reason}" if wrong else self.new.reason,)
+        ordered = sorted(
+            self.new.origins.items(), key=lambda item: item[1].key or self.key
+        )  # those of one file together
+        places = ((component, placed(origin)) for component, origin in ordered)
+        return PlanRendering(
+            name=self.key.name,
+            old=self.old.text,
+            new=self.new.text,
+            at=placed(Origin()),
+            violations=violations,
+            existing=self.old.fault is not None,
+            raw=all(side.raw for side in (self.old, self.new) if side.text is not None),
+            components={component: at for component, at in places if at is not None},
+        )
 
 
 @dataclass(frozen=True, slots=True)

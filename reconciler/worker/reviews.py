@@ -21,7 +21,6 @@ import msgspec
 
 from reconciler.collectors import changes as renderings
 from reconciler.collectors.changes import Difference, Differences
-from reconciler.collectors.components import Origin
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
@@ -261,24 +260,8 @@ class EntryWriter:
             return None if stored is None else _stored_place(stored)
 
         for one in self._renderings:
-            if self._terms.live and (one.old.raw or one.new.raw):
-                continue
-            key, fault = one.key, one.new.fault
-            origins = one.new.origins if fault is None else {"": fault.origin or Origin()}
-            ordered = sorted(origins.items(), key=lambda item: item[1].key or key)  # those of one file together
-            found = ((id_, place(origin.key or key, origin.pointer)) for id_, origin in ordered)
-            places = {id_: at for id_, at in found if at is not None}
-            wrong = places.pop("", None)
-            yield PlanRendering(
-                name=key.name,
-                old=one.old.text,
-                new=one.new.text,
-                at=place(key, ()),
-                violations=() if fault is None else (f"{wrong}: {fault.reason}" if wrong else fault.reason,),
-                existing=bool(one.old.reason),
-                raw=one.raw,
-                components=places,
-            )
+            if not (self._terms.live and (one.old.raw or one.new.raw)):
+                yield one.shown(place)
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""

@@ -80,10 +80,15 @@ def test_one_that_fails_as_before_is_no_change() -> None:
 def test_raw_is_what_it_is() -> None:
     found = only({WEB: {"raw": "a: 1"}}, {WEB: {"raw": "a: 2"}})
     assert [(side.text, side.raw) for side in (found.old, found.new)] == [("a: 1", True), ("a: 2", True)]
-    assert found.raw
-    assert only({}, {WEB: {"raw": "a: 1"}}).raw
-    assert not only(BEFORE, {WEB: {"raw": "a: 1"}}).raw
-    assert not only({}, BEFORE).raw
+    assert [
+        only(before, after).shown(lambda *_: None).raw
+        for before, after in (
+            ({WEB: {"raw": "a: 1"}}, {WEB: {"raw": "a: 2"}}),
+            ({}, {WEB: {"raw": "a: 1"}}),
+            (BEFORE, {WEB: {"raw": "a: 1"}}),
+            ({}, BEFORE),
+        )
+    ] == [True, True, False, False]
 
 
 def test_one_that_names_what_may_be_elsewhere_is_passed_over() -> None:
