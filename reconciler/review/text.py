@@ -293,7 +293,7 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
         yield f"  {_painted(f'{rendering.mark} {rendering.title}', rendering.mark, color)}{place}\n"
         yield from (f"{_INDENT}{line}\n" for line in (*rendering.violations, *rendering.difference))
     if entry.renderings_left_out:
-        yield f"  {renderings_left_out(entry)}\n"
+        yield f"  note: {renderings_left_out(entry)}\n"
     if existing := [one for one in entry.statuses if one.existing]:
         yield f"\nwas so before, and this change does not touch it ({counted(len(existing), 'resource')})\n"
         for status in existing:
