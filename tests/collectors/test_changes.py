@@ -81,7 +81,7 @@ def test_raw_is_what_it_is() -> None:
     found = only({WEB: {"raw": "a: 1"}}, {WEB: {"raw": "a: 2"}})
     assert [(side.text, side.raw) for side in (found.old, found.new)] == [("a: 1", True), ("a: 2", True)]
     one: Resources = {WEB: {"raw": "a: 1"}}
-    pairs = [(one, {WEB: {"raw": "a: 2"}}), ({}, one), (BEFORE, one), ({}, BEFORE)]
+    pairs: list[tuple[Resources, Resources]] = [(one, {WEB: {"raw": "a: 2"}}), ({}, one), (BEFORE, one), ({}, BEFORE)]
     raw = [only(before, after).shown(lambda *_: None).raw for before, after in pairs]
     assert raw == [True, True, False, False]
 

@@ -45,6 +45,8 @@ GIVEN: dict[str, Value] = {
     "trace_statements": ['set(attributes["a"], "b")'],
     "detectors": ["env", "system"],
     "listen_address": "127.0.0.1",
+    "parse_to": "attributes",
+    "root_path": "/",
     "cert_file": "",  # it would have to exist
     "ca_file": "",
 }
@@ -132,7 +134,7 @@ spec: {type: custom, parameters: [{name: configuration, value: "otlp_http: {endp
     ("good", "bad", "line", "told"),
     [
         ('attributes["level"] == "debug"', "nonsense(", 9, "filter/processor0"),
-        ("otlp_http: {endpoint", "otlp_http: {end_point", 14, "end_point"),
+        ("otlp_http: {endpoint", "otlp_http: {end_point", 14, "endpoint"),
         ("otlp_http:", "no_such_exporter:", 14, "no_such_exporter"),
     ],
 )
