@@ -4,7 +4,7 @@ import base64
 import binascii
 import hmac
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -16,7 +16,6 @@ from reconciler.auth import changes
 from reconciler.model import directory
 from reconciler.model.error_codes import ErrorCode
 from reconciler.model.principals import SERVICE_KEY, Principal
-from reconciler.model.principals import Scope as PrincipalScope
 
 # Where a request comes from: the client's own address, also behind proxies that are trusted to say it.
 
@@ -155,8 +154,8 @@ def browser(call: Call) -> Caller | None:
 # What a request shows to say who asks: keys and passwords, taken out of its headers.
 #
 # `Authorization: Bearer <key>`, `X-Service-Api-Key: <key>`, `Authorization: Basic` (RFC 7617) with a name and a
-# password. Other schemes of `Authorization` are somebody else's, a proxy's perhaps. They are only
-# read here; `authenticate` checks them.
+# password, or with a key as the password and any name: a Collector sends nothing else. Other schemes of `Authorization`
+# are somebody else's, a proxy's perhaps. They are only read here; `authenticate` checks them.
 
 IN_URL = (b"api_key", b"api-key", b"apikey", b"access_token")
 """Parts of the names of parameters that carry a key, in lower case. Values may be names of anything."""
@@ -197,8 +196,19 @@ def shown_credentials(call: Call) -> ShownCredentials:
             if scheme.lower() == b"bearer":
                 found.keys.append(credential.strip().decode("latin-1"))
             elif scheme.lower() == b"basic" and not has_own:
-                found.passwords.append(_basic(credential.strip()))
+                given = _basic(credential.strip())
+                if _is_key(call, given.password):
+                    found.keys.append(given.password)
+                else:
+                    found.passwords.append(given)
     return found
+
+
+def _is_key(call: Call, password: str) -> bool:
+    """Return True if a password is meant as a key. A key has too much randomness to be guessed, so a wrong one is
+    not slowed down as a person's password is; the audit counts it.
+    """
+    return password.startswith(directory.KEY_MARK) or _is_service_key(call, password.encode())
 
 
 def refuse_in_url(call: Call) -> None:
@@ -277,7 +287,7 @@ async def authenticate(call: Call, shown: ShownCredentials) -> Principal:
         return _holder(call, shown.keys[0])  # nearly always
     # Keys come first: a wrong one ends it before a password is compared.
     found = [_holder(call, key) for key in shown.keys]
-    found += [_loader(call, one) or await _person(call, one) for one in shown.passwords]
+    found += [await _person(call, one) for one in shown.passwords]
     if any(one != found[0] for one in found):
         sentence = "The credentials mean different callers; send one."
         raise unauthenticated(call, sentence, code=ErrorCode.CREDENTIALS_CONFLICT)
@@ -305,17 +315,6 @@ def _is_service_key(call: Call, key: bytes) -> bool:
     """Compare in constant time: who has the key learns nothing from a quick answer. An empty one is nobody's."""
     is_same = hmac.compare_digest(key, call.services.api_key.encode())
     return is_same and bool(key)
-
-
-def _loader(call: Call, one: Password) -> Principal | None:
-    """Return who holds a key that is given as a password, or None: a Collector loads its configuration with Basic
-    alone. Such a key must have the scope `raw`, and opens nothing else so. It has too much randomness to be
-    guessed, so nothing is counted; the name may be any.
-    """
-    holder = call.services.accounts.holder(one.password) if directory.key_prefix(one.password) is not None else None
-    if holder is None or PrincipalScope.RAW not in holder.scopes:
-        return None
-    return replace(holder, scopes=frozenset({PrincipalScope.RAW}))
 
 
 async def _person(call: Call, one: Password) -> Principal:

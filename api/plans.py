@@ -99,7 +99,9 @@ def _refusal(fault: GitFault) -> errors.Problem:
 
 async def _shown(call: Call, kept: KeptPlan) -> Response:
     [stale] = await call.services.reviewing.are_stale([kept])
-    before = b'{"plan":%b,"statuses":[' % kept_plans.plan_head(kept, stale=stale).removesuffix(b"}")
+    renderings = kept_plans.plan_renderings(kept)
+    head = b",".join(filter(None, (kept_plans.plan_head(kept, stale=stale).removesuffix(b"}"), renderings)))
+    before = b'{"plan":%b,"statuses":[' % head
     pages = _pages(kept_plans.plan_statuses(kept, with_raw=_sees_raw(call, kept)))
     return responses.Streamed(responses.join_parts(before, pages, b"]}}"))
 

@@ -36,7 +36,9 @@ REFERENCE = re.compile(r"\$\{env:(\w+)\}")
 MADE_UP = "made up for the demonstration"  # the value of every secret
 POLL_SECONDS = 0.1
 SHOWN_BYTES = 500  # of a request that arrives
+RENDERED = "hosts"  # the Configuration of the example that any Collector runs
 DELIVERS = "Delivers    the Configuration orders; the others are for collectors (docs/what-has-effect.md)"
+COLLECTOR = "/v1/resources/Configuration/{}/collector.yaml"
 # Logs that the demonstration replaces: the outcome of each commit, and how to sign in first (it has a key).
 UNSAID = ("reconciler.reconcile", "reconciler.auth.accounts", "reconciler.server.sign_in")
 IDENTITY = ("-c", "user.name=Demo", "-c", "user.email=demo@localhost", "-c", "commit.gpgSign=false")
@@ -167,6 +169,8 @@ def _invite(address: str, repository: Path, *, key: str, port: int) -> None:
             f"Key         {key}",
             posted,
             DELIVERS,
+            f"Rendered    the Configuration {RENDERED}; a Collector runs it, with the key as the password:",
+            f"  otelcol --config={address.replace('://', f'://demo:{key}@')}{COLLECTOR.format(RENDERED)}",
             "",
             "Edit a file there and commit it, and the change shows here. In another terminal:",
             f"  export SERVICE_SERVER={address} SERVICE_API_KEY={key}",

@@ -58,6 +58,7 @@ class PlanOptions:
     config: Path | None
     path: str
     repositories: tuple[str, ...]
+    collector: Path | None
 
     def check(self, *, is_live: bool) -> None:
         """Raise UsageError for options that contradict each other. `is_live`: a server makes the plan."""
@@ -82,6 +83,11 @@ class PlanOptions:
 @click.option("--path", default="", metavar="FOLDER", help="The folder that a repository entry follows.")
 @click.option("--config", type=click.Path(path_type=Path), help="A settings file: plan for its repositories.")
 @click.option("--repository", "repositories", multiple=True, metavar="NAME", help="One of those, or of the server's.")
+@click.option(
+    "--collector",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False, executable=True),
+    help="A Collector's program: have it validate what Collectors would run.",
+)
 @click.option("--strict", is_flag=True, help="Refuse a reference to what is not in the tree.")
 @click.option("--whole", is_flag=True, help="Read every file, and judge whether deletions would be held.")
 @click.option("-o", "--output", "form", type=click.Choice(FORMS), default="text", help="How to show the plan (text).")
@@ -126,7 +132,7 @@ def plan(
     is_live = is_asked and bool(context.params["server"])
     options.check(is_live=is_live)
     try:
-        made = plan_by_server(service, options) if is_live else plan_from_checkout(options)
+        made = _validated(plan_by_server(service, options) if is_live else plan_from_checkout(options), options)
     except ReconcilerError as problem:
         from reconciler.review import annotations  # noqa: PLC0415
 
@@ -162,6 +168,14 @@ def plan(
     context.exit(review_plan.exit_code(made, detailed=detailed_exitcode, fail_on=words))
 
 
+def _validated(made: Plan, asked: PlanOptions) -> Plan:
+    if asked.collector is None:
+        return made
+    from reconciler.cli import collector  # noqa: PLC0415
+
+    return collector.validated(made, asked.collector)
+
+
 def _linked(made: Plan, link: str | None) -> Plan:
     if link is None:
         return made
@@ -180,6 +194,7 @@ def _command(made: Plan, asked: PlanOptions) -> str:
         *(("--config", str(asked.config)) if asked.config is not None else ()),
         *(word for name in names for word in ("--repository", name)),
         *(("--path", asked.path) if asked.path else ()),
+        *(("--collector", str(asked.collector)) if asked.collector is not None else ()),
         *(["--strict"] if asked.strict else ()),
         *(["--whole"] if asked.whole else ()),
         *("--base", made.base.commit),

@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from reconciler.collectors.templates import Template, TemplateFault, integer
 from reconciler.model import component_types, components, documents, positions, type_checks, values
 from reconciler.model.components import MASK
+from reconciler.model.names import Key
 from reconciler.model.positions import DocumentError
 from reconciler.model.secret_references import AvailableSecrets
-from reconciler.model.values import Value
+from reconciler.model.values import Pointer, Value
 
 SIGNALS: Final = ("logs", "metrics", "traces")
 BLOCKS: Final = (*SIGNALS, "logs+metrics", "logs+traces", "metrics+traces", "logs+metrics+traces")
@@ -38,16 +39,44 @@ Rendered = Mapping[str, Mapping[str, list[Entry]]]
 """The entries by signal and part."""
 
 
-class Unrenderable(Exception):
-    """A component cannot be rendered: a sentence, and the parameter, the type, and the line of a template, if known."""
+class Origin(NamedTuple):
+    """The place of a component: in a resource, or, without `key`, in the Configuration itself."""
 
-    def __init__(self, reason: str, *, parameter: str = "", type_name: str = "", template: str = "", line: int = 0):
+    key: Key | None = None
+    pointer: Pointer = ()
+
+    def listed(self, listed: Value) -> list[tuple["Origin", Value]]:
+        """Return the entries of a list that is here, with their places."""
+        entries = listed if isinstance(listed, list) else []
+        return [(Origin(self.key, (*self.pointer, index)), one) for index, one in enumerate(entries)]
+
+    def below(self, *steps: str) -> "Origin":
+        """Return a part of it."""
+        return Origin(self.key, (*self.pointer, *steps))
+
+
+class Unrenderable(Exception):
+    """A component cannot be rendered: a sentence, and the parameter, the type, the line of a template, and the place
+    of the component, if known.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        parameter: str = "",
+        type_name: str = "",
+        template: str = "",
+        line: int = 0,
+        origin: Origin | None = None,
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.parameter = parameter
         self.type_name = type_name
         self.template = template
         self.line = line
+        self.origin = origin
 
 
 class CollectorType:

@@ -10,10 +10,10 @@ The same input gives the same bytes. Texts such as `${env:NAME}` stay as they ar
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Rendered, Unrenderable
+from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Origin, Rendered, Unrenderable
 from reconciler.model import components, routes, yaml_documents
 from reconciler.model.names import Key
 from reconciler.model.routes import RunsOn
@@ -36,10 +36,11 @@ Lookup = Callable[[Key], Value]
 
 @dataclass(frozen=True, slots=True)
 class Rendering:
-    """The result: text in UTF-8, and its hex SHA-256."""
+    """The result: text in UTF-8, and its hex SHA-256. `origins` are the places of the components by their ids."""
 
     text: bytes
     hash: str
+    origins: Mapping[str, Origin] = field(default_factory=dict)
 
 
 class Renderer:
@@ -63,7 +64,7 @@ class Renderer:
         if len(text) > MOST_CHARACTERS:
             raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
         data = text.encode()
-        return Rendering(data, hashlib.sha256(data).hexdigest())
+        return Rendering(data, hashlib.sha256(data).hexdigest(), parts.origins)
 
     def _type(self, key: Key) -> CollectorType:
         if key not in self._types:
@@ -96,21 +97,19 @@ class _Parts:
     type_of: Callable[[Key], CollectorType]
     clock: Callable[[], float]
     deadline: float
+    origins: dict[str, Origin] = field(default_factory=dict)
 
     def joined(self, spec: Value) -> dict[str, Value]:
         """Return the whole configuration of a Collector."""
         held = spec if isinstance(spec, Mapping) else {}
-        for each in self._enabled("Connector", held.get("connectors")):
-            raise Unrenderable(f"{each.called} cannot be rendered: connectors are for other programs; disable it")
-        sources = self._ends("Source", held.get("sources"))
-        destinations = self._ends("Destination", held.get("destinations"))
-        between = [
-            self._rendered(each, f"processor{each.position}")
-            for each in self._enabled("Processor", held.get("processors"))
-        ]
+        for each in self._listed("Connector", held):
+            told = f"{each.called} cannot be rendered: connectors are for other programs; disable it"
+            raise Unrenderable(told, origin=each.at)
+        sources = self._ends("Source", held)
+        destinations = self._ends("Destination", held)
+        between = [self._rendered(each, f"processor{each.position}") for each in self._listed("Processor", held)]
         further = [
-            self._rendered(each, each.name or f"extension{each.position}")
-            for each in self._enabled("Extension", held.get("extensions"))
+            self._rendered(each, each.name or f"extension{each.position}") for each in self._listed("Extension", held)
         ]
         pipelines = _Pipelines()
         for source in sorted(sources):
@@ -121,36 +120,43 @@ class _Parts:
             pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
         return pipelines.whole() if pipelines.pipelines else NOTHING
 
-    def _ends(self, kind: str, listed: Value) -> list[_End]:
+    def _listed(self, kind: str, spec: Mapping[str, Value]) -> Iterator["_Enabled"]:
+        """Yield the components of a list of the Configuration that count."""
+        name = f"{kind.lower()}s"
+        return self._enabled(kind, Origin().below("spec", name).listed(spec.get(name)))
+
+    def _ends(self, kind: str, spec: Mapping[str, Value]) -> list[_End]:
         """Render the sources or the destinations. The same destination may come twice, so its name has its index."""
         found: list[_End] = []
-        for each in self._enabled(kind, listed):
+        for each in self._listed(kind, spec):
             name = each.name or f"{kind.lower()}{each.position}"
             if kind == "Destination":
                 name = f"{name}-{each.position}"
             if any(end.name == name for end in found):
-                raise Unrenderable(f"{each.called} is named twice; name it once")
-            entries = [one for holder in each.holders for one in routes.component_entries(holder.get("processors"))]
+                raise Unrenderable(f"{each.called} is named twice; name it once", origin=each.at)
+            entries = [
+                one for at, holder in each.holders for one in at.below("processors").listed(holder.get("processors"))
+            ]
             under = [
-                self._rendered(one, f"{name}__processor{one.position}")
-                for one in self._enabled("Processor", [*entries])
+                self._rendered(one, f"{name}__processor{one.position}") for one in self._enabled("Processor", entries)
             ]
             if each.component.get("routes"):
-                raise Unrenderable(f"{each.called} has `routes`, which are not rendered; remove them")
+                told = f"{each.called} has `routes`, which are not rendered; remove them"
+                raise Unrenderable(told, origin=each.at)
             found.append(_End(name, self._rendered(each, name), under))
         return found
 
-    def _enabled(self, kind: str, listed: Value) -> Iterator["_Enabled"]:
+    def _enabled(self, kind: str, listed: list[tuple[Origin, Value]]) -> Iterator["_Enabled"]:
         """Yield the components of a list that count, with the resources that they name."""
-        for index, component in enumerate(listed if isinstance(listed, list) else ()):
+        for index, (at, component) in enumerate(listed):
             if not isinstance(component, dict) or routes.is_disabled(component):
                 continue
             name = routes.component_name(component)
             resource = component if name is None else self.lookup(Key(kind, name))
             if not isinstance(resource, dict):
-                raise Unrenderable(f"{kind} `{name}` is missing or cannot be read")
+                raise Unrenderable(f"{kind} `{name}` is missing or cannot be read", origin=at)
             if not routes.is_disabled(resource):
-                yield _Enabled(kind, index, name or "", component, resource)
+                yield _Enabled(kind, index, name or "", component, resource, at)
 
     def _rendered(self, each: "_Enabled", name: str) -> Rendered:
         key = Key(f"{each.kind}Type", components.type_name_of(each.resource) or "")
@@ -159,7 +165,7 @@ class _Parts:
         if self.clock() > self.deadline:
             raise Unrenderable(f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration")
         try:
-            return self.type_of(key).render(name, components.given_parameters(each.resource))
+            rendered = self.type_of(key).render(name, components.given_parameters(each.resource))
         except Unrenderable as fault:
             raise Unrenderable(
                 f"{each.called}: {fault.reason}",
@@ -167,7 +173,11 @@ class _Parts:
                 type_name=fault.type_name,
                 template=fault.template,
                 line=fault.line,
+                origin=each.origin,
             ) from None
+        found = [one.id for parts in rendered.values() for entries in parts.values() for one in entries]
+        self.origins.update(dict.fromkeys(found, each.origin))
+        return rendered
 
 
 class _Enabled(NamedTuple):
@@ -178,15 +188,22 @@ class _Enabled(NamedTuple):
     name: str  # of the resource; '' for one in place
     component: dict[str, Value]
     resource: dict[str, Value]
+    at: Origin  # of the entry
+
+    @property
+    def origin(self) -> Origin:
+        """Return the place of what is rendered."""
+        return Origin(Key(self.kind, self.name)) if self.name else self.at
 
     @property
     def called(self) -> str:
         return f"{self.kind} `{self.name}`" if self.name else f"{self.kind} {self.position} (in place)"
 
     @property
-    def holders(self) -> tuple[dict[str, Value], ...]:
-        """Return what may hold processors: the resource, and the entry that names it."""
-        return (self.resource,) if self.resource is self.component else (self.resource, self.component)
+    def holders(self) -> tuple[tuple[Origin, dict[str, Value]], ...]:
+        """Return what may hold processors, with its place: the resource, and the entry that names it."""
+        entry = self.at, self.component
+        return ((self.origin.below("spec"), self.resource), entry) if self.name else (entry,)
 
 
 class _Pipelines:

@@ -10,7 +10,7 @@ from reconciler.model import outcomes
 from reconciler.model.flows import Flow
 from reconciler.model.outcomes import UpdateStatus
 
-FORMAT = "1.4"
+FORMAT = "1.5"
 """Of the JSON: the first number changes when something is taken away or means something else, the second when something
 is added.
 """
@@ -124,6 +124,24 @@ class PlanStatus(_Shape, frozen=True):
         return "" if self.at is None else self.at.path.rpartition("/")[0]
 
 
+class PlanRendering(_Shape, frozen=True):
+    """The YAML that Collectors run of a Configuration before the merge (`old`) and after it (`new`); None if nothing.
+
+    `at` is the place of the Configuration. `violations` say why the result cannot be rendered, or why a Collector
+    refuses it; `existing`: so it was before. `components` are the places of the result's components by their ids.
+    `raw`: both are texts of the Configuration itself, whose difference is among its fields.
+    """
+
+    name: str
+    old: str | None = None
+    new: str | None = None
+    at: PlanPlace | None = None
+    violations: tuple[str, ...] = ()
+    existing: bool = False
+    raw: bool = False
+    components: dict[str, PlanPlace] = msgspec.field(default_factory=dict)
+
+
 class PlanEntry(_Shape, frozen=True):
     """The plan of one entry of the settings: a folder of the repository that fills a project.
 
@@ -145,6 +163,8 @@ class PlanEntry(_Shape, frozen=True):
     refused: bool = False  # the entry is atomic, and nothing of it would be stored
     flows: tuple[Flow, ...] = ()  # what changes in delivery, the gravest first
     link: str = ""
+    renderings: tuple[PlanRendering, ...] = ()  # what changes for Collectors, by name
+    renderings_left_out: int = 0  # Configurations that were not compared: they are too many, or too large
 
     @property
     def counts(self) -> dict[str, int]:

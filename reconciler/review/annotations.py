@@ -61,7 +61,8 @@ def render_annotations(plan: Plan) -> Iterator[str]:
             of_level[mark.level].append(mark)
     notes = [mark for entry in plan.entries for mark in _entry_marks(entry, _of(plan, entry))]
     flowing = [mark for entry in plan.entries for mark in _flow_mark(entry, _of(plan, entry))]
-    yield from _bounded(of_level[ERROR], SHOWN)
+    unfit = [mark for entry in plan.entries for mark in _unfit_marks(entry, _of(plan, entry))]
+    yield from _bounded([*of_level[ERROR], *unfit], SHOWN)
     yield from _bounded([*notes[:NOTES], *of_level[WARNING], *notes[NOTES:]], SHOWN)
     yield from _bounded([*flowing, *of_level[NOTICE]], SHOWN - 1)  # the verdict is one of them
 
@@ -87,6 +88,16 @@ def _flow_mark(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
     told = [review_plan.flow_text(one) for one in entry.flows[: review_plan.MOST_FLOWS] if one.change not in flows.ENDS]
     if told:
         yield AnnotationMark(NOTICE, f"Reconciler plan{of}: delivery", "\n".join(told))
+
+
+def _unfit_marks(entry: PlanEntry, of: str) -> Iterator[AnnotationMark]:
+    """Yield the marks of Configurations that are unfit for Collectors, at the components that are to blame."""
+    for one in entry.renderings:
+        for violation in () if one.existing else filter(None, one.violations):
+            found = _AT.search(violation, 1)
+            at = found and PlanPlace(path=violation[: found.start()], line=int(found[1]), column=int(found[2]))
+            title = f"Configuration {clean_text(one.name)} {review_plan.UNFIT}{of}"
+            yield AnnotationMark(ERROR, title, clean_text(violation, VALUE), at or one.at)
 
 
 def _marks(status: PlanStatus, of: str, others: Sequence[PlanStatus]) -> Iterator[AnnotationMark]:

@@ -67,6 +67,7 @@ class EncodedPlan:
     def size(self) -> int:
         """The bytes in memory."""
         own = sum(map(len, self.statuses)) + sum(map(len, self.entry.notes))
+        own += sum(len(one.old or "") + len(one.new or "") for one in self.entry.renderings)
         return own + sum(
             len(hidden) for hidden, shown in zip(self.without_raw, self.statuses, strict=True) if hidden is not shown
         )
@@ -239,6 +240,13 @@ def plan_head(kept: KeptPlan, *, stale: bool) -> bytes:
             **({"flows": [flows.shown(flow) for flow in found.entry.flows]} if found.entry.flows else {}),
         }
     )
+
+
+def plan_renderings(kept: KeptPlan) -> bytes:
+    """Return the rest of a plan beside its statuses, as members of a JSON object: what changes for Collectors."""
+    entry = kept.found.entry
+    found = {"renderings": entry.renderings, "renderingsLeftOut": entry.renderings_left_out}
+    return msgspec.json.encode({name: value for name, value in found.items() if value})[1:-1]
 
 
 def plan_statuses(kept: KeptPlan, *, with_raw: bool) -> tuple[bytes, ...]:

@@ -108,6 +108,8 @@ _LINES = 250  # of one resource, which has a quarter of the limit at most
 _NOTES = 10
 _ENTRIES = 50
 _WIDTH = 100  # characters
+_RENDERED = 8 * 1024  # bytes of the difference of one Configuration for Collectors
+_RESERVED = 200  # bytes, to end the fold and say how many of these differences are not shown
 
 
 def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str = "") -> str:
@@ -129,6 +131,7 @@ def render_markdown(plan: Plan, *, marker: str, limit: int = LIMIT, command: str
     for piece in _about(plan):
         sheet.add(piece, keep=sheet.left // 2)
     shown = _fill(sheet, plan, sections)
+    _add_renderings(sheet, plan)
     return f"{sheet}{_missing(statuses[shown:])}{again}"
 
 
@@ -162,6 +165,7 @@ def _about(plan: Plan) -> Iterator[str]:
     if several:
         yield _table(plan.entries)
     yield from _flows(plan)
+    yield from _unfit(plan)
     notes = [(entry, note) for entry in plan.entries for note in entry.notes]
     lines = [
         f"- {f'entry {span(clean_text(entry.name))}: ' if several else ''}{span(clean_text(note, VALUE))}\n"
@@ -181,6 +185,40 @@ def _flows(plan: Plan) -> Iterator[str]:
             lines = [f"{line}\n" for line in _wrapped(review_plan.flow_lines(entry))]
             begin, end = fence(lines)
             yield f"**Delivery{several}:**\n\n{begin}{''.join(lines)}{end}\n"
+
+
+def _unfit(plan: Plan) -> Iterator[str]:
+    """Yield why Configurations are unfit for Collectors, as a forge wraps it."""
+    for entry in plan.entries:
+        found = [one for one in text.shown_renderings(entry) if one.violations and not one.existing]
+        lines = [
+            f"! {part}\n"
+            for one in found
+            for line in (PlanLine("!", one.title), *one.violations)
+            for part in textwrap.wrap(line.text, _WIDTH)
+        ]
+        if lines:
+            several = f" of the entry {span(clean_text(entry.name))}" if len(plan.entries) > 1 else ""
+            yield f"**{len(found):,} {review_plan.UNFIT}{several}:**\n{_block(lines, 8 * VALUE)}\n"
+
+
+def _add_renderings(sheet: Sheet, plan: Plan) -> None:
+    """Add what changes for Collectors in one fold, as far as it fits, and say how much does not."""
+    shown = [one for entry in plan.entries for one in text.shown_renderings(entry) if one.difference]
+    added = 0
+    for one in shown:
+        at = "" if one.at is None else f" in {span(review_plan.place_at_line(one.at))}"
+        block = _block([f"{line}\n" for line in one.difference], _RENDERED)
+        begin = "" if added else f"<details><summary><b>{text.FOR_COLLECTORS}</b></summary>\n\n"
+        if not sheet.add(f"{begin}- {span(one.title)}{at}\n{block}", keep=_RESERVED):
+            break
+        added += 1
+    if added:
+        sheet.add(_CLOSE)
+    left = [counted(len(shown) - added, "change") + " not shown"] if added < len(shown) else []
+    left += filter(None, map(text.renderings_left_out, plan.entries))
+    if left:
+        sheet.add(f"{text.FOR_COLLECTORS}: {'; '.join(left)}\n")
 
 
 def _tip(tip: PlanTip) -> str:

@@ -41,6 +41,18 @@ def _entry(entry: PlanEntry) -> dict[str, Any]:
         "verdict": review_plan.plan_verdict(review_plan.tally_plan([entry])),
         "notes": [*refused, *(clean_text(note, review_plan.VALUE) for note in entry.notes)],
         "flows": list(map(str, review_plan.flow_lines(entry))),
+        "for_collectors": text.FOR_COLLECTORS.capitalize(),
+        "renderings": [
+            {
+                "title": f"{one.mark} {one.title}",
+                "place": "" if one.at is None else review_plan.place_at_line(one.at),
+                "violations": list(map(str, one.violations)),
+                "lines": list(map(str, one.difference)),
+                "summary": counted(len(one.difference), "line"),
+            }
+            for one in text.shown_renderings(entry)
+        ],
+        "left_out": text.renderings_left_out(entry),
     }
 
 

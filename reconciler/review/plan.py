@@ -222,6 +222,7 @@ def flow_text(flow: Flow) -> str:
 
 UNRESOLVED = "unresolved"
 HELD = "held"
+UNFIT = "unfit for collectors"
 WARNING = "warning"
 CHANGES = "changes"
 FLOW_STOPPED = "flow-stopped"
@@ -236,7 +237,8 @@ FAIL_ON = (
     CHANGES,
 )
 """The words that `--fail-on` takes: each status, a reference that leads nowhere, a deletion that would be held back, a
-resource with a note, a flow that a new version does not deliver, and any change at all.
+resource with a note, a flow that a new version does not deliver, and any change at all. `invalid` is a Configuration
+that is unfit for Collectors, too.
 """
 
 STALE = "this plan is stale: a side of it or the store has moved since; ask for a new one"
@@ -279,6 +281,7 @@ class PlanTally:
     unresolved: int = 0  # resources that the change touched, with a reference that leads nowhere
     warned: int = 0  # resources that the change touched, with notes
     refused: int = 0  # entries of which nothing would be stored
+    unfit: int = 0  # Configurations that cannot be rendered any more, or that a Collector refuses
     flows: Counter[FlowChange] = field(default_factory=Counter)
 
     @property
@@ -306,6 +309,7 @@ def tally_plan(entries: Iterable[PlanEntry]) -> PlanTally:
         found.untouched_files += entry.untouched_files
         found.held += entry.held
         found.refused += entry.refused
+        found.unfit += sum(bool(one.violations) and not one.existing for one in entry.renderings)
         found.flows.update(flow.change for flow in entry.flows)
         for status in entry.statuses:
             found.add(status)
@@ -323,6 +327,7 @@ def plan_verdict(found: PlanTally) -> str:
     parts = [signs] if signs else []
     parts += [f"{found.new[one]:,} {one.value}" for one in RISK if one not in _STORED and found.new[one]]
     parts += [f"{found.held:,} {HELD}"] if found.held else []
+    parts += [f"{found.unfit:,} {UNFIT}"] if found.unfit else []
     parts = parts or ["no changes"]
     parts += [f"{counted(found.ended_flows, 'flow')} stopped"] if found.ended_flows else []
     parts += [f"{found.unresolved:,} {UNRESOLVED}"] if found.unresolved else []
@@ -339,7 +344,8 @@ def last_line(found: PlanTally) -> str:
     files = "file" if found.untouched_files == 1 else "files"
     rest += [f"{found.untouched_files:,} {files} not read"] if found.untouched_files else []
     rest += [f"{found.existing.total():,} already in trouble"] if found.existing else []
-    beside = [f"{number:,} {word}" for number, word in ((found.held, HELD), (found.unresolved, UNRESOLVED)) if number]
+    counts = ((found.held, HELD), (found.unfit, UNFIT), (found.unresolved, UNRESOLVED))
+    beside = [f"{number:,} {word}" for number, word in counts if number]
     told = ", ".join([*filter(None, [in_words(found.new)]), *beside])
     if not told:
         return " ".join(["No changes.", *([", ".join(rest) + "."] if rest else [])])
@@ -396,6 +402,7 @@ def tripped(plan: Plan, wanted: Collection[str]) -> tuple[str, ...]:
     there = {status.value for status, number in found.new.items() if number}
     there |= {UNRESOLVED} if found.unresolved else set()
     there |= {HELD, UpdateStatus.DELETED.value} if found.held else set()  # an older server lists none of them
+    there |= {UpdateStatus.INVALID.value} if found.unfit else set()
     there |= {WARNING} if found.warned else set()
     there |= {FLOW_STOPPED} if found.ended_flows else set()
     there |= {CHANGES} if changes(plan) else set()

@@ -22,6 +22,7 @@ from reconciler.model.plan import (
     PlanEntry,
     PlanField,
     PlanPlace,
+    PlanRendering,
     PlanStatus,
     PlanTip,
 )
@@ -156,6 +157,82 @@ def shown_value(given: Any) -> str:
     return clean_text(msgspec.json.encode(given).decode(), VALUE)
 
 
+# What Collectors run: compared part by part, since the parts of a long text that differ may be far apart.
+
+FOR_COLLECTORS = "what collectors run"
+RENDERED_LINES = 100  # of one difference
+_PART = re.compile(r"( {0,4})[^\s-][^:]*")  # a key near the margin
+
+
+class ShownRendering(NamedTuple):
+    """A Configuration that changes for Collectors."""
+
+    mark: str
+    title: str
+    at: PlanPlace | None
+    violations: list[PlanLine]
+    difference: list[PlanLine]
+    existing: bool
+
+
+def shown_renderings(entry: PlanEntry) -> Iterator[ShownRendering]:
+    """Yield the Configurations of which there is something to show."""
+    for one in entry.renderings:
+        mark = "!" if one.violations else "+" if one.old is None else "-" if one.new is None else "~"
+        title = f"Configuration {clean_text(one.name)}"
+        shown = ShownRendering(mark, title, one.at, [*_unfit(one)], [*_rendered(one)], one.existing)
+        if shown.violations or shown.difference:
+            yield shown
+
+
+def renderings_left_out(entry: PlanEntry) -> str:
+    """Return how many Configurations were not compared, or ''."""
+    number = counted(entry.renderings_left_out, "more Configuration")
+    return f"{number} not compared, since they are too many or too large" if entry.renderings_left_out else ""
+
+
+def _unfit(one: PlanRendering) -> Iterator[PlanLine]:
+    for violation in one.violations[: review_plan.REASONS]:
+        yield PlanLine("!", f"{clean_text(violation, VALUE)}{review_plan.WAS_SO if one.existing else ''}")
+    if len(one.violations) > review_plan.REASONS:
+        yield PlanLine("#", f"and {counted(len(one.violations) - review_plan.REASONS, 'more line')}")
+
+
+def _rendered(one: PlanRendering) -> Iterator[PlanLine]:
+    if one.raw or (one.new is None and one.violations):  # the fields show it; or there is no result
+        return
+    found = list(_rendered_difference(one.old or "", one.new or ""))
+    yield from (PlanLine(mark, clean_text(text, LINE)) for mark, text in found[:RENDERED_LINES])
+    if len(found) > RENDERED_LINES:
+        yield PlanLine("#", f"and {counted(len(found) - RENDERED_LINES, 'more line')}")
+
+
+def _rendered_difference(old: str, new: str) -> Iterator[tuple[str, str]]:
+    before, after = _parts(old), _parts(new)
+    told: set[tuple[str, ...]] = set()
+    for part in sorted({*before, *after}):
+        lines = list(text_difference(before.get(part, []), after.get(part, [])))
+        if not lines:
+            continue
+        for above in (part[:depth] for depth in range(1, len(part))):
+            if above not in told:
+                told.add(above)
+                yield "|", (after.get(above) or before[above])[0]
+        told.add(part)
+        yield from lines
+
+
+def _parts(text: str) -> dict[tuple[str, ...], list[str]]:
+    """Divide a text by its keys near the margin: each with the lines under it, by the keys that lead to it."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    path: tuple[str, ...] = ()
+    for line in text.removesuffix("\n").split("\n") if text else ():
+        if key := _PART.match(line):
+            path = (*(one for one in path if len(one) - len(one.lstrip()) < len(key[1])), key[0])
+        found.setdefault(path, []).append(line)
+    return found
+
+
 def render_text(plan: Plan, *, color: bool, command: str = "") -> Iterator[str]:
     """Yield the plan in pieces that end with a line; `command` makes it again."""
     yield f"{review_plan.first_line(plan)}\n"
@@ -208,6 +285,15 @@ def _entry(entry: PlanEntry, *, color: bool) -> Iterator[str]:
             yield f"  {_title(status, color=color)}\n"
             lines = status_lines(status, with_reason=not group.cause)
             yield from (f"{_INDENT}{line}\n" for line in lines)
+    renderings = list(shown_renderings(entry))
+    if renderings or entry.renderings_left_out:
+        yield f"\n{FOR_COLLECTORS}\n"
+    for rendering in renderings:
+        place = "" if rendering.at is None else f" ({review_plan.place_at_line(rendering.at)})"
+        yield f"  {_painted(f'{rendering.mark} {rendering.title}', rendering.mark, color)}{place}\n"
+        yield from (f"{_INDENT}{line}\n" for line in (*rendering.violations, *rendering.difference))
+    if entry.renderings_left_out:
+        yield f"  note: {renderings_left_out(entry)}\n"
     if existing := [one for one in entry.statuses if one.existing]:
         yield f"\nwas so before, and this change does not touch it ({counted(len(existing), 'resource')})\n"
         for status in existing:

@@ -14,10 +14,13 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 import msgspec
 
+from reconciler.collectors import changes as renderings
+from reconciler.collectors.changes import Difference, Differences
 from reconciler.git import merging
 from reconciler.git.merging import Merged
 from reconciler.git.snapshots import Snapshot
@@ -36,27 +39,29 @@ from reconciler.model import (
     violations,
 )
 from reconciler.model.code_owners import CodeOwners
+from reconciler.model.components import MASK
 from reconciler.model.desired import Desired, DocumentRules
 from reconciler.model.errors import Refused
 from reconciler.model.flows import Flow
 from reconciler.model.names import Key
-from reconciler.model.outcomes import REFUSED, Change, Outcome, UpdateStatus
+from reconciler.model.outcomes import REFUSED, Change, Outcome, StoredState, UpdateStatus
 from reconciler.model.plan import (
     NamedResource,
     PlanEntry,
     PlanField,
     PlanPlace,
+    PlanRendering,
     PlanStatus,
 )
 from reconciler.model.plan_fields import ResourceState
-from reconciler.model.type_checks import Lookup
+from reconciler.model.type_checks import FITTING, Lookup
 from reconciler.model.values import Pointer, Value
 from reconciler.planner import decisions, delivery_changes, field_changes, heads
 from reconciler.planner.decisions import WRITING, Decided, DocumentBatch
 from reconciler.planner.heads import HeadDecision
 from reconciler.planner.pruning import TreeReading
 from reconciler.planner.stored import StoreSnapshot, TypeLookup
-from reconciler.store.contract import PlanningView
+from reconciler.store.contract import Damaged, PlanningView
 from reconciler.store.records import HeadStatusRow, HeldRow
 from reconciler.worker import commits, trees
 from reconciler.worker.commits import RECONCILE, CommitReading, PlanMode
@@ -136,6 +141,34 @@ class Affected:
             waiting += sorted(fresh)
         return tuple(sorted(found - {outcome.key}))
 
+    def configurations(self) -> Set[Key]:
+        """Return the Configurations that change, or use something that does."""
+        return {key for found in (self._users, *self._users.values()) for key in found if key.kind == "Configuration"}
+
+
+def find_renderings(decided: Sequence[Decided], affected: Affected, world: StoreSnapshot) -> Differences:
+    """Return what a change does to what Collectors run. Asked for inside the decision's snapshot of the store."""
+    written = {key: (document, one) for one in decided for key, document in one.written().items()}
+    going = {one.key for each in decided for one in each.outcomes if one.change is Change.DELETE and one.key}
+    stored, kept = (TypeLookup(world.view, project=world.project, coming={}, going=each) for each in ((), going))
+
+    @cache
+    def before(key: Key) -> Value:
+        world.check()
+        with suppress(Damaged):
+            return stored.present(key)
+        return None
+
+    @cache
+    def after(key: Key) -> Value:
+        if key not in written:
+            return kept.present(key) if key in going else before(key)
+        document, one = written[key]
+        secrets = {at: MASK for at, _ in one.fits.get(key, FITTING).secrets}
+        return values.replaced(document.document(), secrets)["spec"]
+
+    return renderings.compare(affected.configurations(), before, after, unknown=world.assumed)
+
 
 MOST_NOTES = 20
 
@@ -168,6 +201,7 @@ class EntryWriter:
         affected: Affected,
         flows: Sequence[Flow],
         restated: Sequence[HeadStatusRow],
+        renderings: Sequence[Difference],
         lookup: Lookup,
     ) -> None:
         """`restated` are statuses of resources that change with those that are stored. `lookup` finds the types that
@@ -175,7 +209,7 @@ class EntryWriter:
         """
         self._read, self._decision, self._lookup = read, decision, lookup
         self._rules, self._world, self._terms = read.commit.rules, read.world, read.commit.terms
-        self._affected, self._flows, self._restated = affected, tuple(flows), restated
+        self._affected, self._flows, self._restated, self._renderings = affected, tuple(flows), restated, renderings
         self._locations = FileLocations(read.reading.files, merged.merged, read.commit.allowance)
         self._lines = HeadLines(merged)
         self._owners = _owners(merged.base)
@@ -213,7 +247,22 @@ class EntryWriter:
             notes=tuple(notes),
             refused=decision.refused,
             flows=self._flows,
+            renderings=tuple(self._rendered()),
         )
+
+    def _rendered(self) -> Iterator[PlanRendering]:
+        """Yield what changes for Collectors. Texts of Configurations themselves are not for all readers of a server."""
+        documents = {one.key: one for one in self._decision.decided.documents if one.key is not None}
+
+        @cache
+        def place(key: Key, pointer: Pointer) -> PlanPlace | None:
+            if (document := documents.get(key)) is not None:
+                return self._place_of(document, pointer)
+            return _stored_place(self._world.stored([key]).get(key))
+
+        for one in self._renderings:
+            if not (self._terms.live and (one.old.raw or one.new.raw)):
+                yield one.shown(place)
 
     def _statuses(self) -> Iterator[PlanStatus]:
         """Yield every status that changes something; a held deletion is one, too."""
@@ -271,10 +320,7 @@ class EntryWriter:
 
     def _place(self, outcome: Outcome) -> PlanPlace | None:
         if outcome.ordinal is None:
-            stored = outcome.stored
-            if stored is None or stored.path is None:
-                return None
-            return PlanPlace(path=stored.path, line=stored.line or 1)
+            return _stored_place(outcome.stored)
         place = self._decision.decided.documents[outcome.ordinal].place
         if place is None:
             return None
@@ -364,6 +410,10 @@ def unplaced(line: str) -> str:
     return re.sub(r"^.+?:[0-9]+:[0-9]+: ", "", line)
 
 
+def _stored_place(stored: StoredState | None) -> PlanPlace | None:
+    return None if stored is None or stored.path is None else PlanPlace(path=stored.path, line=stored.line or 1)
+
+
 def _hidden(found: Mapping[Pointer, Value], base: Desired | None) -> dict[Pointer, Value]:
     """Replace every secret that the caller cannot have read in the base, so that it counts as changed."""
     before = None if base is None or not base.owned else base.document()
@@ -427,6 +477,7 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
     written = {key: document for one in every for key, document in one.written(components.TYPES).items()}
     affected, lookup = Affected(every, world), TypeLookup(world.view, project=world.project, coming=written)
     flows = delivery_changes.find_flows(applied, world)
+    rendered = find_renderings(applied, affected, world)
     restated = [row for decision in judged for row in decision.decided.standing.rows]
     keys = [{one.key for one in decision.decided.outcomes} for decision in judged]
 
@@ -435,15 +486,17 @@ def _entries(found: Sequence[ReadMerge], merged: Merged) -> Iterator[PlanEntry]:
         return next((number for number, held in enumerate(keys) if key in held), 0)
 
     for number, (one, decision) in enumerate(zip(found, judged, strict=True)):
-        yield EntryWriter(
+        entry = EntryWriter(
             one,
             decision,
             merged,
             affected=affected,
             flows=[flow for flow in flows if holder(delivery_changes.subject(flow)) == number],
             restated=[row for row in restated if holder(Key(row.kind, row.name)) == number],
+            renderings=[each for each in rendered.found if holder(each.key) == number],
             lookup=lookup,
         ).entry()
+        yield entry if number else msgspec.structs.replace(entry, renderings_left_out=rendered.left_out)
 
 
 def _read(

@@ -7,7 +7,7 @@ of anybody.
 import asyncio
 import base64
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp, Message
@@ -126,6 +126,10 @@ KEYS = (
 )
 
 
+AS_PASSWORDS = ("key of a viewer", "key of a admin", "key for loading", "key for logs", "expired", "SERVICE_API_KEY")
+"""Keys that are shown by HTTP Basic, too. The name beside one is a person's, who may do everything."""
+
+
 def _people() -> list[Caller]:
     basic = {name: _basic(name) for name in (*PEOPLE, "root")}
     members = [Caller(name, basic[name], roles=roles, is_person=True) for name, roles in PEOPLE.items()]
@@ -148,7 +152,9 @@ def _keys() -> list[Caller]:
                 is_stranger=made.expires_at is not None,
             )
         )
-    return [*found, Caller("SERVICE_API_KEY", (("X-Service-Api-Key", parts.KEY),), everywhere="root")]
+    found.append(Caller("SERVICE_API_KEY", (("X-Service-Api-Key", parts.KEY),), everywhere="root"))
+    as_passwords = (one for one in found if one.name in AS_PASSWORDS)
+    return [*found, *(replace(one, name=f"{one.name}, as a password", headers=_password(one)) for one in as_passwords)]
 
 
 def _strangers() -> list[Caller]:
@@ -158,6 +164,9 @@ def _strangers() -> list[Caller]:
         "wrong secret": _bearer(directories.text(1_000)[:-1] + "_"),
         "revoked": _bearer(directories.text(999)),
         "no key": (("Authorization", "Bearer not-a-key"),),
+        "wrong key, as a password": password_header(f"root:{directories.text(998)}"),
+        "revoked, as a password": password_header(f"root:{directories.text(999)}"),
+        "no key, as a password": password_header("root:rck_not-a-key"),
     }
     return [Caller(name, headers, is_stranger=True) for name, headers in shown.items()]
 
@@ -199,7 +208,17 @@ def _key(number: int, made: _Made) -> Key:
 
 
 def _basic(name: str) -> Pairs:
-    return (("Authorization", f"Basic {base64.b64encode(f'{name}:{PASSWORD}'.encode()).decode()}"),)
+    return password_header(f"{name}:{PASSWORD}")
+
+
+def password_header(text: str) -> Pairs:
+    """The header of HTTP Basic with this in it."""
+    return (("Authorization", f"Basic {base64.b64encode(text.encode()).decode()}"),)
+
+
+def _password(one: Caller) -> Pairs:
+    key = one.headers[0][1].removeprefix("Bearer ")
+    return password_header(f"root:{key}")
 
 
 def _bearer(key: str) -> Pairs:

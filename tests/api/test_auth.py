@@ -13,6 +13,7 @@ from api.calls import Services
 from reconciler.auth import changes, sign_in
 from reconciler.model.directory import User
 from tests.api import parts
+from tests.api.callers import password_header
 from tests.api.conftest import connect
 from tests.auth import directories
 
@@ -23,6 +24,11 @@ WRONG = "The key is not known."
 NOBODY = "The name or the password is wrong."
 KEY = parts.KEY
 OTHER = KEY[:-1] + "x"
+
+
+def shown(text: str) -> tuple[str, str]:
+    """The header of HTTP Basic with this in it."""
+    return password_header(text)[0]
 
 
 @pytest.fixture
@@ -41,6 +47,16 @@ async def stranger(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
         ([("X-Service-Api-Key", KEY), ("Authorization", "Basic cHJveHk6cHJveHk=")], 200, None),
         ([], 401, NONE),
         ([("Authorization", "Basic cHJveHk6cHJveHk=")], 401, NOBODY),
+        ([shown(f":{KEY}")], 200, None),
+        ([shown(f"proxy:{KEY}")], 200, None),
+        ([shown(f"proxy:{KEY}"), ("Authorization", f"Bearer {KEY}")], 200, None),
+        ([shown(f"proxy:{KEY}"), ("Authorization", f"Bearer {OTHER}")], 401, WRONG),
+        ([shown(f"other:{OTHER}")], 401, NOBODY),
+        ([shown(f"{KEY}:proxy")], 401, NOBODY),
+        ([shown("proxy:rck_x")], 401, WRONG),
+        ([shown("proxy:rck_\0\U0001f511")], 401, WRONG),
+        ([shown("capitals:RCK_x")], 401, NOBODY),
+        ([shown(f"proxy:{KEY}"), shown("proxy:rck_x")], 401, WRONG),
         ([("Authorization", KEY)], 401, NONE),
         ([("Authorization", "Bearer")], 401, WRONG),
         ([("Authorization", f"Bearer {OTHER}")], 401, WRONG),
@@ -74,6 +90,9 @@ async def test_without_a_configured_key_nobody_gets_in(services: Services, prese
         assert (answer.status_code, answer.json()) == (401, {"errors": [WRONG], "codes": ANY})
         answer = await client.get("/v1/runs", headers={"X-Service-Api-Key": presented})
         assert (answer.status_code, answer.json()) == (401, {"errors": [WRONG], "codes": ANY})
+        if presented == KEY:
+            answer = await client.get("/v1/runs", headers=dict([shown(f"unset:{presented}")]))
+            assert (answer.status_code, answer.json()) == (401, {"errors": [NOBODY], "codes": ANY})
 
 
 @pytest.mark.parametrize("path", ["/v1/version", "/livez", "/readyz", "/openapi.json"])

@@ -21,7 +21,7 @@ from reconciler.model.directory import Amendment, Audited, Member
 from reconciler.model.principals import Role
 from reconciler.store.sqlite import SqliteStore
 from tests.api import parts
-from tests.api.callers import OTHER, OWN, PASSWORD, Answer, Caller, ask
+from tests.api.callers import OTHER, OWN, PASSWORD, Answer, Caller, ask, password_header
 from tests.api.conftest import Populated
 from tests.auth import directories
 from tests.store import looking
@@ -271,7 +271,11 @@ async def test_a_personal_key_ends_with_its_person_and_the_key_that_they_made_fo
 RAW = f"/v1/resources/Configuration/{'fleet-wide'}/raw"
 
 
-async def test_a_key_for_loading_is_a_password_there_and_opens_nothing_else(
+def as_password(key: str, *, name: str = "collector") -> tuple[tuple[str, str], ...]:
+    return password_header(f"{name}:{key}")
+
+
+async def test_a_key_is_a_password_under_any_name_and_opens_what_it_opens_as_a_bearer(
     asking: Asking, populated: Populated, app: ASGIApp
 ) -> None:
     raw = {"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": "fleet-wide"}}
@@ -279,27 +283,42 @@ async def test_a_key_for_loading_is_a_password_there_and_opens_nothing_else(
     body = json.dumps({"resources": [{**raw, "spec": {"raw": "receivers: {}"}}]}).encode()
     assert (await ask(app, "POST", "/v1/apply", headers=headers, body=body)).status == 202
     loads = await make(asking, scopes=["raw"])
-    both = await make(asking, role="admin", scopes=["raw", "resources"])
-    plain = await make(asking, role="admin")
+    user, viewer = await make(asking, role="user"), await make(asking, role="viewer")
 
-    async def load(key: str, path: str = RAW, *, name: str = "collector", **more: str) -> int:
-        shown = base64.b64encode(f"{name}:{key}".encode()).decode()
-        basic = (("Authorization", f"Basic {shown}"), *more.items())
-        return (await ask(app, "GET", path, headers=basic)).status
+    async def status(key: str, path: str = RAW, *, name: str = "collector") -> int:
+        return (await ask(app, "GET", path, headers=as_password(key, name=name))).status
 
-    answer = await asking(loads["key"], "GET", RAW)
+    answer = await ask(app, "GET", RAW, headers=as_password(loads["key"]))
     assert (answer.status, answer.body) == (200, b"receivers: {}")
-    assert [await load(one["key"]) for one in (loads, both, plain)] == [200, 200, 401]
-    assert (await load(loads["key"], name=""), await load(loads["key"], name="admin")) == (200, 200)
-    # Whatever else the key may do it does in its own header alone.
+    assert answer == await asking(loads["key"], "GET", RAW)
+    assert [await status(loads["key"], name=name) for name in ("", "admin", "nobody at all")] == [200] * 3
+    assert [await status(one["key"]) for one in (user, viewer)] == [200, 403]
     elsewhere = ("/v1/resources/Configuration/fleet-wide", "/v1/api-keys", "/v1/repositories", "/metrics")
-    assert [await load(both["key"], path) for path in elsewhere] == [403, 403, 403, 403]
-    assert [(await asking(both["key"], "GET", path)).status for path in elsewhere] == [200, 200, 200, 403]
-    assert [(await asking(loads["key"], "GET", path)).status for path in elsewhere] == [403, 403, 403, 403]
-    assert await load(loads["key"][:-1] + "_") == 401
-    assert await load(loads["key"], **{"X-Service-Project": OTHER}) == 404
+    for one in (loads, user, viewer):
+        as_bearer = [(await asking(one["key"], "GET", path)).status for path in elsewhere]
+        assert [await status(one["key"], path) for path in elsewhere] == as_bearer
+    assert [await status(loads["key"], path) for path in elsewhere] == [403] * 4
+    neighbours = [*as_password(loads["key"]), ("X-Service-Project", OTHER)]
+    assert (await ask(app, "GET", RAW, headers=neighbours)).status == 404
     assert (await asking("admin", "DELETE", f"/v1/api-keys/{loads['id']}")).status == 204
-    assert await load(loads["key"]) == 401
+    assert await status(loads["key"]) == 401
+
+
+async def test_what_begins_like_a_key_is_never_compared_with_a_persons_password(
+    app: ASGIApp, populated: Populated, asking: Asking
+) -> None:
+    """However often it is wrong, the person signs in; the audit counts it as for a key in a header."""
+    made = await make(asking)
+    services = populated.parts.services
+    services.refusals.taken(services.clock())
+    wrong = ("rck_", "rck_not-a-key", made["prefix"], made["key"][:-1], f"{made['key']} ", f"{made['key']}x")
+    for key in wrong * 5:
+        answer = await ask(app, "GET", RAW, headers=as_password(key, name="user"))
+        assert (answer.status, json.loads(answer.body)) == (401, {"errors": [UNKNOWN], "codes": ["unknown-key"]})
+        assert dict(answer.headers)[b"www-authenticate"] == auth.WRONG_KEY
+    [row] = services.refusals.taken(services.clock())
+    assert (row.actor, row.name, json.loads(row.detail or "")["times"]) == ("unknown", "401", len(wrong) * 5)
+    assert (await asking("user", "GET", "/v1/me")).status == 200
 
 
 async def test_a_forged_key_with_a_known_prefix_is_as_unknown_as_any_other(asking: Asking) -> None:

@@ -337,9 +337,9 @@ def _expected(operation: str, asked: Asked) -> str:
     if verdict == "absent":
         return "404" if asked.caller.is_person else "403"
     if verdict == "hidden":
-        return "404" if asked.caller.is_person or asked.caller.name == "SERVICE_API_KEY" else "403"
+        return "404" if asked.caller.is_person or asked.caller.name.startswith("SERVICE_API_KEY") else "403"
     if verdict == "every":
-        return "ok" if asked.caller.is_person or asked.caller.name == "SERVICE_API_KEY" else "403"
+        return "ok" if asked.caller.is_person or asked.caller.name.startswith("SERVICE_API_KEY") else "403"
     return verdict
 
 

@@ -109,7 +109,7 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
     assert (field["path"], field["difference"]) == ("spec.parameters[hostname].value", "changed")
     assert (field["old"], field["new"]) == ("logs.example.org", "logs.example.net")
     assert field["at"]["path"] == "changed.json"
-    facts = json.dumps(["1.4", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
+    facts = json.dumps(["1.5", proposed.name, base, head, plan["storeVersion"]], separators=(",", ":"))
     assert plan == {
         "id": plan["id"],
         "digest": hashlib.sha256(facts.encode()).hexdigest(),
@@ -132,6 +132,21 @@ async def test_a_plan_tells_what_becomes_of_each_resource(proposed: Proposed) ->
         "notes": [],
         "link": LINK,
     }
+
+
+async def test_a_plan_tells_what_changes_for_collectors_and_a_list_of_plans_does_not(proposed: Proposed) -> None:
+    spec = {"sources": [{"type": "journald"}], "destinations": [{"type": "debug"}]}
+    proposed.source.write("edge.json", text({**configuration("edge", ""), "spec": spec}))
+    proposed.propose()
+    plan = await proposed.plan()
+    [edge] = plan["renderings"]
+    assert (edge["name"], edge["at"]["path"]) == ("edge", "edge.json")
+    assert "old" not in edge
+    assert edge["new"].startswith("receivers:\n  journald/source0:")
+    assert edge["components"]["debug/destination0-0"]["path"] == "edge.json"
+    assert await proposed.get(plan["id"]) == plan
+    listed = (await proposed.client.get(f"/v1/plans?repository={proposed.name}")).json()["plans"]
+    assert "renderings" not in listed[0]
 
 
 async def test_nothing_is_stored_and_the_plan_comes_true_when_it_is_merged(proposed: Proposed) -> None:

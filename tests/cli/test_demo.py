@@ -20,6 +20,7 @@ from tests.cli import forking
 from tests.daemons import COMMAND, destination, until
 from tests.repositories import Repository
 
+PATH = "/v1/resources/Configuration/hosts/collector.yaml"
 SECONDS = 60.0  # for a daemon to start, and for everything else
 
 
@@ -41,7 +42,7 @@ def test_the_example_is_stored_whole() -> None:
     done = demo()
     rows = [line.split() for line in done.stdout.splitlines() if "/" in line and "note: " not in line]
     assert (done.returncode, done.stderr, {row[0] for row in rows}) == (0, "", {"created"})
-    assert len(rows) == 28
+    assert len(rows) == 29
 
 
 def test_says_each_commit_until_it_is_interrupted() -> None:
@@ -77,6 +78,8 @@ def test_a_record_that_is_sent_shows(*, is_taken: bool) -> None:
         copy = Path(after(lines, "Repository  "))
         address, key = after(lines, "Address"), after(lines, "Key")
         endpoint = after(lines, "Endpoint").split()[0]
+        rendered = after(lines, "otelcol --config=")
+        assert rendered == f"http://demo:{key}@{address.removeprefix('http://')}{PATH}"
         assert (endpoint != f"http://127.0.0.1:{cli_demo.PORT}") or not is_taken
         after(lines, "Watching; stop with Ctrl-C.")
         for text, shown in (

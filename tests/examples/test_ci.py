@@ -91,6 +91,24 @@ def test_only_an_invalid_resource_fails_the_job(kind: str) -> None:
 
 
 @EVERY
+def test_a_collector_may_validate_the_plan(kind: str, tmp_path: Path) -> None:
+    """With the lines that are commented out, and the option that they name."""
+    written = (CI / FILES[kind]).read_text(encoding="utf-8")
+    (option,) = re.findall(r"the option `(--collector [^`]+)`", written)
+    begin = written.index("- name: Collector") if kind != "gitlab" else written.index("# - curl") + 2
+    lines = re.sub(r"(?m)^ *# ", "", written[begin:].partition("\n\n" if kind != "gitlab" else "\n    # In a")[0])
+    (shown,) = yaml.safe_load(lines) if kind != "gitlab" else [{"run": "\n".join(yaml.safe_load(lines))}]
+    program = tmp_path / "otelcol"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    path = option.split()[1].strip('"')
+    assert path in shown["run"]
+    subprocess.run(["bash", "-n"], input=shown["run"].encode(), check=True)
+    for call in plans(kind):
+        assert parsed([*call, "--collector", str(program)])["collector"] == program
+
+
+@EVERY
 def test_every_script_is_one(kind: str) -> None:
     for script in scripts(kind):
         subprocess.run(["bash", "-n"], input=script.encode(), check=True)

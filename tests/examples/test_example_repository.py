@@ -32,6 +32,9 @@ BUILT_IN = RESERVED | {
     Key("SourceType", "file"),
     Key("SourceType", "custom"),
     Key("ProcessorType", "custom"),
+    Key("SourceType", "hostmetrics"),
+    Key("ProcessorType", "batch"),
+    Key("DestinationType", "debug"),
 }
 SECRET_PLACES = {"headers", "access_key"}
 REFERENCE = re.compile(r"\$\{env:(?:DESTINATION_DEFAULT__)?[A-Z_]+\}")

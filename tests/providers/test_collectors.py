@@ -1,5 +1,6 @@
 """A real Collector accepts what is rendered: each built-in type, and many of them together."""
 
+import json
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,12 +8,15 @@ from typing import Any, cast
 
 import pytest
 
+from reconciler.cli import demo
 from reconciler.collectors.rendering import Renderer
 from reconciler.model import builtins
 from reconciler.model.names import Key
 from reconciler.model.values import Value
+from tests.cli.conftest import Program
 from tests.docs import catalogue
 from tests.providers import found
+from tests.repositories import Repository
 
 pytestmark = pytest.mark.providers
 
@@ -66,6 +70,11 @@ def validate(spec: Value, tmp_path: Path) -> None:
     """Fail with the Collector's words if it refuses what is rendered."""
     file = tmp_path / "collector.yaml"
     file.write_bytes(Renderer(KNOWN.get).render(spec).text)
+    accept(file)
+
+
+def accept(file: Path) -> None:
+    """Fail with the Collector's words if it refuses a file."""
     done = subprocess.run(
         [found.collector(), "validate", f"--config=file:{file}"],
         capture_output=True,
@@ -91,3 +100,61 @@ def test_ten_sources_and_five_destinations(tmp_path: Path) -> None:
     processors: list[Value] = [{"type": name} for name in kinds["ProcessorType"]]
     destinations: list[Value] = [{"type": (kinds["DestinationType"] * 2)[index]} for index in range(5)]
     validate({"sources": sources, "processors": processors, "destinations": destinations}, tmp_path)
+
+
+def test_the_one_that_the_demonstration_renders(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    done = program("render", demo.RENDERED, str(found.ROOT / "examples" / "repo"), "-o", "collector.yaml")
+    assert (done.code, done.err) == (0, "")
+    accept(tmp_path / "collector.yaml")
+
+
+EDGE = """\
+apiVersion: service/v1
+kind: Configuration
+metadata: {name: edge}
+spec:
+  sources: [{type: otlp}]
+  processors: [{name: fewer}]
+  destinations: [{name: out}]
+---
+apiVersion: service/v1
+kind: Processor
+metadata: {name: fewer}
+spec: {type: filter, parameters: [{name: log_conditions, value: ['attributes["level"] == "debug"']}]}
+---
+apiVersion: service/v1
+kind: Destination
+metadata: {name: out}
+spec: {type: custom, parameters: [{name: configuration, value: "otlp_http: {endpoint: '${env:GATEWAY_URL}'}"}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "line", "told"),
+    [
+        ('attributes["level"] == "debug"', "nonsense(", 9, "filter/processor0"),
+        ("otlp_http: {endpoint", "otlp_http: {end_point", 14, "endpoint"),
+        ("otlp_http:", "no_such_exporter:", 14, "no_such_exporter"),
+    ],
+)
+def test_what_a_collector_refuses_is_told_in_a_plan(tmp_path: Path, good: str, bad: str, line: int, told: str) -> None:
+    repository = Repository.init(tmp_path / "work")
+    repository.write("edge.yaml", EDGE)
+    repository.commit()
+    repository.git("switch", "--quiet", "-c", "change")
+    repository.write("edge.yaml", EDGE.replace(good, bad))
+    repository.commit()
+    program = Program(tmp_path)
+    options = ("--collector", str(found.collector()))
+    done = program("plan", "work", "-o", "json", "--fail-on", "invalid", *options)
+    [edge] = json.loads(done.out)["entries"][0]["renderings"]
+    assert (done.code, edge.get("existing", False)) == (3, False)
+    [violation] = edge["violations"]
+    assert violation.startswith(f"edge.yaml:{line}:1: the Collector says: ")
+    assert told in violation
+    repository.git("switch", "--quiet", "-c", "mended")
+    repository.write("edge.yaml", EDGE)
+    repository.commit()
+    mended = program("plan", "work", "--base", "change", "--fail-on", "invalid", *options)
+    assert (mended.code, "what collectors run" in mended.out) == (0, True)

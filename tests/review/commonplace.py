@@ -29,6 +29,8 @@ _ROWS = [
     rf"- entry {_SPAN}: {_SPAN}",
     r"- and \d+ more notes?",
     r"To make this plan again:",
+    rf"\*\*[\d,]+ unfit for collectors(?: of the entry {_SPAN})?:\*\*",
+    r"what collectors run: (?:\d+ changes? not shown)?(?:(?:; )?\d+ more Configurations? not compared, [a-z ]+)*",
     rf"- {_SPAN}(?: in {_LINK})?(?:: {_SPAN})?(?: \(\d+ lines? not shown\))?",
     rf"(?:entry {_SPAN}, )?{_SPAN}(?:, owned by {_SPAN}(?:, {_SPAN})*)?",
     rf"(?:entry {_SPAN}, )?\d+ resources, of one cause",

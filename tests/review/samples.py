@@ -17,6 +17,7 @@ from reconciler.model.plan import (
     PlanEntry,
     PlanField,
     PlanPlace,
+    PlanRendering,
     PlanStatus,
     PlanTip,
     in_order,
@@ -187,6 +188,53 @@ def flowing() -> Plan:
     )
 
 
+COLLECTOR = """\
+receivers:
+  filelog/source0:
+    include:
+    - /var/log/a.log
+    start_at: end
+exporters:
+  otlphttp/gateway-0:
+    endpoint: https://gateway.example:4318
+service:
+  pipelines:
+    logs/source0__gateway-0:
+      receivers:
+      - filelog/source0
+      exporters:
+      - otlphttp/gateway-0
+"""
+REFUSED = (
+    "teams/gateway.yaml:7:5: the Collector says: 'exporters' error reading configuration for \"otlphttp/gateway-0\""
+)
+
+
+def rendered() -> Plan:
+    """Return what changes for Collectors, of every sort."""
+    at = PlanPlace(path="teams/orders/all.yaml", line=12)
+    moved = COLLECTOR.replace("start_at: end", "start_at: beginning").replace(
+        "    - /var/log/a.log\n", "    - /b.log\n"
+    )
+    held = "teams/gateway.yaml:1:1: Destination `gateway`: the service holds the value of `headers` as a secret"
+    return plan(
+        entry(
+            one("configured", "Destination", "gateway"),
+            renderings=(
+                PlanRendering(name="gone", old=COLLECTOR, at=at),
+                PlanRendering(name="held", old=COLLECTOR, at=at, violations=(held,)),
+                PlanRendering(name="long", new="".join(f"key{number}:\n  a: 1\n" for number in range(200))),
+                PlanRendering(name="new", new=COLLECTOR, at=at),
+                PlanRendering(name="old", violations=(held,), existing=True),
+                PlanRendering(name="refused", old=COLLECTOR, new=moved, at=at, violations=(REFUSED, "and so on")),
+                PlanRendering(name="text", old="a", new="b", at=at, raw=True),
+                PlanRendering(name="web", old=COLLECTOR, new=moved, at=at, components={"filelog/source0": at}),
+            ),
+            renderings_left_out=3,
+        )
+    )
+
+
 def moved() -> Plan:
     """The base has commits that the head lacks."""
     return plan(entry(one("configured", "Fleet", "edge")), behind=3, merge_base="1" * 40)
@@ -225,7 +273,14 @@ def hostile() -> Plan:
         for number, (word, attack) in enumerate(zip(list(UpdateStatus) * 2, ATTACKS, strict=False))
     )
     nasty = PlanTip(ref=ATTACKS[1], commit=ATTACKS[2])
-    entries = [entry(*statuses, name=attack, path=attack, notes=(attack,), refused=True) for attack in ATTACKS[:4]]
+    renderings = tuple(
+        PlanRendering(name=attack, old=attack, new=attack[::-1], at=PlanPlace(path=attack), violations=(attack,))
+        for attack in ATTACKS
+    )
+    entries = [
+        entry(*statuses, name=attack, path=attack, notes=(attack,), refused=True, renderings=renderings)
+        for attack in ATTACKS[:4]
+    ]
     return plan(*entries, base=nasty, head=nasty, merge_base=ATTACKS[3], behind=1, server=ATTACKS[3])
 
 
@@ -252,6 +307,6 @@ def _numbered(status: str, number: int, each: int) -> PlanStatus:
 
 def all_of_them() -> Iterator[tuple[str, Plan]]:
     """The plans that golden files show, by name."""
-    for make in (empty, every, two, trouble, held, noted, flowing, moved, hostile):
+    for make in (empty, every, two, trouble, held, noted, flowing, rendered, moved, hostile):
         yield make.__name__, make()
     yield "cut", large(5_000, 3)

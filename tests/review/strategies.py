@@ -13,6 +13,7 @@ from reconciler.model.plan import (
     PlanEntry,
     PlanField,
     PlanPlace,
+    PlanRendering,
     PlanStatus,
     PlanTip,
     in_order,
@@ -78,6 +79,20 @@ def _statuses(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanStatus
     )
 
 
+_YAML = st.lists(TEXTS | st.sampled_from(["a:", "  b: 1", "    c:", "    - d"]), max_size=6).map("\n".join)
+_RENDERINGS = st.builds(
+    PlanRendering,
+    name=NAMES,
+    old=st.none() | _YAML,
+    new=st.none() | _YAML,
+    at=st.none() | PLACES,
+    violations=st.lists(TEXTS, max_size=2).map(tuple),
+    existing=st.booleans(),
+    raw=st.booleans(),
+    components=st.dictionaries(NAMES, PLACES, max_size=2),
+)
+
+
 def _entries(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanEntry]:
     return st.builds(
         PlanEntry,
@@ -90,6 +105,8 @@ def _entries(values: st.SearchStrategy[object]) -> st.SearchStrategy[PlanEntry]:
         held=st.just(0) | st.integers(0, 10**6),
         notes=st.lists(TEXTS, max_size=2).map(tuple),
         refused=st.booleans(),
+        renderings=st.lists(_RENDERINGS, max_size=3).map(tuple),
+        renderings_left_out=st.integers(0, 3),
     )
 
 

@@ -34,9 +34,17 @@ def test_every_line_of_any_plan_is_one_command(plan: Plan) -> None:
 
 @given(PLANS)
 def test_what_was_so_before_is_not_marked(plan: Plan) -> None:
-    told = any(entry.notes or entry.refused for entry in plan.entries)
+    told = any(entry.notes or entry.refused or entry.renderings for entry in plan.entries)
     if all(status.existing for _, status in plan.all) and not told:
         assert len(render(plan)) == 1
+
+
+def test_what_is_unfit_for_collectors_is_an_error_at_the_component() -> None:
+    held, refused, plain = (line for line in render(samples.rendered()) if line.startswith("::error"))
+    title = "title=Configuration refused unfit for collectors"
+    assert refused.startswith(f"::error file=teams/gateway.yaml,line=7,col=5,{title}::teams/gateway.yaml:7:5: the ")
+    assert held.startswith("::error file=teams/gateway.yaml,line=1,col=1,title=Configuration held unfit")
+    assert plain == f"::error file=teams/orders/all.yaml,line=12,col=1,{title}::and so on"
 
 
 def test_the_last_of_a_level_counts_the_rest() -> None:

@@ -13,7 +13,16 @@ from reconciler.review import plan as review_plan
 
 PAGE = (Path(__file__).parents[2] / "docs/plan-format.md").read_text(encoding="utf-8")
 TABLED = set(re.findall(r"`(\w+)`", "\n".join(re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE))))
-SHAPES = (flows.Flow, plan.Plan, plan.PlanTip, plan.PlanEntry, plan.PlanStatus, plan.PlanField, plan.PlanPlace)
+SHAPES = (
+    flows.Flow,
+    plan.Plan,
+    plan.PlanTip,
+    plan.PlanEntry,
+    plan.PlanStatus,
+    plan.PlanField,
+    plan.PlanPlace,
+    plan.PlanRendering,
+)
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -31,7 +31,9 @@ def test_any_plan_is_balanced_and_quoted_within_any_limit(plan: Plan, limit: int
 
 
 @pytest.mark.parametrize("limit", [*range(MINIMUM, 3_000, 41), 8_192, 20_000, LIMIT])
-@pytest.mark.parametrize("make", [samples.every, samples.hostile, samples.two], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [samples.every, samples.rendered, samples.hostile, samples.two], ids=lambda make: make.__name__
+)
 def test_a_cut_is_clean_wherever_it_falls(make: Callable[[], Plan], limit: int) -> None:
     comment = render(make(), limit)
     assert commonplace.faults(comment) == []
@@ -69,7 +71,7 @@ def test_the_verdict_and_what_is_missing_stay_at_absurd_limits(limit: int) -> No
 def test_shown_and_missing_are_all(plan: Plan) -> None:
     comment = render(plan, 4_000)
     missing = re.search(r"^\*\*([\d,]+) resources? (?:is|are) not shown", comment, re.MULTILINE)
-    body = comment.partition("<details")[2]
+    body = comment.partition("<details><summary><b>what collectors run")[0].partition("<details")[2]
     shown = len(re.findall(r"^- `", "".join(re.split(r"(?ms)^(`{3,})diff$.*?^\1$", body)[::2]), re.MULTILINE))
     assert shown + (int(missing[1].replace(",", "")) if missing else 0) == len(list(plan.all))
 
@@ -88,6 +90,23 @@ def test_riskiest_first_and_kept_longest() -> None:
         "+ 2 to create",
     ]
     assert re.findall(r"<summary><b>(\W .*)</b></summary>", render(samples.every(), 1_200)) == folds[:2]
+
+
+def test_what_changes_for_collectors_is_folded_and_what_they_refuse_is_not() -> None:
+    comment = render(samples.rendered())
+    above, _, folded = comment.partition("<details><summary><b>what collectors run</b></summary>")
+    assert "**2 unfit for collectors:**" in above
+    assert "! Configuration refused\n! teams/gateway.yaml:7:5: the Collector says: 'exporters' error" in above
+    assert "-     start_at: end\n+     start_at: beginning\n" in folded
+    assert "- `Configuration web` in `teams/orders/all.yaml:12`\n" in folded
+    assert "`Configuration text`" not in folded  # its fields show it
+    assert "what collectors run: 3 more Configurations not compared" in folded
+
+
+def test_what_changes_for_collectors_leaves_room_for_everything_else() -> None:
+    comment = render(samples.rendered(), 1_800)
+    assert "`Destination gateway`" in comment
+    assert re.search(r"^what collectors run: \d changes not shown; 3 more Configurations", comment, re.MULTILINE)
 
 
 def test_one_resource_takes_no_more_than_its_share() -> None:

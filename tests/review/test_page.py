@@ -1,5 +1,6 @@
 """The plan as one page: whole, asking for nothing, and with text alone from outside."""
 
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 
@@ -72,7 +73,9 @@ def test_any_plan_is_text_between_our_own_tags(plan: Plan) -> None:
     check(plan)
 
 
-@pytest.mark.parametrize("make", [samples.every, samples.hostile, samples.two], ids=lambda make: make.__name__)
+@pytest.mark.parametrize(
+    "make", [samples.every, samples.rendered, samples.hostile, samples.two], ids=lambda make: make.__name__
+)
 def test_a_page_has_our_own_tags_alone(make: Callable[[], Plan]) -> None:
     check(make())
 
@@ -99,6 +102,13 @@ def test_a_section_of_more_than_ten_resources_is_folded() -> None:
         html = page.render_page(samples.plan(samples.entry(*created[:number])))
         assert html.startswith("<!doctype html>")
         assert f"{folded}<summary><h2>+ {number} to create</h2></summary>" in html
+
+
+def test_what_changes_for_collectors_is_folded() -> None:
+    html = page.render_page(samples.rendered())
+    assert "What collectors run" in html
+    assert re.search(r"<strong>~ Configuration web</strong>[^<]*<details><summary>\d+ lines</summary>", html)
+    assert "~ Configuration text" not in html
 
 
 def test_it_says_what_the_text_says() -> None:

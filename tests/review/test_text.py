@@ -13,7 +13,8 @@ from tests.review.strategies import PLANS
 
 COLOR = re.compile(r"\x1b\[[\d;]*m")
 OURS = re.compile(
-    r"(?:Plan|Entry|No changes|in |merging |comparing |against |note: |nothing of|was so|[-+~=!?#.|](?: |$))"
+    r"(?:Plan|Entry|No changes|in |merging |comparing |against |note: |nothing of|was so|what collectors run"
+    r"|[-+~=!?#.|](?: |$))"
 )
 
 

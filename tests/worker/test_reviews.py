@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from reconciler.collectors import changes
 from reconciler.git.snapshots import Snapshot
 from reconciler.model.outcomes import UpdateStatus
-from reconciler.model.plan import SENSITIVE_CHANGED, PlanStatus
+from reconciler.model.plan import SENSITIVE_CHANGED, PlanPlace, PlanRendering, PlanStatus
 from reconciler.worker import reviews, trees
 from reconciler.worker.trees import Allowance, FileScope
 from tests import canaries, worlds
@@ -286,3 +287,119 @@ def test_a_plan_changes_nothing(world: World) -> None:
     before = world.revision, world.stored()
     propose(world, {"y.yaml": destination("y")})
     assert (world.revision, world.stored()) == before
+
+
+def component(kind: str, name: str, type_: str, **parameters: object) -> str:
+    spec = {"type": type_, "parameters": [{"name": key, "value": value} for key, value in parameters.items()]}
+    return json.dumps({"apiVersion": "service/v1", "kind": kind, "metadata": {"name": name}, "spec": spec})
+
+
+def for_collectors(name: str = "edge", **spec: object) -> str:
+    sources, destinations = [{"type": "filelog", "parameters": [INCLUDE]}], [{"name": "out"}]
+    whole = spec or {"sources": sources, "destinations": destinations}
+    return json.dumps({"apiVersion": "service/v1", "kind": "Configuration", "metadata": {"name": name}, "spec": whole})
+
+
+INCLUDE = {"name": "include", "value": ["/var/log/a.log"]}
+RUNS = {"edge.yaml": for_collectors(), "out.yaml": f"# a comment\n{component('Destination', 'out', 'otlphttp')}"}
+
+
+def renderings(world: World, files: dict[str, str]) -> dict[str, PlanRendering]:
+    """Return what the plan of these files says of collectors, by name."""
+    head = world.mirrors["a"].propose(files, onto=world.heads["a"])
+    return {one.name: one for one in world.review("a", head).renderings}
+
+
+def test_what_changes_for_collectors_is_rendered_from_both_sides(world: World) -> None:
+    world.push("a", RUNS)
+    world.settle()
+    out = component("Destination", "out", "otlphttp", endpoint="https://b.example:4318")
+    found = renderings(world, {**RUNS, "out.yaml": f"# a comment\n{out}", "x.yaml": destination("x")})
+    assert [*found] == ["edge"]
+    edge = found["edge"]
+    assert "https://b.example:4318" not in (edge.old or "")
+    assert "https://b.example:4318" in (edge.new or "")
+    assert (edge.violations, edge.existing, edge.raw) == ((), False, False)
+    assert edge.at == PlanPlace(path="edge.yaml")
+    assert edge.components["otlphttp/out-0"] == PlanPlace(path="out.yaml", line=2)
+    assert edge.components["filelog/source0"] == edge.at  # its file did not change, so that nobody read it
+
+
+def test_a_change_of_a_type_is_rendered_for_all_who_use_it(world: World) -> None:
+    own = {"parameters": [], "logs": {"exporters": "- debug: {verbosity: basic}"}}
+    document = {"apiVersion": "service/v1", "kind": "DestinationType", "metadata": {"name": "own"}, "spec": own}
+    files = {**RUNS, "out.yaml": component("Destination", "out", "own"), "own.yaml": json.dumps(document)}
+    world.push("a", {**files, "two.yaml": for_collectors("two")})
+    world.settle()
+    changed = json.dumps(document).replace("basic", "detailed")
+    found = renderings(world, {**files, "two.yaml": for_collectors("two"), "own.yaml": changed})
+    assert [*found] == ["edge", "two"]
+    assert "detailed" in (found["two"].new or "")
+
+
+def test_what_cannot_be_rendered_any_more_is_a_violation_at_its_component(world: World) -> None:
+    world.push("a", RUNS)
+    world.settle()
+    out = component("Destination", "out", "otlphttp", headers={"api-key": STORED})
+    found = renderings(world, {**RUNS, "out.yaml": f"# a comment\n{out}"})["edge"]
+    [violation] = found.violations
+    assert violation.startswith("out.yaml:2:1: Destination `out`: the service holds the value of `headers` as a secret")
+    assert (found.new, found.existing) == (None, False)
+
+
+def test_what_could_not_be_rendered_before_is_no_news(world: World) -> None:
+    secret = component("Destination", "out", "otlphttp", headers={"api-key": STORED})
+    files = {**RUNS, "out.yaml": secret, "too.yaml": secret.replace('"out"', '"too"')}
+    world.push("a", files)
+    world.settle()
+    other = renderings(world, {**files, "edge.yaml": RUNS["edge.yaml"].replace('"out"', '"too"')})["edge"]
+    assert (len(other.violations), other.existing) == (1, True)
+    more = renderings(world, {**files, "edge.yaml": RUNS["edge.yaml"].replace("a.log", "b.log")})
+    assert more == {}
+    mended = renderings(world, {**files, "out.yaml": RUNS["out.yaml"]})["edge"]
+    assert (mended.old, mended.violations) == (None, ())
+
+
+def test_whoever_guesses_is_told_nothing_by_what_collectors_would_run(world: World) -> None:
+    parameters = [{"name": "headers", "type": "map"}]
+    own = {
+        "apiVersion": "service/v1",
+        "kind": "DestinationType",
+        "metadata": {"name": "own"},
+        "spec": {"parameters": parameters, "logs": {"exporters": "- debug: {a: {{ .headers }}}"}},
+    }
+    world.push("a", {"y.yaml": destination("y")})
+    world.settle()
+    world.apply([json.loads(component("Destination", "out", "otlphttp", headers={"api-key": STORED}))])
+    told = [
+        renderings(
+            world,
+            {
+                "y.yaml": destination("y"),
+                "own.yaml": json.dumps(own),
+                "edge.yaml": RUNS["edge.yaml"],
+                "out.yaml": component("Destination", "out", "own", headers={"api-key": guess}),
+            },
+        )
+        for guess in (STORED, f"{canaries.MARKER}wrong")
+    ]
+    assert told[0] == told[1]
+    assert canaries.MARKER not in str(told)
+
+
+def test_the_own_text_of_a_configuration_is_not_for_all_readers(world: World) -> None:
+    files = {**RUNS, **{f"{name}.yaml": for_collectors(name, raw="a: 1") for name in ("raw", "edge")}}
+    world.push("a", files)
+    world.settle()
+    others = {"raw.yaml": for_collectors("raw", raw="a: 2"), "edge.yaml": RUNS["edge.yaml"]}
+    assert renderings(world, {**files, **others}) == {}
+
+
+def test_one_configuration_after_another_up_to_a_limit(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(changes, "MOST", 2)
+    world.push("a", RUNS)
+    world.settle()
+    more = {f"{name}.yaml": for_collectors(name) for name in ("a", "b", "c", "d")}
+    head = world.mirrors["a"].propose({**RUNS, **more}, onto=world.heads["a"])
+    entry = world.review("a", head)
+    assert ([one.name for one in entry.renderings], entry.renderings_left_out) == (["a", "b"], 2)

@@ -1,5 +1,6 @@
 """Attacks by somebody who reaches the listener and has no key, or has one and hides a second request behind it."""
 
+import base64
 import gzip
 import hashlib
 import hmac
@@ -27,6 +28,8 @@ ANOTHER_SITE = (
     "proxy, set `webURL` to the address that people use."
 )
 UNKNOWN_KEY = "401 The key is not known."
+WRONG_PASSWORD = "401 The name or the password is wrong."
+RAW = b"/v1/resources/Configuration/fleet-wide/raw"
 NO_HTTP = "400 The request is not HTTP."
 NO_HOOK = "404 There is no such hook, or this delivery is not signed with its secret; the service's log says which."
 
@@ -39,6 +42,19 @@ def sending(request: bytes) -> Attempt:
 def getting(path: bytes, *headers: bytes) -> Attempt:
     """A GET."""
     return sending(b"GET " + path + b" HTTP/1.1\r\n" + b"".join(header + b"\r\n" for header in headers) + END)
+
+
+def as_password(text: str) -> bytes:
+    """The header of HTTP Basic with this in it."""
+    return b"Authorization: Basic " + base64.b64encode(text.encode())
+
+
+def guesses(scene: Scene) -> str:
+    """Keys as passwords, cut and changed, with the name of an admin; each answer once."""
+    key = scene.keys["admin"]
+    guessed = ("rck_", "rck_*", key[:20], key[:-1], key[:-1] + "!", key.upper(), f"{key}\0", key * 2)
+    told = {getting(RAW, as_password(f"admin:{one}"))(scene) for one in guessed if one.startswith("rck_")}
+    return "\n".join(sorted(told))
 
 
 def applying(*headers: bytes, then: bytes = b"") -> Attempt:
@@ -75,6 +91,17 @@ _KEYS = (
     _row("the key in the query", getting(b"/v1/runs?api_key=" + API_KEY.encode()), IN_URL),
     _row("the key in a cookie", getting(b"/v1/runs", b"Cookie: key=" + API_KEY.encode()), NO_KEY),
     _row("the key as Basic", getting(b"/v1/runs", b"Authorization: Basic " + API_KEY.encode()), NO_BASIC),
+    _row("the key as the name of Basic", getting(b"/v1/runs", as_password(f"{API_KEY}:x")), WRONG_PASSWORD),
+    _row(
+        "the key as a password, of one character less", getting(RAW, as_password(f"x:{API_KEY[:-1]}")), WRONG_PASSWORD
+    ),
+    _row("keys as passwords, guessed", guesses, UNKNOWN_KEY),
+    _row(
+        "the key as a password, with a wrong one as a bearer",
+        getting(RAW, as_password(f"x:{API_KEY}"), b"Authorization: Bearer " + WRONG_KEY),
+        UNKNOWN_KEY,
+    ),
+    _row("an empty password", getting(RAW, as_password("x:")), WRONG_PASSWORD),
     _row("a key of one character less", getting(b"/v1/runs", KEY.strip()[:-1]), UNKNOWN_KEY),
     _row(
         "two keys in two lines of one header",

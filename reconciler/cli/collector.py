@@ -1,0 +1,154 @@
+"""`reconciler plan --collector`: a Collector's own `validate` on what Collectors run before a merge and after it.
+
+The program is the caller's; what it reads was proposed by somebody. So it runs in an empty folder with limits of time,
+memory and files, and with no variable of ours: `${env:NAME}` must not bring a secret into an error. Texts that name
+another provider (`${file:...}`, `${https:...}`) are not given to it: it would read files of this machine, or ask the
+network. It starts no component.
+"""
+
+import re
+import resource
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from os import killpg
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from reconciler.model.errors import Refused
+from reconciler.model.plan import Plan, PlanEntry, PlanPlace, PlanRendering
+from reconciler.model.text import counted
+
+SECONDS: Final = 10  # for one run
+TOGETHER: Final = 300.0  # seconds for all of them
+MEMORY: Final = 4 * 1024**3  # bytes of addresses; the runtime of Go reserves much more than it uses
+FILE: Final = 1024**2  # bytes of a file that it writes, its output too
+OUTPUT: Final = 16 * 1024  # bytes that are read of it
+
+STAND_IN: Final = "http://localhost:4317"
+"""The value of each variable without a default, where the Collector refuses an empty one."""
+
+_VARIABLE: Final = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(:-[^${}]*)?\}")
+_REFERENCE: Final = re.compile(r"(?<!\$)(?:\$\$)*\$\{")  # `$$` stands for `$`
+_ID: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]*/[-A-Za-z0-9_.]*[A-Za-z0-9]")
+_BEGINNING: Final = re.compile(r"^(?:Error: )?(?:failed to get config: cannot unmarshal the configuration: )?")
+_SAYS_NOTHING: Final = re.compile(r"decoding failed due to the following error\(s\):$")
+OVERDUE: Final = f"`validate` takes more than {SECONDS} s"
+
+
+def validated(plan: Plan, program: Path) -> Plan:
+    """Return the plan with what the program has against the results. Raises Refused if it cannot be run."""
+    deadline = time.monotonic() + TOGETHER
+    entries = tuple(_entry(entry, program.resolve(), deadline) for entry in plan.entries)
+    return msgspec.structs.replace(plan, entries=entries)
+
+
+def _entry(entry: PlanEntry, program: Path, deadline: float) -> PlanEntry:
+    found = []
+    skipped: dict[str, list[str]] = {}
+    for one in entry.renderings:
+        if one.new is None:
+            found.append(one)
+        elif time.monotonic() > deadline:
+            skipped.setdefault("the Collector takes too long", []).append(one.name)
+            found.append(one)
+        elif not _is_whole(one.new):
+            skipped.setdefault("it has a reference, `${...}`, that is no variable", []).append(one.name)
+            found.append(one)
+        else:
+            found.append(_rendering(one, program))
+    notes = [
+        f"{counted(len(names), 'Configuration')} not validated, {names[0]} for instance: {why}."
+        for why, names in skipped.items()
+    ]
+    return msgspec.structs.replace(entry, renderings=tuple(found), notes=(*entry.notes, *notes))
+
+
+def _is_whole(text: str) -> bool:
+    """Return True if its only references are variables, so that nothing else is read."""
+    return _REFERENCE.search(_VARIABLE.sub("", text)) is None
+
+
+def _rendering(one: PlanRendering, program: Path) -> PlanRendering:
+    said = _refusal(one.new or "", program)
+    if not said:
+        return one
+    was_refused = one.old is not None and _is_whole(one.old) and bool(_refusal(one.old, program))
+    found = _placed(said, one.components, one.at)
+    told = tuple(f"{at}: the Collector says: {text}" if at else f"the Collector says: {text}" for at, text in found)
+    return msgspec.structs.replace(one, violations=told, existing=was_refused)
+
+
+def _placed(
+    said: str, components: Mapping[str, PlanPlace], whole: PlanPlace | None
+) -> Iterator[tuple[PlanPlace | None, str]]:
+    """Divide what the Collector says by the components that its lines name, each with its place."""
+    place, told = whole, list[str]()
+    for line in filter(None, (_BEGINNING.sub("", line).strip() for line in said.split("\n"))):
+        named = next(filter(None, (components.get(found) for found in _ID.findall(line))), None)
+        if _SAYS_NOTHING.search(line) and named is None:
+            continue
+        if named is not None and told:
+            yield place, "; ".join(told)
+            told = []
+        place = named or place
+        told.append(_SAYS_NOTHING.sub("", line).rstrip(": "))
+    if told:
+        yield place, "; ".join(told)
+
+
+def _refusal(text: str, program: Path) -> str:
+    """Return what the program has against a configuration, '' if nothing. Raises Refused."""
+    names = {name for name, default in _VARIABLE.findall(text) if not default}
+    said = _run(text, program, {})
+    return _run(text, program, dict.fromkeys(names, STAND_IN)) if said and names else said
+
+
+def _run(text: str, program: Path, variables: Mapping[str, str]) -> str:
+    """Run `validate` once; '' if it accepts. Raises Refused."""
+    with tempfile.TemporaryDirectory(prefix="reconciler-validate-") as folder:
+        file, output = Path(folder, "collector.yaml"), Path(folder, "output")
+        file.write_text(text, encoding="utf-8", errors="replace")
+        with output.open("wb") as written:
+            try:
+                process = subprocess.Popen(
+                    [program, "validate", f"--config=file:{file}"],
+                    stdin=subprocess.DEVNULL,
+                    stdout=written,
+                    stderr=subprocess.STDOUT,
+                    cwd=folder,
+                    env={**variables, "HOME": folder, "TMPDIR": folder},
+                    start_new_session=True,
+                    preexec_fn=_limit,  # noqa: PLW1509 - no other thread runs
+                )
+            except OSError as error:
+                raise Refused(f"--collector {program}: {error.strerror}") from None
+            try:
+                code = process.wait(timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                return OVERDUE
+            finally:
+                if process.poll() is None:
+                    killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        if code == 0:
+            return ""
+        with output.open("rb") as said:
+            told = said.read(OUTPUT).decode("utf-8", "replace")
+    return told.strip().replace(folder, "") or f"`validate` ends with {code}"
+
+
+def _limit() -> None:
+    for what, most in (
+        (resource.RLIMIT_CPU, SECONDS),
+        (resource.RLIMIT_AS, MEMORY),
+        (resource.RLIMIT_FSIZE, FILE),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        _, hard = resource.getrlimit(what)
+        bounded = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (bounded, bounded))

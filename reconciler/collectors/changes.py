@@ -1,0 +1,152 @@
+"""Changes of what Collectors run: Configurations rendered before a change and after it, within limits. Pure."""
+
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from reconciler.collectors.components import Origin, Unrenderable
+from reconciler.collectors.rendering import Lookup, Renderer
+from reconciler.model import routes
+from reconciler.model.names import Key
+from reconciler.model.plan import PlanPlace, PlanRendering
+from reconciler.model.routes import RunsOn
+from reconciler.model.values import Pointer, Value
+
+SECONDS: Final = 10.0  # for all Configurations of one change
+MOST: Final = 100  # of them
+MOST_CHARACTERS: Final = 2_000_000  # of both sides of all of them
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """The YAML of a Configuration for Collectors: None if it is not there, runs in the service, or cannot be rendered:
+    `fault`. `raw`: the text is its own. `origins` are the places of its components by their ids.
+    """
+
+    text: str | None = None
+    raw: bool = False
+    fault: Unrenderable | None = None
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    @property
+    def reason(self) -> str:
+        """Return why it cannot be rendered, or ''."""
+        return "" if self.fault is None else self.fault.reason
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A Configuration whose sides differ."""
+
+    key: Key
+    old: Side
+    new: Side
+
+    def shown(self, place: Callable[[Key, Pointer], PlanPlace | None]) -> PlanRendering:
+        """Return it as a plan shows it. `place` finds parts of resources in files."""
+
+        def placed(origin: Origin) -> PlanPlace | None:
+            return place(origin.key or self.key, origin.pointer)
+
+        violations: tuple[str, ...] = ()
+        if self.new.fault is not None:
+            wrong = placed(self.new.fault.origin or Origin())
+            violations = (f"{wrong}: {self.new.reason}" if wrong else self.new.reason,)
+        ordered = sorted(
+            self.new.origins.items(), key=lambda item: item[1].key or self.key
+        )  # those of one file together
+        places = ((component, placed(origin)) for component, origin in ordered)
+        return PlanRendering(
+            name=self.key.name,
+            old=self.old.text,
+            new=self.new.text,
+            at=placed(Origin()),
+            violations=violations,
+            existing=self.old.fault is not None,
+            raw=all(side.raw for side in (self.old, self.new) if side.text is not None),
+            components={component: at for component, at in places if at is not None},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Differences:
+    """The Configurations that differ, sorted, and how many were not compared for lack of time or room."""
+
+    found: tuple[Difference, ...]
+    left_out: int
+
+
+class _Unknown(Exception):
+    """Nobody can say what is rendered: it names a resource that may be elsewhere."""
+
+
+def compare(
+    configurations: Iterable[Key],
+    before: Lookup,
+    after: Lookup,
+    *,
+    unknown: Container[Key] = (),
+    clock: Callable[[], float] = time.monotonic,
+) -> Differences:
+    """Render Configurations from both sides of a change. One that names an `unknown` resource is passed over."""
+    deadline, room = clock() + SECONDS, MOST_CHARACTERS
+    sides = [_Rendered(lookup, Renderer(_known(lookup, unknown))) for lookup in (before, after)]
+    found: list[Difference] = []
+    left_out = 0
+    for number, key in enumerate(sorted(configurations)):
+        if number >= MOST or clock() > deadline:
+            left_out += 1
+            continue
+        try:
+            old, new = (side.of(key) for side in sides)
+        except _Unknown:
+            continue
+        size = len(old.text or "") + len(new.text or "")
+        if (old.text, old.reason) == (new.text, new.reason):
+            continue
+        if size > room:
+            left_out += 1
+            continue
+        room -= size
+        found.append(Difference(key, old, new))
+    return Differences(tuple(found), left_out)
+
+
+def _known(lookup: Lookup, unknown: Container[Key]) -> Lookup:
+    def find(key: Key) -> Value:
+        spec = lookup(key)
+        if spec is None and key in unknown:
+            raise _Unknown
+        return spec
+
+    return find
+
+
+@dataclass(frozen=True, slots=True)
+class _Rendered:
+    """One side of a change."""
+
+    lookup: Lookup
+    renderer: Renderer
+
+    def of(self, key: Key) -> Side:
+        spec = self.lookup(key)
+        if not isinstance(spec, dict) or not _is_for_collectors(key.name, spec, self.lookup):
+            return Side()
+        raw = spec.get("raw")
+        if isinstance(raw, str):
+            return Side(raw, raw=True)
+        try:
+            rendered = self.renderer.render(spec)
+        except Unrenderable as fault:
+            return Side(fault=fault)
+        return Side(rendered.text.decode(), origins=rendered.origins)
+
+
+def _is_for_collectors(name: str, spec: dict[str, Value], lookup: Lookup) -> bool:
+    def known(key: Key) -> routes.ComponentUse | None:
+        found = lookup(key)
+        return None if found is None else routes.component_use(found)
+
+    return routes.route_verdict(name, spec, ready=True, known=known).runs_on is RunsOn.COLLECTORS
