@@ -13,14 +13,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from reconciler.collectors import templates
 from reconciler.collectors.components import PARTS, SIGNALS, CollectorType, Entry, Rendered, Unrenderable
+from reconciler.collectors.templates import TemplateFault
 from reconciler.model import components, routes, yaml_documents
 from reconciler.model.names import Key
 from reconciler.model.values import Value
 
-SECONDS: Final = 2.0  # for one Configuration
+SECONDS: Final = 2.0  # for one Configuration, of processor time
 MOST_PIPELINES: Final = 2_000
 MOST_CHARACTERS: Final = 4_000_000  # of the result
+TOO_LONG: Final = f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration"
 SERVICE_TYPES: Final = frozenset({routes.WEBHOOK_TYPE, routes.STORAGE_TYPE})
 """The types that the service runs and no Collector does."""
 
@@ -47,7 +50,7 @@ class Rendering:
 class Renderer:
     """Renders Configurations of one project from one state of it. It keeps the types that it parsed."""
 
-    def __init__(self, lookup: Lookup, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, lookup: Lookup, clock: Callable[[], float] = time.thread_time) -> None:
         self._lookup = lookup
         self._clock = clock
         self._types: dict[Key, CollectorType] = {}
@@ -56,7 +59,11 @@ class Renderer:
         """Render a Configuration, given its masked spec. Raises Unrenderable."""
         parts = _Parts(self._lookup, self._type, self._clock, self._clock() + SECONDS)
         whole = parts.joined(spec)
-        text = yaml_documents.to_yaml([whole])
+        try:
+            with templates.time_limit(parts.seconds_left()):
+                text = yaml_documents.to_yaml([whole])
+        except TemplateFault:
+            raise Unrenderable(TOO_LONG) from None
         if len(text) > MOST_CHARACTERS:
             raise Unrenderable(f"it has more than {MOST_CHARACTERS:,} characters; split the Configuration")
         data = text.encode()
@@ -119,6 +126,13 @@ class _Parts:
             pipelines.extend(entry for signal in SIGNALS for entry in one.get(signal, {}).get("extensions", ()))
         return pipelines.whole() if pipelines.pipelines else NOTHING
 
+    def seconds_left(self) -> float:
+        """Return the time that is left. Raises Unrenderable if there is none."""
+        left = self.deadline - self.clock()
+        if left <= 0:
+            raise Unrenderable(TOO_LONG)
+        return left
+
     def _ends(self, kind: str, listed: Value) -> list[_End]:
         """Render the sources or the destinations. The same destination may come twice, so its name has its index."""
         found: list[_End] = []
@@ -155,10 +169,8 @@ class _Parts:
         if key in SERVICE_TYPES:
             self.left_out.append(f"{each.called} of type `{key.name}` runs in the service only, so Collectors lack it")
             return {}
-        if self.clock() > self.deadline:
-            raise Unrenderable(f"it takes more than {SECONDS:g} s; make its types simpler, or split the Configuration")
         try:
-            return self.type_of(key).render(name, components.given_parameters(each.resource))
+            return self.type_of(key).render(name, components.given_parameters(each.resource), self.seconds_left)
         except Unrenderable as fault:
             raise Unrenderable(
                 f"{each.called}: {fault.reason}",
