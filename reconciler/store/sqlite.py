@@ -169,6 +169,10 @@ class SqliteStore:
     async def version(self, project: str, key: Key, number: int) -> bytes | None:
         return self._shown(project, self._first("version_shown", project, *key, number))
 
+    async def rendering(self, project: str, name: str) -> bytes | None:
+        row = self._first("rendering", project, name)
+        return None if row is None else bytes(row[0])
+
     def _shown(self, project: str, row: Row | None) -> bytes | None:
         if row is None:
             return None
